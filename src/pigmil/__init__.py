@@ -1,0 +1,41 @@
+"""Multiple-instance learning that finds the instances which make a bag positive.
+
+>>> from pigmil.datasets import make_ring
+>>> bags = make_ring(random_state=0)
+>>> bags.shape
+(40, 2)
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+# Public name -> where it lives. Loaded on first use, so that `import pigmil` stays light.
+_HOME = {
+    "BagScaler": "pigmil.bags",
+    "Bags": "pigmil.bags",
+    "OnInstances": "pigmil.bags",
+    "as_bags": "pigmil.bags",
+    "read_bags": "pigmil.io",
+    "write_bags": "pigmil.io",
+}
+_ROOMS = ("datasets", "distances", "embedding", "estimators", "graph", "io")
+
+__all__ = ["__version__", *_HOME, *_ROOMS]
+
+if TYPE_CHECKING:
+    from pigmil.bags import Bags, BagScaler, OnInstances, as_bags
+    from pigmil.io import read_bags, write_bags
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(importlib.import_module(_HOME[name]), name)
+    if name in _ROOMS:
+        return importlib.import_module(f"pigmil.{name}")
+    raise AttributeError(f"module 'pigmil' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

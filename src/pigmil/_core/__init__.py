@@ -1,0 +1,1 @@
+"""Ground floor without any multiple-instance notion: errors, scikit-learn door, segments."""

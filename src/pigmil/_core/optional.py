@@ -1,0 +1,28 @@
+"""Optional packages, imported when they are needed and not before."""
+
+import importlib
+from typing import Any
+
+from pigmil._core.errors import MissingDependencyError
+
+
+def import_optional(name: str, *, extra: str, purpose: str) -> Any:
+    """Import a package of an extra, or say how to install it.
+
+    Parameters
+    ----------
+    name : str
+        The module to import, dots allowed.
+    extra : str
+        The extra of ``pigmil`` that brings it.
+    purpose : str
+        What it is needed for, as the start of a sentence: ``"Reading parquet"``.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        package = name.partition(".")[0]
+        raise MissingDependencyError(
+            f"{purpose} needs the package '{package}', which cannot be imported ({error}). "
+            f"Install it with: pip install 'pigmil[{extra}]'"
+        ) from error

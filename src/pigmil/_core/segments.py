@@ -1,0 +1,94 @@
+"""Reductions over the segments of a flat array: one segment a bag.
+
+``offsets`` has one entry more than there are segments; segment ``i`` is
+``values[offsets[i]:offsets[i + 1]]``. Every segment must hold at least one value:
+``ufunc.reduceat`` returns a wrong value, silently, for an empty one.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+
+
+def segment_reduce(
+    ufunc: np.ufunc, values: NDArray[Any], offsets: IntArray, *, axis: int = 0
+) -> NDArray[Any]:
+    """Reduce every segment along ``axis`` with a ufunc such as ``np.maximum``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> segment_reduce(np.maximum, np.array([3.0, 1.0, 2.0]), np.array([0, 2, 3]))
+    array([3., 2.])
+    """
+    sizes = np.diff(offsets)
+    if sizes.size == 0 or sizes.min() < 1:
+        raise ValueError(f"Every segment needs at least one value; sizes are {sizes}.")
+    result: NDArray[Any] = ufunc.reduceat(values, offsets[:-1], axis=axis)
+    return result
+
+
+def segment_mean(values: NDArray[Any], offsets: IntArray) -> NDArray[Any]:
+    """Mean of every segment along the first axis."""
+    sizes = np.diff(offsets).reshape(-1, *([1] * (values.ndim - 1)))
+    result: NDArray[Any] = segment_reduce(np.add, values, offsets) / sizes
+    return result
+
+
+def segment_argmax(values: NDArray[Any], offsets: IntArray) -> IntArray:
+    """Flat index of the first largest value of every segment; NaN never wins over a number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> segment_argmax(np.array([1.0, 3.0, 3.0, 2.0]), np.array([0, 3, 4]))
+    array([1, 3])
+    """
+    usable = np.where(np.isnan(values), -np.inf, values)
+    best = segment_reduce(np.maximum, usable, offsets)
+    hits = np.flatnonzero(usable == np.repeat(best, np.diff(offsets)))
+    owner = np.searchsorted(offsets, hits, side="right") - 1
+    _, first = np.unique(owner, return_index=True)
+    return hits[first].astype(np.int64)
+
+
+def segment_argmin(values: NDArray[Any], offsets: IntArray) -> IntArray:
+    """Flat index of the first smallest value of every segment; NaN never wins over a number."""
+    return segment_argmax(-values, offsets)
+
+
+def segment_ids(offsets: IntArray) -> IntArray:
+    """Segment number of every flat position.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> segment_ids(np.array([0, 2, 3]))
+    array([0, 0, 1])
+    """
+    sizes = np.diff(offsets)
+    return np.repeat(np.arange(sizes.size, dtype=np.int64), sizes)
+
+
+def segment_gather(offsets: IntArray, chosen: IntArray) -> IntArray:
+    """Flat positions of the chosen segments, in the order in which they were chosen.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> segment_gather(np.array([0, 2, 3, 5]), np.array([2, 0]))
+    array([3, 4, 0, 1])
+    """
+    sizes = np.diff(offsets)[chosen]
+    ends = np.cumsum(sizes)
+    total = int(ends[-1]) if ends.size else 0
+    inside = np.arange(total, dtype=np.int64) - np.repeat(ends - sizes, sizes)
+    return np.repeat(offsets[:-1][chosen], sizes) + inside
+
+
+def offsets_of(sizes: NDArray[Any]) -> IntArray:
+    """Offsets of segments with these sizes."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

@@ -1,0 +1,158 @@
+"""Instance transformers of scikit-learn, applied to bags."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from pigmil._core.sklearn_door import fit_context, validate_data
+from pigmil.bags.container import Bags
+from pigmil.bags.convert import as_bags, has_bag_column, is_bag_list, is_frame
+
+
+def is_plain_table(X: Any) -> bool:
+    """Whether scikit-learn would read this as a 2-D table and not as bags."""
+    if isinstance(X, Bags) or is_bag_list(X):
+        return False
+    if is_frame(X):
+        return not has_bag_column(X)
+    return np.ndim(X) != 3 if hasattr(X, "ndim") else True
+
+
+class OnInstances(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Apply an instance transformer of scikit-learn to bags.
+
+    The transformer is fitted on the instances of the training bags only and then applied to
+    every instance; bags, ids and labels stay as they are. A transformer that uses labels
+    (feature selection) is given the label of the bag for each of its instances. A plain 2-D
+    table goes in and out as a table.
+
+    Parameters
+    ----------
+    transformer : transformer
+        Any scikit-learn transformer that keeps the number of rows.
+
+    Attributes
+    ----------
+    transformer_ : transformer
+        The fitted clone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from pigmil import Bags, OnInstances
+    >>> bags = Bags.from_list([np.array([[0.0], [2.0]]), np.array([[4.0]])])
+    >>> OnInstances(StandardScaler()).fit_transform(bags).instances.ravel().round(2)
+    array([-1.22,  0.  ,  1.22])
+    """
+
+    _parameter_constraints = {"transformer": [object]}  # noqa: RUF012
+
+    def __init__(self, transformer: Any) -> None:
+        self.transformer = transformer
+
+    def _new_transformer(self) -> Any:
+        return clone(self.transformer)
+
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: Any, y: Any = None) -> "OnInstances":
+        """Fit the transformer on the instances of these bags.
+
+        Parameters
+        ----------
+        X : bags
+            Anything :func:`pigmil.as_bags` takes.
+        y : array of shape (n_bags,), optional
+            Labels of the bags, for transformers that use them.
+        """
+        transformer = self._new_transformer()
+        if is_plain_table(X):
+            transformer.fit(X, y)
+            validate_data(self, X, skip_check_array=True)
+        else:
+            bags = as_bags(X)
+            y = bags.y if y is None else np.asarray(y)
+            transformer.fit(bags.instances, None if y is None else np.repeat(y, bags.sizes))
+            self.n_features_in_ = bags.n_features
+        self.transformer_ = transformer
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Transform every instance; bags come back as :class:`Bags`, a table as a table."""
+        check_is_fitted(self, "transformer_")
+        if is_plain_table(X):
+            return self.transformer_.transform(X)
+        return self._rebag(as_bags(X), self.transformer_.transform)
+
+    def _has_inverse(self) -> bool:
+        return hasattr(self.transformer, "inverse_transform")
+
+    @available_if(_has_inverse)
+    def inverse_transform(self, X: Any) -> Any:
+        """Undo the transformation of every instance."""
+        check_is_fitted(self, "transformer_")
+        if is_plain_table(X):
+            return self.transformer_.inverse_transform(X)
+        return self._rebag(as_bags(X), self.transformer_.inverse_transform)
+
+    def _rebag(self, bags: Bags, function: Any) -> Bags:
+        instances = function(bags.instances)
+        names = None
+        if bags.feature_names is not None:
+            try:
+                names = self.transformer_.get_feature_names_out(
+                    np.array(bags.feature_names, object)
+                )
+            except (AttributeError, ValueError):
+                names = None
+        return bags.with_instances(instances, feature_names=names)
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """Names of the features that come out, as the transformer gives them."""
+        check_is_fitted(self, "transformer_")
+        return self.transformer_.get_feature_names_out(input_features)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner = getattr(self.transformer, "__sklearn_tags__", None)
+        if inner is not None:
+            tags.input_tags.sparse = inner().input_tags.sparse
+            tags.input_tags.allow_nan = inner().input_tags.allow_nan
+            tags.target_tags.required = inner().target_tags.required
+            tags.transformer_tags.preserves_dtype = inner().transformer_tags.preserves_dtype
+        return tags
+
+
+class BagScaler(OnInstances):
+    """Bring every feature to zero mean and unit variance over the training instances.
+
+    The same as ``OnInstances(StandardScaler(...))``, the preprocessing of the paper.
+
+    Parameters
+    ----------
+    with_mean, with_std : bool, default=True
+        Whether to centre and to scale; sparse instances cannot be centred.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pigmil import Bags, BagScaler
+    >>> bags = Bags.from_list([np.array([[0.0], [2.0]]), np.array([[4.0]])])
+    >>> float(BagScaler().fit_transform(bags).instances.mean())
+    0.0
+    """
+
+    _parameter_constraints = {"with_mean": ["boolean"], "with_std": ["boolean"]}  # noqa: RUF012
+
+    def __init__(self, *, with_mean: bool = True, with_std: bool = True) -> None:
+        self.with_mean = with_mean
+        self.with_std = with_std
+
+    @property
+    def transformer(self) -> StandardScaler:
+        """The scaler that is cloned in ``fit``."""
+        return StandardScaler(with_mean=self.with_mean, with_std=self.with_std)
