@@ -25,8 +25,12 @@ _ROOMS = ("datasets", "distances", "embedding", "estimators", "graph", "io")
 __all__ = ["__version__", *_HOME, *_ROOMS]
 
 if TYPE_CHECKING:
-    from pigmil.bags import Bags, BagScaler, OnInstances, as_bags
-    from pigmil.io import read_bags, write_bags
+    from pigmil.bags import Bags as Bags
+    from pigmil.bags import BagScaler as BagScaler
+    from pigmil.bags import OnInstances as OnInstances
+    from pigmil.bags import as_bags as as_bags
+    from pigmil.io import read_bags as read_bags
+    from pigmil.io import write_bags as write_bags
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The exceptions and warnings of the library, and the collector that lists every problem at once."""
+"""The exceptions and warnings of the library, and a collector that tells all problems at once."""
 
 from collections.abc import Iterable
 

@@ -1,6 +1,6 @@
 """Instance transformers of scikit-learn, applied to bags."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin, clone
@@ -22,7 +22,7 @@ def is_plain_table(X: Any) -> bool:
     return np.ndim(X) != 3 if hasattr(X, "ndim") else True
 
 
-class OnInstances(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class OnInstances(TransformerMixin, BaseEstimator):
     """Apply an instance transformer of scikit-learn to bags.
 
     The transformer is fitted on the instances of the training bags only and then applied to
@@ -50,7 +50,7 @@ class OnInstances(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     array([-1.22,  0.  ,  1.22])
     """
 
-    _parameter_constraints = {"transformer": [object]}  # noqa: RUF012
+    _parameter_constraints: ClassVar[dict[str, Any]] = {"transformer": [object]}
 
     def __init__(self, transformer: Any) -> None:
         self.transformer = transformer
@@ -146,7 +146,10 @@ class BagScaler(OnInstances):
     0.0
     """
 
-    _parameter_constraints = {"with_mean": ["boolean"], "with_std": ["boolean"]}  # noqa: RUF012
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "with_mean": ["boolean"],
+        "with_std": ["boolean"],
+    }
 
     def __init__(self, *, with_mean: bool = True, with_std: bool = True) -> None:
         self.with_mean = with_mean

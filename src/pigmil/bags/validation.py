@@ -14,7 +14,7 @@ _BLOCK_VALUES = 1 << 22  # values looked at in one go: 32 MB of float64, for mem
 
 
 def clean_instances(instances: Any) -> Any:
-    """Return instances as a float32/float64 array or canonical CSR array, without a copy if it is one.
+    """Return instances as a float32/float64 array or canonical CSR, uncopied if they are one.
 
     Integers, booleans and other floats become float64; anything else is refused.
     """
@@ -245,7 +245,7 @@ def check_bags(
     }
 
 
-def bag_name(position: int, ids: Any) -> str:
+def bag_name(position: int | np.integer[Any], ids: Any) -> str:
     """How messages name a bag: its position, and its id where it has one."""
     if ids is None or position >= len(ids):
         return f"Bag {position}"
