@@ -1,0 +1,1 @@
+"""The graph of the paper, piece by piece, as pure functions."""
