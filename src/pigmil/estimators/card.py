@@ -1,0 +1,40 @@
+"""The card of a method: what a user needs to know before choosing it."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What a method is, where it comes from, what it does and what it costs.
+
+    Parameters
+    ----------
+    name : str
+        The name as printed in its paper.
+    title : str
+        The full name or the title of its idea.
+    paper : str
+        Authors, title and venue.
+    year : int
+        Year of publication.
+    detects, classifies : bool
+        Whether it scores instances of positive bags, and whether it labels unseen bags.
+    cost : str
+        Time of a fit in bags (B), instances (N), features (d) and what else matters.
+    use : str
+        When to use it.
+    grid : dict of str to tuple
+        What the benchmark protocol tunes by inner cross-validation on the training bags; empty
+        where the defaults are used.
+    """
+
+    name: str
+    title: str
+    paper: str
+    year: int
+    detects: bool
+    classifies: bool
+    cost: str
+    use: str
+    grid: dict[str, tuple[Any, ...]] = field(default_factory=dict)

@@ -1,0 +1,55 @@
+"""The list of all methods, by name, loaded when they are asked for."""
+
+import importlib
+from typing import Any
+
+from pigmil.estimators.card import Card
+
+# Class name -> module, in the order in which the methods are shown.
+_METHODS: dict[str, str] = {
+    "KDE": "pigmil.estimators.kde",
+    "KDEMin": "pigmil.estimators.kde",
+    "KDEMax": "pigmil.estimators.kde",
+}
+
+
+def all_estimators(*, detects: bool | None = None, classifies: bool | None = None) -> list[Card]:
+    """Cards of all methods, or of those that detect or classify.
+
+    Parameters
+    ----------
+    detects, classifies : bool, optional
+        Keep only methods that do (True) or do not (False).
+
+    Returns
+    -------
+    list of Card
+        Each with name, paper, year, what it does and what it costs; the class is
+        ``get_estimator(name)``.
+    """
+    cards = [card_of(name) for name in _METHODS]
+    return [
+        card
+        for card in cards
+        if detects in (None, card.detects) and classifies in (None, card.classifies)
+    ]
+
+
+def get_estimator(name: str) -> Any:
+    """Class of a method, by class name or printed name, whatever the case."""
+    for class_name, module in _METHODS.items():
+        if class_name == name:
+            return getattr(importlib.import_module(module), class_name)
+    for class_name in _METHODS:
+        if card_of(class_name).name == name:
+            return get_estimator(class_name)
+    matches = [known for known in _METHODS if known.lower() == name.lower().replace("-", "")]
+    if len(matches) == 1:
+        return get_estimator(matches[0])
+    raise ValueError(f"Unknown method {name!r}; known are {', '.join(_METHODS)}.")
+
+
+def card_of(name: str) -> Card:
+    """Card of a method."""
+    card: Card = get_estimator(name).card
+    return card

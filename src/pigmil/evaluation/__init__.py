@@ -1,0 +1,1 @@
+"""Comparison of methods: folds, tuning, results, statistics, the paper's experiments."""
