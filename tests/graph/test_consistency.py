@@ -1,0 +1,225 @@
+"""Consistency: exhaustive twin, certificates, agreement of the fast routes with the exact one."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pigmil.graph import consistency as module
+from pigmil.graph.consistency import consistency, edges_needed
+
+
+def random_graph(n, share, rng):
+    upper = np.triu(rng.random((n, n)) < share, 1)
+    return (upper | upper.T).astype(np.int8)
+
+
+def block_graph(n, n_blocks, inside, outside, rng):
+    block = rng.integers(n_blocks, size=n)
+    return random_graph(n, np.where(block[:, None] == block, inside, outside), rng)
+
+
+def geometric_graph(n, radius, rng):
+    points = rng.normal(size=(n, 3))
+    near = np.linalg.norm(points[:, None] - points, axis=2) < radius
+    return (near & ~np.eye(n, dtype=bool)).astype(np.int8)
+
+
+def assert_certified(adjacency, density, method):
+    """Every reported size belongs to a set that holds the edge and is dense enough."""
+    needed = edges_needed(len(adjacency), density)
+    sizes, sets = module._solve(adjacency, needed, method, keep=True)
+    assert set(sets) == {(int(i), int(j)) for i, j in np.argwhere(adjacency)}
+    for (i, j), members in sets.items():
+        assert {i, j} <= set(members.tolist())
+        assert len(set(members.tolist())) == len(members) == sizes[i, j]
+        inside = int(adjacency[np.ix_(members, members)].sum()) // 2
+        size = len(members)
+        assert inside >= Fraction(str(density)) * (size * (size - 1) // 2) // 1
+    plain, none = module._solve(adjacency, needed, method, keep=False)
+    assert none == {}
+    np.testing.assert_array_equal(plain, sizes)
+
+
+@st.composite
+def graphs(draw):
+    n = draw(st.sampled_from([0, 1, 2, 3, 5, 7, 8, 9, 10]))
+    kind = draw(st.sampled_from(["random", "block", "empty", "complete"]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    if kind == "empty":
+        return np.zeros((n, n), dtype=np.int8)
+    if kind == "complete":
+        return np.ones((n, n), dtype=np.int8) - np.eye(n, dtype=np.int8)
+    if kind == "block":
+        return block_graph(n, 2, draw(st.sampled_from([0.7, 0.9, 1.0])), 0.2, rng)
+    return random_graph(n, draw(st.sampled_from([0.1, 0.3, 0.5, 0.7, 0.8, 0.9])), rng)
+
+
+densities = st.sampled_from([0.3, 0.5, 0.75, 0.9, 1.0])
+
+
+@given(graphs(), densities)
+@settings(max_examples=80)
+def test_exact_equals_exhaustive_search(exhaustive, adjacency, density):
+    np.testing.assert_array_equal(
+        consistency(adjacency, density=density, exact=True), exhaustive(adjacency, density)
+    )
+
+
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.7, 0.8, 0.9])
+def test_exact_equals_exhaustive_search_on_ten_vertices(exhaustive, share):
+    for seed in range(3):
+        adjacency = random_graph(10, share, np.random.default_rng(seed))
+        np.testing.assert_array_equal(consistency(adjacency), exhaustive(adjacency, 0.9))
+
+
+@given(graphs(), densities, st.sampled_from(["search", "cores"]))
+@settings(max_examples=80)
+def test_fast_routes_never_exceed_exhaustive_search(exhaustive, adjacency, density, method):
+    sizes, _ = module._solve(adjacency, edges_needed(len(adjacency), density), method, keep=False)
+    assert np.all(sizes <= exhaustive(adjacency, density))
+    np.testing.assert_array_equal(sizes > 0, adjacency > 0)
+    assert np.all(sizes[adjacency > 0] >= 2)
+
+
+def test_worked_example():
+    # A complete graph on 0-4 with one edge taken out still has floor(0.9 * 10) = 9 edges.
+    adjacency = np.ones((6, 6), dtype=int)
+    adjacency[0, 1] = adjacency[1, 0] = 0
+    adjacency[5, :] = adjacency[:, 5] = 0
+    adjacency[5, 4] = adjacency[4, 5] = 1
+    sizes = consistency(adjacency)
+    assert sizes[0, 1] == 0
+    assert sizes[0, 2] == sizes[2, 3] == sizes[1, 4] == 5
+    # {4, 5, x}: two edges are enough for three vertices; with one more, 5 of 6 would be needed.
+    assert sizes[4, 5] == 3
+
+
+def test_complete_graph_takes_all_vertices_at_any_size():
+    for n in (2, 20, 60, 160):
+        assert set(np.unique(consistency(np.ones((n, n))))) == {0, n}
+
+
+def test_far_pair_joins_a_large_core():
+    # K_40 has 780 edges. With a separate edge: 781 >= floor(0.9 * 861) = 774.
+    adjacency = np.zeros((42, 42), dtype=int)
+    adjacency[:40, :40] = 1
+    adjacency[40, 41] = adjacency[41, 40] = 1
+    for exact in (True, False):
+        assert consistency(adjacency, exact=exact)[40, 41] == 42
+
+
+def test_no_edges_and_no_vertices():
+    assert consistency(np.zeros((0, 0))).shape == (0, 0)
+    assert not consistency(np.zeros((200, 200))).any()
+
+
+def test_weights_and_diagonal_do_not_matter():
+    adjacency = random_graph(12, 0.6, np.random.default_rng(0))
+    weighted = adjacency * 0.01 + np.eye(12)
+    np.testing.assert_array_equal(consistency(weighted), consistency(adjacency))
+
+
+@pytest.mark.parametrize("method", ["exact", "search", "cores"])
+def test_every_size_is_achieved(method):
+    rng = np.random.default_rng(5)
+    for adjacency in (
+        random_graph(18, 0.6, rng),
+        block_graph(24, 3, 0.9, 0.2, rng),
+        geometric_graph(25, 1.8, rng),
+    ):
+        assert_certified(adjacency, 0.9, method)
+        assert_certified(adjacency, 0.7, method)
+
+
+def test_every_size_is_achieved_on_larger_graphs():
+    rng = np.random.default_rng(6)
+    assert_certified(block_graph(90, 3, 0.85, 0.2, rng), 0.9, "search")
+    assert_certified(block_graph(170, 4, 0.85, 0.2, rng), 0.9, "cores")
+
+
+def test_search_nearly_equals_exact():
+    rng = np.random.default_rng(7)
+    graphs_ = [random_graph(n, p, rng) for n in (20, 28, 40) for p in (0.15, 0.3, 0.5)]
+    graphs_ += [random_graph(n, p, rng) for n in (20, 26) for p in (0.7, 0.85, 0.95)]
+    graphs_ += [block_graph(n, k, 0.85, 0.1, rng) for n in (20, 30, 40) for k in (2, 3, 5)]
+    graphs_ += [geometric_graph(n, r, rng) for n in (20, 30, 40) for r in (1.0, 1.5, 2.0)]
+    searched, exact = [], []
+    for adjacency in graphs_:
+        edge = adjacency > 0
+        searched.append(consistency(adjacency, exact=False)[edge])
+        exact.append(consistency(adjacency, exact=True)[edge])
+    short = np.concatenate(exact) - np.concatenate(searched)
+    assert short.min() >= 0
+    assert np.mean(short == 0) >= 0.95
+    assert short.sum() / np.concatenate(exact).sum() <= 0.01
+
+
+@given(st.integers(0, 10_000), st.floats(0.1, 0.9), st.integers(3, 16))
+@settings(max_examples=40)
+def test_exact_sizes_follow_the_vertices(seed, share, n):
+    rng = np.random.default_rng(seed)
+    adjacency = random_graph(n, share, rng)
+    order = rng.permutation(n)
+    np.testing.assert_array_equal(
+        consistency(adjacency[np.ix_(order, order)]), consistency(adjacency)[np.ix_(order, order)]
+    )
+
+
+@pytest.mark.parametrize("n", [60, 160])
+def test_fast_sizes_follow_vertices_that_refinement_tells_apart(n):
+    rng = np.random.default_rng(3)
+    adjacency = random_graph(n, 0.5, rng)
+    order = rng.permutation(n)
+    np.testing.assert_array_equal(
+        consistency(adjacency[np.ix_(order, order)], exact=False),
+        consistency(adjacency, exact=False)[np.ix_(order, order)],
+    )
+
+
+def test_refined_order_follows_the_graph():
+    rng = np.random.default_rng(4)
+    adjacency = random_graph(40, 0.4, rng)
+    order = rng.permutation(40)
+    moved = adjacency[np.ix_(order, order)]
+    np.testing.assert_array_equal(
+        order[module._refined_order(moved)], module._refined_order(adjacency)
+    )
+
+
+def test_edges_needed_reads_the_density_as_written():
+    # In floating point 0.29 * 100 < 29, which would allow one edge too few for some sizes.
+    for density in (0.07, 0.29, 0.57, 0.9, 1.0):
+        expected = [round(density * 100) * (k * (k - 1) // 2) // 100 for k in range(60)]
+        assert edges_needed(59, density).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("n", "share", "exact", "method"),
+    [
+        (30, 0.9, None, "exact"),
+        (31, 0.9, None, "search"),
+        (50, 0.3, None, "exact"),
+        (51, 0.3, None, "search"),
+        (20, 0.5, False, "search"),
+        (45, 0.9, True, "exact"),
+        (150, 0.5, None, "search"),
+        (151, 0.5, None, "cores"),
+    ],
+)
+def test_route(n, share, exact, method):
+    adjacency = random_graph(n, share, np.random.default_rng(0))
+    assert module._choose(adjacency, exact) == method
+
+
+def test_errors_say_what_to_do():
+    with pytest.raises(ValueError, match=r"square, got an array of shape \(2, 3\)"):
+        consistency(np.zeros((2, 3)))
+    with pytest.raises(ValueError, match=r"only one of \(0, 1\) and \(1, 0\)"):
+        consistency([[0, 1], [0, 0]])
+    with pytest.raises(ValueError, match=r"density must lie in \(0, 1\], got 0"):
+        consistency(np.zeros((2, 2)), density=0)
+    with pytest.raises(ValueError, match="limited to 62 vertices, got 70; use exact=None"):
+        consistency(np.zeros((70, 70)), exact=True)

@@ -1,0 +1,98 @@
+"""The law of influence (Theorem 1) and discrimination from blocks of distances."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pigmil.graph.discrimination import discrimination_from_blocks, influence
+
+distances = st.floats(1e-6, 50.0)
+rates = st.floats(0.1, 5.0)
+
+
+def plain_influence(delta, gamma_far, gamma_near):
+    """Eq. (5) as printed."""
+    if delta >= 1:
+        return -math.exp(-gamma_far * (delta - 1))
+    if delta > 0:
+        return gamma_near * math.log(delta) - 1
+    return -math.inf
+
+
+def test_worked_values():
+    values = influence([0.0, math.exp(-2), 1.0, 3.0], gamma_far=0.5, gamma_near=3.0)
+    np.testing.assert_allclose(values, [-math.inf, -7.0, -1.0, -math.exp(-1)])
+
+
+@given(st.lists(st.one_of(st.just(0.0), distances)), rates, rates)
+def test_equals_the_printed_equation(deltas, gamma_far, gamma_near):
+    np.testing.assert_allclose(
+        influence(deltas, gamma_far, gamma_near),
+        [plain_influence(x, gamma_far, gamma_near) for x in deltas],
+        rtol=1e-12,
+    )
+
+
+@given(st.floats(1.0, 50.0), rates, rates)
+def test_far_influence_is_limited(delta, gamma_far, gamma_near):
+    value = influence(delta, gamma_far, gamma_near)
+    assert -1.0 <= value < 0.0
+
+
+@given(distances, distances, rates, rates)
+def test_influence_does_not_fall_with_distance(a, b, gamma_far, gamma_near):
+    near, far = sorted((a, b))
+    assert influence(near, gamma_far, gamma_near) <= influence(far, gamma_far, gamma_near)
+
+
+@given(st.lists(st.floats(1.0, 30.0), min_size=2, max_size=2), st.floats(0, 1), rates)
+def test_influence_is_concave_on_the_far_side(ends, share, gamma_far):
+    a, b = ends
+    middle = influence(share * a + (1 - share) * b, gamma_far)
+    assert middle >= share * influence(a, gamma_far) + (1 - share) * influence(b, gamma_far) - 1e-12
+
+
+@given(st.lists(st.floats(1e-4, 1.0), min_size=2, max_size=2), st.floats(0, 1), rates)
+def test_influence_is_concave_on_the_near_side(ends, share, gamma_near):
+    a, b = ends
+    middle = influence(share * a + (1 - share) * b, 1.0, gamma_near)
+    chord = share * influence(a, 1.0, gamma_near) + (1 - share) * influence(b, 1.0, gamma_near)
+    assert middle >= chord - 1e-9
+
+
+@given(rates, rates)
+def test_influence_is_continuous_at_one(gamma_far, gamma_near):
+    around = influence([1 - 1e-9, 1.0, 1 + 1e-9], gamma_far, gamma_near)
+    np.testing.assert_allclose(around, -1.0, atol=1e-8)
+
+
+def test_huge_distances_raise_no_warning():
+    assert influence(1e300) == 0.0
+
+
+def test_mean_over_all_blocks():
+    rng = np.random.default_rng(0)
+    table = rng.random((5, 7)) * 3
+    expected = [np.mean([plain_influence(x, 2.0, 0.5) for x in row]) / 4 for row in table]
+    blocks = [
+        (slice(2, 5), table[2:5, 3:]),
+        (slice(0, 2), table[:2]),
+        (slice(2, 5), table[2:5, :3]),
+    ]
+    found = discrimination_from_blocks(blocks, 5, gamma_far=2.0, gamma_near=0.5, scale=4.0)
+    np.testing.assert_allclose(found, expected)
+
+
+def test_copy_of_a_negative_is_minus_infinity():
+    found = discrimination_from_blocks(iter([(slice(0, 2), [[0.0, 2.0], [1.0, 1.0]])]), 2)
+    np.testing.assert_array_equal(found, [-np.inf, -1.0])
+
+
+def test_errors_say_what_is_wrong():
+    with pytest.raises(ValueError, match=r"must not be negative, got -1\.0"):
+        influence([1.0, -1.0])
+    with pytest.raises(ValueError, match="instance 1 0 distances and instance 0 2"):
+        discrimination_from_blocks([(slice(0, 1), [[1.0, 2.0]])], 2)

@@ -1,0 +1,276 @@
+"""Algorithm 2: a plain twin from the paper, replay, stopping, and what decides a replacement."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pigmil.graph.csdg import CSDGSettings, build_csdg
+from pigmil.graph.updating import Trace, update_pool
+
+
+@pytest.fixture(scope="session")
+def twin(exhaustive, loop_weights, loop_scores):
+    """Algorithm 2 in plain Python, with no memory and no shortcuts."""
+
+    def score(pool, s, d, confidence, objective):
+        s = np.array([[0.0 if i == j else s[i, j] for j in pool] for i in pool])
+        d = [d[i] for i in pool]
+        weights = loop_weights(s, exhaustive(s, 0.9), d)
+        largest = weights.max()
+        normalised = weights / largest if largest > 0 else weights
+        ranks = loop_scores(normalised, [confidence[i] for i in pool])
+        if objective == "edge_sum":
+            m = len(pool)
+            return sum(weights[i, j] for i in range(m) for j in range(i)), ranks
+        return sum(ranks), ranks
+
+    def increasing(ranks):
+        largest = max(map(abs, ranks)) or 1.0
+        return sorted(range(len(ranks)), key=lambda v: (round(ranks[v] / largest, 10), v))
+
+    def run(s, d, confidence, bag, pool, max_updates, objective):
+        pool = list(pool)
+        rows = []
+        _, ranks = score(pool, s, d, confidence, objective)
+        v_t = increasing(ranks)[0]
+        n_update = 0
+        while n_update < max_updates:
+            now, ranks = score(pool, s, d, confidence, objective)
+            best, best_value = None, now
+            first = len(rows)
+            for x in range(len(bag)):
+                if bag[x] == bag[pool[v_t]] and x != pool[v_t]:
+                    tried = [*pool[:v_t], x, *pool[v_t + 1 :]]
+                    value, _ = score(tried, s, d, confidence, objective)
+                    rows.append([bag[x], v_t, x, value, False])
+                    if value > best_value + 1e-9 * max(abs(value), abs(best_value)):
+                        best, best_value = x, value
+            if best is None:
+                order = increasing(ranks)
+                if order[-1] == v_t:
+                    return pool, rows
+                v_t = order[order.index(v_t) + 1]
+            else:
+                pool[v_t] = best
+                for row in rows[first:]:
+                    row[4] = row[2] == best
+                _, ranks = score(pool, s, d, confidence, objective)
+                order = increasing(ranks)
+                n_update += 1
+                if order[0] != v_t:
+                    v_t = order[0]
+                elif len(order) > 1:
+                    v_t = order[1]
+                else:
+                    return pool, rows
+        return pool, rows
+
+    return run
+
+
+def random_problem(rng, n_bags, largest_bag, share):
+    """Candidates with ranks-like similarities, some copies of negatives among them."""
+    bag = np.repeat(np.arange(n_bags), rng.integers(1, largest_bag + 1, size=n_bags))
+    bag = rng.permutation(bag)
+    m = len(bag)
+    rank = rng.integers(1, m + 1, size=(m, m))
+    s = np.triu((rng.random((m, m)) < share) / (rank * rank.T), 1)
+    d = -rng.exponential(size=m)
+    d[rng.random(m) < 0.1] = -np.inf
+    pool = [int(rng.choice(np.flatnonzero(bag == g))) for g in rng.permutation(n_bags)]
+    return s + s.T, d, rng.normal(1.0, 1.0, size=m), bag * 7 + 3, np.array(pool)
+
+
+def assert_equals_twin(twin, problem, max_updates, objective):
+    result = update_pool(*problem, max_updates=max_updates, objective=objective)
+    pool, rows = twin(*problem, max_updates, objective)
+    trace = result.trace
+    assert result.pool.tolist() == pool
+    assert trace.bag.tolist() == [row[0] for row in rows]
+    assert trace.vertex.tolist() == [row[1] for row in rows]
+    assert trace.instance.tolist() == [row[2] for row in rows]
+    assert trace.accepted.tolist() == [row[4] for row in rows]
+    np.testing.assert_allclose(trace.objective, [row[3] for row in rows], rtol=1e-9, atol=1e-12)
+    return result
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 6),
+    st.integers(1, 4),
+    st.sampled_from([0.0, 0.3, 0.6, 0.8, 1.0]),
+    st.sampled_from([0, 1, 2, 20]),
+    st.sampled_from(["ranking_scores", "edge_sum"]),
+)
+@settings(max_examples=80)
+def test_equals_the_twin(twin, seed, n_bags, largest_bag, share, max_updates, objective):
+    problem = random_problem(np.random.default_rng(seed), n_bags, largest_bag, share)
+    assert_equals_twin(twin, problem, max_updates, objective)
+
+
+def test_equals_the_twin_over_many_replacements(twin):
+    n_updates = []
+    for seed in range(12):
+        problem = random_problem(np.random.default_rng(seed), 7, 4, 0.3 + 0.05 * seed)
+        n_updates.append(assert_equals_twin(twin, problem, 20, "ranking_scores").n_updates)
+    assert max(n_updates) >= 6  # the problems are not trivial
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.integers(0, 6))
+@settings(max_examples=40)
+def test_replay_ends_at_the_final_pool(seed, n_bags, max_updates):
+    problem = random_problem(np.random.default_rng(seed), n_bags, 4, 0.5)
+    initial = problem[-1].copy()
+    result = update_pool(*problem, max_updates=max_updates)
+    np.testing.assert_array_equal(problem[-1], initial)
+    pools = [initial, *result.trace.replay(initial)]
+    assert len(pools) - 1 == result.n_updates == result.trace.accepted.sum() <= max_updates
+    np.testing.assert_array_equal(pools[-1], result.pool)
+    for before, after in pairwise(pools):
+        assert np.sum(before != after) == 1
+        assert np.array_equal(problem[3][before], problem[3][after])
+    values = [result.trace.initial_objective, *result.trace.objective[result.trace.accepted]]
+    assert np.all(np.diff(values) > 0)
+    assert result.objective == values[-1]
+
+
+def test_result_belongs_to_the_final_pool():
+    problem = random_problem(np.random.default_rng(1), 8, 4, 0.6)
+    result = update_pool(*problem)
+    again = build_csdg(result.pool, *problem[:3])
+    np.testing.assert_array_equal(result.csdg.vertices, result.pool)
+    np.testing.assert_array_equal(result.csdg.scores, again.scores)
+    assert result.objective == pytest.approx(again.scores.sum())
+    assert result.stopped == "last_vertex"
+    assert update_pool(*problem[:4], result.pool).n_updates == 0
+
+
+def planted(n_bags=6):
+    """Every bag has a lone candidate, in the pool, and one that is alike in all bags."""
+    bag = np.repeat(np.arange(n_bags), 2)
+    alike = np.arange(2 * n_bags) % 2 == 1
+    s = (alike[:, None] & alike).astype(float)
+    np.fill_diagonal(s, 0)
+    return s, -0.1 * np.ones(len(bag)), np.ones(len(bag)), bag, np.arange(0, 2 * n_bags, 2)
+
+
+def test_alike_candidates_are_not_found_from_a_pool_without_any():
+    # One at a time, no replacement makes an edge: the updating cannot begin.
+    problem = planted()
+    result = update_pool(*problem)
+    assert result.n_updates == 0
+    assert len(result.trace) == 6
+
+
+def test_alike_candidates_are_found_from_a_pool_with_one():
+    problem = planted()
+    problem[4][2] = 5
+    result = update_pool(*problem)
+    assert result.pool.tolist() == [1, 3, 5, 7, 9, 11]
+    assert result.stopped == "last_vertex"
+
+
+def test_max_updates_counts_replacements():
+    problem = planted()
+    problem[4][2] = 5
+    for limit in range(5):
+        result = update_pool(*problem, max_updates=limit)
+        assert result.n_updates == limit
+        assert result.stopped == "max_updates"
+        assert np.sum(result.pool % 2 == 1) == limit + 1
+
+
+def test_bags_of_one_candidate_are_passed_over():
+    s, d, confidence, _, _ = planted(2)
+    result = update_pool(s, d, confidence, [0, 1, 2, 3], [0, 1, 2, 3])
+    assert len(result.trace) == 0
+    assert result.n_updates == 0
+    assert result.stopped == "last_vertex"
+    assert result.trace.replay([0, 1, 2, 3]) == []
+
+
+def test_equal_replacements_change_nothing():
+    s = np.ones((4, 4))
+    result = update_pool(s, [-0.1] * 4, [1.0] * 4, [0, 0, 1, 1], [1, 3])
+    assert result.pool.tolist() == [1, 3]
+    assert len(result.trace) == 2
+
+
+def test_first_of_equal_replacements_moves_in():
+    s = np.zeros((4, 4))
+    s[1:, 1:] = 1.0
+    result = update_pool(s, [-0.1] * 4, [1.0] * 4, [0, 0, 0, 1], [0, 3])
+    assert result.pool.tolist() == [1, 3]
+    assert result.trace.instance.tolist()[:2] == [1, 2]
+
+
+def test_walk_passes_over_a_newcomer_of_lowest_rank():
+    # The newcomer 1 improves the pool and still ranks lowest: vertex 1 is examined next.
+    result = update_pool(
+        np.zeros((4, 4)), [-1.0] * 4, [0.0, 1.0, 5.0, 4.0], [0, 0, 1, 1], [0, 2], max_updates=9
+    )
+    assert result.pool.tolist() == [1, 2]
+    assert result.trace.vertex.tolist() == [0, 1]
+
+
+def test_callback_sees_every_examined_vertex():
+    problem = planted()
+    problem[4][2] = 5
+    steps = []
+    result = update_pool(*problem, callback=steps.append)
+    accepted = [step.accepted for step in steps if step.accepted is not None]
+    assert accepted == result.trace.instance[result.trace.accepted].tolist()
+    assert sum(len(step.tried) for step in steps) == len(result.trace)
+    assert steps[-1].n_updates == result.n_updates
+    assert steps[-1].objective == result.objective
+
+
+def test_own_objective():
+    problem = random_problem(np.random.default_rng(2), 6, 4, 0.5)
+    result = update_pool(*problem, objective=lambda csdg: -float(csdg.vertices.sum()))
+    expected = [min(np.flatnonzero(problem[3] == problem[3][x])) for x in problem[4]]
+    assert result.pool.tolist() == expected
+
+
+def test_settings_change_the_outcome():
+    # With damping 0 only self-confidence counts.
+    s, d, confidence, bag, pool = random_problem(np.random.default_rng(3), 6, 4, 0.5)
+    result = update_pool(s, d, confidence, bag, pool, settings=CSDGSettings(damping=0.0))
+    for x in result.pool:
+        assert confidence[x] == confidence[bag == bag[x]].max()
+
+
+def test_larger_pools_agree_with_scoring_from_scratch():
+    problem = random_problem(np.random.default_rng(4), 60, 3, 0.4)
+    result = update_pool(*problem, max_updates=3)
+    pool = problem[4].copy()
+    for row in range(0, len(result.trace), 7):
+        before = [pool, *result.trace.replay(pool)][int(result.trace.accepted[:row].sum())].copy()
+        before[result.trace.vertex[row]] = result.trace.instance[row]
+        expected = build_csdg(before, *problem[:3]).scores.sum()
+        assert result.trace.objective[row] == pytest.approx(expected, rel=1e-9)
+
+
+def test_trace_is_compact():
+    trace = update_pool(*random_problem(np.random.default_rng(5), 8, 4, 0.5)).trace
+    assert isinstance(trace, Trace)
+    assert {trace.bag.dtype, trace.vertex.dtype, trace.instance.dtype} == {np.dtype(np.int64)}
+    assert trace.accepted.dtype == np.bool_
+
+
+def test_errors_list_everything_wrong():
+    with pytest.raises(ValueError, match=r"shape \(3, 3\), got \(2, 2\).*two candidates of one"):
+        update_pool(np.zeros((2, 2)), [-1.0] * 3, [1.0] * 3, [0, 0, 1], [0, 1])
+    with pytest.raises(ValueError, match=r"symmetric.*indices from 0 to 1"):
+        update_pool([[0, 1], [0, 0]], [-1.0] * 2, [1.0] * 2, [0, 1], [2])
+    with pytest.raises(
+        ValueError, match=r"discrimination must have shape \(2,\).*finite.*at least"
+    ):
+        update_pool(np.zeros((2, 2)), [-1.0], [1.0, np.nan], [0, 1], [])
+    with pytest.raises(ValueError, match="at most 0"):
+        update_pool(np.zeros((2, 2)), [-1.0, 1.0], [1.0, 1.0], [0, 1], [0])
+    with pytest.raises(ValueError, match="'edge_sum' or callable, got 'edges'"):
+        update_pool(np.zeros((2, 2)), [-1.0] * 2, [1.0] * 2, [0, 1], [0], objective="edges")
