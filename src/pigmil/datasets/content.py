@@ -1,4 +1,4 @@
-"""Checksums of files and of bags: is this the set it claims to be?"""
+"""Checksums of files and of bags, which tell whether a set is what it claims to be."""
 
 import hashlib
 from pathlib import Path

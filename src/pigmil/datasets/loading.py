@@ -172,7 +172,9 @@ def _by_file(entry: DataSetInfo, folder: Path) -> bool:
 
 def _advice(entry: DataSetInfo, looked: list[str], refusals: list[str]) -> str:
     """The one message for a set that is nowhere to be had: what was tried, what to do."""
-    lines = [f"The data set {entry.name!r} is not here. Looked in: {', '.join(looked) or 'nothing'}."]
+    lines = [
+        f"The data set {entry.name!r} is not here. Looked in: {', '.join(looked) or 'nothing'}."
+    ]
     lines += [f"- {refusal}" for refusal in refusals]
     lines.append("What to do, any of:")
     lines.append(
