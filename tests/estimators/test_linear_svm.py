@@ -37,7 +37,7 @@ def test_two_points_by_hand():
 )
 def test_primal_and_dual_meet(seed, C, costs):
     X, positive = problem(seed)
-    model = fit_linear_svm(X, positive, C=C, costs=costs, tol=1e-8)
+    model = fit_linear_svm(X, positive, C=C, costs=costs, tol=1e-5)
     sign, bound = np.where(positive, 1.0, -1.0), C * np.where(positive, costs[1], costs[0])
     assert ((model.alphas >= 0) & (model.alphas <= bound * (1 + 1e-12))).all()
     assert model.alphas @ sign == pytest.approx(0.0, abs=1e-9 * C)
@@ -45,25 +45,26 @@ def test_primal_and_dual_meet(seed, C, costs):
     # A feasible dual point bounds the optimum from below, a primal one from above.
     squared_norm = model.weights @ model.weights
     primal = hinge_objective(model.decide(X), positive, squared_norm, C=C, costs=costs)
-    assert primal == pytest.approx(model.alphas.sum() - squared_norm / 2, rel=1e-6)
+    gap = primal - (model.alphas.sum() - squared_norm / 2)
+    assert -1e-9 * primal <= gap <= 1e-5 * bound.sum()
 
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
 def test_gram_and_rows_agree_dense_and_sparse(form, monkeypatch):
     X, positive = problem(3, n_rows=40, n_columns=5)
     X[np.abs(X) < 0.4] = 0.0
-    by_gram = fit_linear_svm(form(X), positive, costs=(1.0, 3.0), tol=1e-8)
+    by_gram = fit_linear_svm(form(X), positive, costs=(1.0, 3.0), tol=1e-6)
     monkeypatch.setattr(module, "_GRAM_ROWS", 0)
-    by_rows = fit_linear_svm(form(X), positive, costs=(1.0, 3.0), tol=1e-8)
-    np.testing.assert_allclose(by_gram.weights, by_rows.weights, atol=1e-5)
-    assert by_gram.intercept == pytest.approx(by_rows.intercept, abs=1e-5)
-    np.testing.assert_allclose(by_gram.alphas.sum(), by_rows.alphas.sum(), rtol=1e-5)
+    by_rows = fit_linear_svm(form(X), positive, costs=(1.0, 3.0), tol=1e-6)
+    np.testing.assert_allclose(by_gram.weights, by_rows.weights, atol=1e-4)
+    assert by_gram.intercept == pytest.approx(by_rows.intercept, abs=1e-4)
+    np.testing.assert_allclose(by_gram.alphas.sum(), by_rows.alphas.sum(), rtol=1e-4)
 
 
 def test_dual_conditions_of_the_gram_form():
     X, positive = problem(5, n_rows=30)
     gram = np.exp(-((X[:, None] - X[None]) ** 2).sum(axis=2))
-    signed, intercept = fit_gram_svm(gram, positive, C=2.0, costs=(1.0, 0.5), tol=1e-8)
+    signed, intercept = fit_gram_svm(gram, positive, C=2.0, costs=(1.0, 0.5), tol=1e-6)
     sign = np.where(positive, 1.0, -1.0)
     alphas, bound = signed * sign, np.where(positive, 1.0, 2.0)
     margins = sign * (gram @ signed + intercept)
@@ -71,9 +72,9 @@ def test_dual_conditions_of_the_gram_form():
     assert ((alphas >= 0) & (alphas <= bound + 1e-12)).all()
     inside = (alphas > 1e-9) & (alphas < bound - 1e-9)
     assert inside.any()
-    np.testing.assert_allclose(margins[inside], 1.0, atol=1e-6)
-    assert (margins[alphas <= 1e-9] >= 1 - 1e-6).all()
-    assert (margins[alphas >= bound - 1e-9] <= 1 + 1e-6).all()
+    np.testing.assert_allclose(margins[inside], 1.0, atol=1e-5)
+    assert (margins[alphas <= 1e-9] >= 1 - 1e-5).all()
+    assert (margins[alphas >= bound - 1e-9] <= 1 + 1e-5).all()
 
 
 def test_costs_follow_the_labels_of_the_user():
