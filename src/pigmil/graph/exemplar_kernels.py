@@ -1,0 +1,237 @@
+"""Compiled pieces of the exemplar SVMs: collecting hard negatives, working sets, descent."""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from pigmil._core.jit import njit
+from pigmil.graph.box_qp_kernels import Floats, Ints, solve_box_qp
+
+Scores = npt.NDArray[np.float32] | Floats
+Flags = npt.NDArray[np.bool_]
+
+# Share of the hinge margin (2) to which a working set is solved: a little above rounding.
+EXACT = 1e-12
+
+
+@njit
+def collect_largest(
+    scores: Scores,
+    first: int,
+    step: int,
+    offset: Floats,
+    floor: Floats,
+    hinge: Floats,
+    count: Ints,
+    largest: Floats,
+    index: Ints,
+) -> None:
+    """Fold one block of scores into each candidate's hinge sum and its largest hinge values.
+
+    Column ``c`` of ``scores`` is negative ``first + c * step`` and its hinge argument is
+    ``offset + score``. Arguments above ``floor`` are counted; the largest of them stay in
+    a binary heap (``largest``, ``index``), smallest on top.
+    """
+    room = largest.shape[1]
+    for i in range(scores.shape[0]):
+        total = 0.0
+        for c in range(scores.shape[1]):
+            value = offset[i] + scores[i, c]
+            if value <= floor[i]:
+                continue
+            if value > 0.0:
+                total += value
+            filled = count[i]
+            count[i] += 1
+            if filled < room:
+                at = filled
+                while at > 0 and largest[i, (at - 1) // 2] > value:
+                    largest[i, at] = largest[i, (at - 1) // 2]
+                    index[i, at] = index[i, (at - 1) // 2]
+                    at = (at - 1) // 2
+            elif value > largest[i, 0]:
+                at = 0
+                while True:
+                    child = 2 * at + 1
+                    if child >= room:
+                        break
+                    if child + 1 < room and largest[i, child + 1] < largest[i, child]:
+                        child += 1
+                    if largest[i, child] >= value:
+                        break
+                    largest[i, at] = largest[i, child]
+                    index[i, at] = index[i, child]
+                    at = child
+            else:
+                continue
+            largest[i, at] = value
+            index[i, at] = first + c * step
+        hinge[i] += total
+
+
+@njit
+def exact_hinges(
+    points: Floats,
+    weights: Floats,
+    which: Ints,
+    rows: Floats,
+    slot: Ints,
+    count: Ints,
+    largest: Floats,
+    index: Ints,
+    hinge: Floats,
+) -> None:
+    """Replace the collected hinge values of the candidates ``which`` by exact ones, and their sum.
+
+    ``rows[slot[j]]`` is negative ``j`` in double precision.
+    """
+    for t in range(which.size):
+        i = which[t]
+        total = 0.0
+        for r in range(count[i]):
+            difference = points[i] - rows[slot[index[i, r]]]
+            largest[i, r] = 2.0 - np.dot(difference, weights[i])
+            total += max(largest[i, r], 0.0)
+        hinge[i] = total
+
+
+@njit
+def choose_new(
+    which: Ints,
+    count: Ints,
+    largest: Floats,
+    index: Ints,
+    members: Ints,
+    size: Ints,
+    least: float,
+    most: int,
+    new: Ints,
+    n_new: Ints,
+) -> None:
+    """Pick the ``most`` largest collected negatives above ``least`` not yet in the working set."""
+    for t in range(which.size):
+        i = which[t]
+        n_new[i] = 0
+        filled = min(count[i], largest.shape[1])
+        order = np.argsort(largest[i, :filled])
+        for r in range(filled - 1, -1, -1):
+            if n_new[i] == most or largest[i, order[r]] <= least:
+                break
+            j = index[i, order[r]]
+            known = False
+            for m in range(size[i]):
+                if members[i, m] == j:
+                    known = True
+                    break
+            if not known:
+                new[i, n_new[i]] = j
+                n_new[i] += 1
+
+
+@njit
+def _drop_inactive(gram: Floats, members: Ints, size: int, alpha: Floats) -> int:
+    """Compact a working set to the members that carry weight; return its new size."""
+    kept = 0
+    for m in range(size):
+        if alpha[m] > 0.0:
+            members[kept] = members[m]
+            alpha[kept] = alpha[m]
+            for c in range(size):
+                gram[kept, c] = gram[m, c]
+            for c in range(size):
+                gram[c, kept] = gram[c, m]
+            kept += 1
+    return kept
+
+
+@njit
+def grow_and_solve(
+    points: Floats,
+    which: Ints,
+    rows: Floats,
+    slot: Ints,
+    upper: float,
+    new: Ints,
+    n_new: Ints,
+    members: Ints,
+    size: Ints,
+    alpha: Floats,
+    gram: Floats,
+    weights: Floats,
+    dual: Floats,
+    overflow: Flags,
+) -> None:
+    """Add the chosen negatives to each working set, solve it exactly, refresh weights and dual."""
+    room = members.shape[1]
+    linear = np.full(room, 2.0)
+    for t in range(which.size):
+        i = which[t]
+        if size[i] + n_new[i] > room:
+            size[i] = _drop_inactive(gram[i], members[i], size[i], alpha[i])
+            if size[i] + n_new[i] > room:
+                overflow[i] = True
+                continue
+        old = size[i]
+        k = old + n_new[i]
+        for r in range(n_new[i]):
+            members[i, old + r] = new[i, r]
+            alpha[i, old + r] = 0.0
+        size[i] = k
+        difference = np.empty((k, points.shape[1]))
+        for m in range(k):
+            difference[m] = points[i] - rows[slot[members[i, m]]]
+        added = np.dot(difference[old:], difference.T)
+        gram[i, old:k, :k] = added
+        for r in range(k - old):
+            for c in range(old):
+                gram[i, c, old + r] = added[r, c]
+        solve_box_qp(gram[i], linear, k, upper, alpha[i], EXACT, 20 * k + 100)
+        weights[i] = np.dot(alpha[i, :k], difference)
+        dual[i] = 2.0 * alpha[i, :k].sum() - 0.5 * np.dot(weights[i], weights[i])
+
+
+@njit
+def descend(
+    rows: Floats,
+    point: Floats,
+    along: Floats,
+    curvature: Floats,
+    upper: float,
+    stride: int,
+    alpha: Floats,
+    total: float,
+    combination: Floats,
+    product: float,
+) -> tuple[float, float, float]:
+    """One sweep of dual coordinate descent over a block of negatives.
+
+    ``along = rows @ point``, ``curvature = |point - row|^2``, ``total`` is the sum of all alphas,
+    ``combination`` the alpha-weighted sum of the negatives (changed in place) and ``product`` its
+    dot product with ``point``, so that w = total * point - combination. Rows are visited with a
+    stride prime to their number, so that sorted data do not slow the descent.
+
+    Returns the new ``total`` and ``product`` and the largest violation met.
+    """
+    n = rows.shape[0]
+    norm = np.dot(point, point)
+    worst = 0.0
+    j = 0
+    for _ in range(n):
+        j = (j + stride) % n
+        gradient = (
+            2.0 - (total * norm - product) + (total * along[j] - np.dot(combination, rows[j]))
+        )
+        if (alpha[j] <= 0.0 and gradient <= 0.0) or (alpha[j] >= upper and gradient >= 0.0):
+            continue
+        worst = max(worst, abs(gradient))
+        target = math.inf if gradient > 0.0 else -math.inf
+        if curvature[j] > 0.0:
+            target = alpha[j] + gradient / curvature[j]
+        change = min(max(target, 0.0), upper) - alpha[j]
+        if change != 0.0:
+            alpha[j] += change
+            total += change
+            product += change * along[j]
+            combination += change * rows[j]
+    return total, product, worst

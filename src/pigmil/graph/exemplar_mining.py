@@ -1,0 +1,189 @@
+"""Exemplar SVMs by hard-negative mining: small exact problems, one product to check them all."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from pigmil.graph.shared_negatives import Floats, SharedNegatives
+
+Ints = npt.NDArray[np.int64]
+
+ROOM = 192  # members of one working set; more means that mining is the wrong tool
+COLLECTED = 256  # hard negatives remembered from one pass
+ADDED = 32  # hard negatives a working set gains in one round
+MAX_PASSES = 60
+SUBSAMPLE = 2000  # negatives in the subsample that is mined first
+
+
+@dataclass
+class WorkingSets:
+    """The working sets of one block of candidates, and the negatives they share."""
+
+    points: Floats
+    negatives: SharedNegatives
+    upper: float
+    members: Ints = field(init=False)
+    size: Ints = field(init=False)
+    alpha: Floats = field(init=False)
+    gram: Floats = field(init=False)
+    weights: Floats = field(init=False)
+    dual: Floats = field(init=False)
+    gap: Floats = field(init=False)
+    overflow: npt.NDArray[np.bool_] = field(init=False)
+    passes: int = 0
+
+    def __post_init__(self) -> None:
+        m, d = self.points.shape
+        self.members = np.zeros((m, ROOM), np.int64)
+        self.size = np.zeros(m, np.int64)
+        self.alpha = np.zeros((m, ROOM))
+        self.gram = np.empty((m, ROOM, ROOM))
+        self.weights = np.zeros((m, d))
+        self.dual = np.zeros(m)
+        self.gap = np.full(m, np.inf)
+        self.overflow = np.zeros(m, np.bool_)
+        self._slot = np.full(self.negatives.n, -1, np.int64)
+        self._rows = np.empty((0, d))
+        self._n_rows = 0
+        self._new = np.empty((m, ADDED), np.int64)
+        self._n_new = np.zeros(m, np.int64)
+
+    def collect(
+        self, which: Ints, weights: Floats, offset: Floats, floor: Floats, stride: int
+    ) -> tuple[Floats, Ints, Floats, Ints]:
+        """Score the negatives for some candidates; return hinge sums and the largest hinges."""
+        from pigmil.graph.exemplar_kernels import collect_largest
+
+        hinge = np.zeros(which.size)
+        count = np.zeros(which.size, np.int64)
+        largest = np.empty((which.size, COLLECTED))
+        index = np.empty((which.size, COLLECTED), np.int64)
+        for first, scores in self.negatives.scores(weights, stride):
+            collect_largest(scores, first, stride, offset, floor, hinge, count, largest, index)
+        self.passes += 1
+        return hinge, count, largest, index
+
+    def _fetch(self, wanted: Ints) -> None:
+        """Bring negatives in double precision into the rows the block shares."""
+        missing = np.unique(wanted)
+        missing = missing[self._slot[missing] < 0]
+        stop = self._n_rows + missing.size
+        if stop > len(self._rows):
+            grown = np.empty((max(stop, 2 * len(self._rows)), self._rows.shape[1]))
+            grown[: self._n_rows] = self._rows[: self._n_rows]
+            self._rows = grown
+        self._rows[self._n_rows : stop] = self.negatives.rows(missing)
+        self._slot[missing] = np.arange(self._n_rows, stop)
+        self._n_rows = stop
+
+    def start(self, which: Ints, stride: int) -> None:
+        """Open each working set with the negatives that lie furthest towards its candidate."""
+        nothing = np.full(which.size, -np.inf)
+        collected = self.collect(which, self.points[which], np.zeros(which.size), nothing, stride)
+        self._grow(which, collected[1], collected[2], collected[3], -np.inf)
+
+    def improve(self, which: Ints, stride: int, tol: float) -> Ints:
+        """One pass: certify or mend the candidates ``which``; return those still open."""
+        from pigmil.graph.exemplar_kernels import exact_hinges
+
+        weights = self.weights[which]
+        along = np.einsum("ij,ij->i", weights, self.points[which])
+        error = self.negatives.score_error(weights)
+        hinge, count, largest, index = self.collect(which, weights, 2.0 - along, -error, stride)
+        squared = np.einsum("ij,ij->i", weights, weights)
+        dual = self.dual[which]
+        complete = count <= COLLECTED
+        # Only double precision certifies, and only where every positive hinge was remembered.
+        excess = 0.5 * squared + self.upper * hinge - dual
+        near = np.flatnonzero(complete & (excess <= 10 * tol * dual + self.upper * error))
+        if near.size:
+            kept = np.arange(COLLECTED) < count[near, None]
+            self._fetch(index[near][kept])
+            exact_hinges(
+                self.points[which],
+                weights,
+                near,
+                self._rows,
+                self._slot,
+                count,
+                largest,
+                index,
+                hinge,
+            )
+        gap = np.full(which.size, np.inf)
+        excess = 0.5 * squared + self.upper * hinge - dual
+        gap[near] = np.maximum(excess[near], 0.0) / dual[near]
+        if stride == 1:
+            self.gap[which] = gap
+        # By strong convexity |dw|^2 <= 2 gap: hold w itself, not only the objective.
+        open_ = (gap > tol) | (excess > 0.02 * tol * squared)
+        self._grow(which[open_], count[open_], largest[open_], index[open_], 0.0)
+        stuck = self.overflow[which] | (open_ & (self._n_new[which] == 0))
+        self.overflow[which[stuck]] = True
+        remaining: Ints = which[open_ & ~stuck]
+        return remaining
+
+    def _grow(self, which: Ints, count: Ints, largest: Floats, index: Ints, least: float) -> None:
+        """Give each working set its hardest collected negatives and solve it."""
+        from pigmil.graph.exemplar_kernels import choose_new, grow_and_solve
+
+        every = np.arange(which.size)
+        new = np.empty((which.size, ADDED), np.int64)
+        n_new = np.zeros(which.size, np.int64)
+        choose_new(
+            every,
+            count,
+            largest,
+            index,
+            self.members[which],
+            self.size[which],
+            least,
+            ADDED,
+            new,
+            n_new,
+        )
+        self._fetch(new[np.arange(ADDED) < n_new[:, None]])
+        self._new[which] = new
+        self._n_new[which] = n_new
+        grow_and_solve(
+            self.points,
+            which,
+            self._rows,
+            self._slot,
+            self.upper,
+            self._new,
+            self._n_new,
+            self.members,
+            self.size,
+            self.alpha,
+            self.gram,
+            self.weights,
+            self.dual,
+            self.overflow,
+        )
+
+
+def mine(points: Floats, negatives: SharedNegatives, upper: float, tol: float) -> WorkingSets:
+    """Solve the exemplar SVMs of a block of candidates, as far as mining goes.
+
+    The returned sets carry a certified relative ``gap`` for each candidate; it is above ``tol``
+    where the working set overflowed (many negatives on the wrong side) and another method must
+    take over.
+    """
+    sets = WorkingSets(points, negatives, upper)
+    every = np.arange(len(points))
+    stride = max(1, negatives.n // SUBSAMPLE)
+    sets.start(every, stride)
+    unfinished = every
+    if stride > 1:
+        for _ in range(4):
+            unfinished = sets.improve(unfinished, stride, 0.1)
+            if unfinished.size < len(points) // 4:
+                break
+        unfinished = np.flatnonzero(~sets.overflow)
+    for _ in range(MAX_PASSES):
+        if not unfinished.size:
+            break
+        unfinished = sets.improve(unfinished, 1, tol)
+    return sets

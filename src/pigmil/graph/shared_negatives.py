@@ -1,0 +1,137 @@
+"""The negatives every exemplar classifier is trained against, served in blocks."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+Floats = npt.NDArray[np.float64]
+
+_BLOCK_ELEMENTS = 1 << 22
+_EXACT_BYTES = 1 << 26
+_FAST_BYTES = 1 << 30
+
+
+class SharedNegatives:
+    """Negatives, centred and brought to unit length, scored in blocks of bounded memory.
+
+    Differences between instances are all the exemplar SVM sees, so centring changes nothing in
+    the model and saves the digits that a common offset would eat. The unit of length is the root
+    mean square distance from the centre. Sparse negatives are not centred.
+
+    Parameters
+    ----------
+    negatives : ndarray, memmap or CSR of shape (n, d)
+        Finite float32 or float64 rows. Never copied whole into double precision when large.
+    candidates : ndarray or CSR of shape (m, d)
+        Only used for the unit of length when all negatives coincide.
+    """
+
+    def __init__(self, negatives: Any, candidates: Any) -> None:
+        self._source = negatives
+        self.is_sparse = bool(sp.issparse(negatives))
+        self.n, self.d = negatives.shape
+        self.mean = np.zeros(self.d)
+        self.scale = 1.0
+        self._exact: Floats | None = None
+        self._fast: npt.NDArray[np.float32] | None = None
+        step = max(1, _BLOCK_ELEMENTS // max(1, self.d))
+        self._starts = range(0, self.n, step)
+        self._step = step
+        self._measure(candidates)
+        if not self.is_sparse:
+            if self.n * self.d * 8 <= _EXACT_BYTES:
+                self._exact = self._prepare(negatives)
+            if self.n * self.d * 4 <= _FAST_BYTES:
+                self._fast = np.empty((self.n, self.d), np.float32)
+                for start in self._starts:
+                    self._fast[start : start + step] = self._prepare(
+                        negatives[start : start + step]
+                    )
+
+    def _measure(self, candidates: Any) -> None:
+        """Find the centre, the unit of length and the longest row."""
+        # The largest entry comes first, so that no square overflows however long the features.
+        if self.is_sparse:
+            self.scale = float(abs(self._source).max()) or 1.0
+            scaled = self._source / self.scale
+            squares = np.asarray(scaled.multiply(scaled).sum(axis=1)).ravel()
+        else:
+            blocks = [slice(start, start + self._step) for start in self._starts]
+            for block in blocks:
+                self.mean += (self._source[block] / self.n).sum(axis=0, dtype=np.float64)
+            peak = max(float(np.abs(self._prepare(self._source[block])).max()) for block in blocks)
+            self.scale = peak or 1.0
+            squares = np.concatenate(
+                [np.square(self._prepare(self._source[block])).sum(axis=1) for block in blocks]
+            )
+        if not squares.any():
+            self.scale = float(np.abs(self._prepare(candidates)).max(initial=0.0)) or 1.0
+            self.longest = 0.0
+            return
+        spread = float(np.sqrt(squares.mean()))
+        self.scale *= spread
+        self.longest = float(np.sqrt(squares.max())) / spread
+
+    def _prepare(self, rows: Any) -> Floats:
+        dense = rows.toarray() if sp.issparse(rows) else rows
+        prepared: Floats = np.asarray(dense, np.float64) - self.mean
+        prepared /= self.scale
+        return prepared
+
+    def points(self, instances: Any) -> Floats:
+        """Bring instances into the coordinates of the negatives, dense double precision."""
+        return self._prepare(instances)
+
+    def rows(self, index: npt.NDArray[np.int64]) -> Floats:
+        """Some negatives, dense double precision."""
+        if self._exact is not None:
+            return self._exact[index]
+        return self._prepare(self._source[index])
+
+    def blocks(self) -> Iterator[tuple[slice, Floats]]:
+        """All negatives, block after block, dense double precision."""
+        if self._exact is not None:
+            yield slice(0, self.n), self._exact
+            return
+        for start in self._starts:
+            chosen = slice(start, min(start + self._step, self.n))
+            yield chosen, self._prepare(self._source[chosen])
+
+    def scores(
+        self, weights: Floats, stride: int = 1
+    ) -> Iterator[tuple[int, npt.NDArray[np.float32] | Floats]]:
+        """Scores of every ``stride``-th negative under each row of ``weights``, in blocks.
+
+        Dense negatives are scored in single precision; `score_error` bounds its error.
+
+        Yields
+        ------
+        first : int
+            Index of the negative in column 0; column c is negative ``first + c * stride``.
+        scores : ndarray of shape (len(weights), block)
+        """
+        if self.is_sparse:
+            for start in range(0, self.n, self._step * stride):
+                block = self._source[start : start + self._step * stride : stride]
+                yield start, np.ascontiguousarray((block @ weights.T).T) / self.scale
+            return
+        single = weights.astype(np.float32)
+        width = max(256, _BLOCK_ELEMENTS // 4 // max(1, len(weights)))
+        for start in range(0, self.n, width * stride):
+            chosen = slice(start, min(start + width * stride, self.n), stride)
+            if self._fast is not None:
+                block = self._fast[chosen]
+            else:
+                block = self._prepare(self._source[chosen]).astype(np.float32)
+            yield start, single @ block.T
+
+    def score_error(self, weights: Floats) -> Floats:
+        """Largest error of a score for each row of ``weights``: the dot-product rounding bound."""
+        unit = np.finfo(np.float64 if self.is_sparse else np.float32).eps / 2
+        bound = (self.d + 3) * unit
+        length = np.sqrt(np.einsum("ij,ij->i", weights, weights))
+        error: Floats = bound / (1.0 - bound) * length * self.longest
+        return error
