@@ -20,6 +20,7 @@ def log_density(
     unit: float = 1.0,
     reduction: str = "nearest",
     own_bag: NDArray[Any] | None = None,
+    nearest: FloatArray | None = None,
 ) -> FloatArray:
     """Logarithm of the density of bags around every query.
 
@@ -47,6 +48,9 @@ def log_density(
     own_bag : array of int of shape (n_queries,), optional
         Position in ``bags`` of the bag each query comes from, which is then left out
         (only with "nearest" and "farthest"); -1 for none.
+    nearest : array of shape (n_queries,), optional
+        Filled with the distance, in units, to the nearest bag, by its nearest (farthest)
+        instance; the same pass over the data yields it.
 
     Returns
     -------
@@ -76,6 +80,8 @@ def log_density(
         return result - np.log(bags.n_bags)
     for rows, squared in nearest_in_bags(queries, bags, farthest=reduction == "farthest"):
         exponent = -rate * np.sqrt(squared, dtype=np.float64)
+        if nearest is not None:
+            nearest[rows] = np.sqrt(squared.min(axis=1)) / unit
         count = np.full(len(exponent), bags.n_bags)
         if own_bag is not None:
             inside = np.flatnonzero(own_bag[rows] >= 0)

@@ -1,0 +1,152 @@
+"""Bags classified by their similarity to prototypes: embedding, linear SVM, calibration."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from sklearn.model_selection import StratifiedKFold
+
+from pigmil.bags import Bags
+from pigmil.embedding import embed_bags
+from pigmil.estimators._linear_svm import LinearSVM, fit_gram_svm, fit_linear_svm
+from pigmil.estimators.base import BoolArray, FloatArray
+
+COSTS = (1.0, 10.0, 100.0, 1000.0)
+DECAYS = (0.3, 1.0, 3.0)
+_INNER_FOLDS = 5
+
+
+@dataclass(frozen=True)
+class BagSVM:
+    """A linear SVM on the embedding of bags by prototypes (Eqs. 8 to 10 of the PIGMIL paper).
+
+    Attributes
+    ----------
+    prototypes : array or CSR of shape (n_prototypes, n_features)
+        Instances that span the embedding.
+    decay : float
+        Kernel width, per squared unit of length.
+    unit : float
+        Unit of length.
+    C : float
+        Cost of the SVM.
+    svm : LinearSVM
+        The fitted SVM.
+    slope : float
+        ``P(positive) = 1 / (1 + exp(-slope * decision))``, fitted on held-out decisions.
+    """
+
+    prototypes: Any
+    decay: float
+    unit: float
+    C: float
+    svm: LinearSVM
+    slope: float
+
+    def embed(self, bags: Bags) -> FloatArray:
+        """Similarity of every bag to every prototype."""
+        return embed_bags(bags, self.prototypes, self.decay / self.unit**2)
+
+    def decide(self, bags: Bags) -> FloatArray:
+        """Decision value of every bag."""
+        return self.svm.decide(self.embed(bags))
+
+
+def fit_bag_svm(
+    bags: Bags,
+    positive: BoolArray,
+    prototypes: Any,
+    *,
+    C: float | str,
+    decay: float | str,
+    unit: float,
+    costs: tuple[float, float],
+    random_state: Any,
+) -> BagSVM:
+    """Embed the bags, choose what is asked to be chosen, and train.
+
+    Parameters
+    ----------
+    bags : Bags
+        Training bags.
+    positive : array of bool of shape (n_bags,)
+        Their classes.
+    prototypes : array or CSR of shape (n_prototypes, n_features)
+        Instances that span the embedding.
+    C, decay : float or "cv"
+        Cost and kernel width; ``"cv"`` chooses by stratified cross-validation over the training
+        bags, C among 1, 10, 100, 1000 and the decay among 0.3, 1, 3. Prototypes stay as they are
+        inside it. Ties go to the smaller cost, then to the smaller width.
+    unit : float
+        Unit of length.
+    costs : (float, float)
+        Factors on C of the negative and the positive class.
+    random_state : int, RandomState instance or None
+        For the folds.
+
+    Returns
+    -------
+    BagSVM
+    """
+    decays = DECAYS if decay == "cv" else (float(decay),)
+    cs = COSTS if C == "cv" else (float(C),)
+    # One pass over the data: another width is a power of the same similarities.
+    base = embed_bags(bags, prototypes, decays[0] / unit**2)
+    embeddings = {value: base ** (value / decays[0]) for value in decays}
+    folds = _folds(positive, random_state)
+    held_out = {
+        (value, c): _held_out(embeddings[value], positive, folds, c, costs)
+        for value in decays
+        for c in cs
+    }
+    best_decay, best_c = decays[0], cs[0]
+    best_right = -1.0
+    for c in cs:
+        for value in decays:
+            right = float(((held_out[value, c] > 0) == positive).mean())
+            if right > best_right + 1e-12:
+                best_decay, best_c, best_right = value, c, right
+    svm = fit_linear_svm(embeddings[best_decay], positive, C=best_c, costs=costs)
+    slope = _slope(held_out[best_decay, best_c], positive)
+    return BagSVM(prototypes, best_decay, unit, best_c, svm, slope)
+
+
+def _folds(positive: BoolArray, random_state: Any) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    smallest = int(min(positive.sum(), (~positive).sum()))
+    if smallest < 2:
+        everything = np.arange(len(positive))
+        return [(everything, everything)]  # too few bags to hold any out
+    splitter = StratifiedKFold(min(_INNER_FOLDS, smallest), shuffle=True, random_state=random_state)
+    return list(splitter.split(positive, positive))
+
+
+def _held_out(
+    embedded: FloatArray,
+    positive: BoolArray,
+    folds: list[tuple[NDArray[Any], NDArray[Any]]],
+    C: float,
+    costs: tuple[float, float],
+) -> FloatArray:
+    """Decision value of every bag by an SVM that has not seen it."""
+    gram = embedded @ embedded.T
+    decisions = np.empty(len(positive))
+    for train, test in folds:
+        signed, intercept = fit_gram_svm(
+            gram[np.ix_(train, train)], positive[train], C=C, costs=costs
+        )
+        decisions[test] = gram[np.ix_(test, train)] @ signed + intercept
+    return decisions
+
+
+def _slope(decisions: FloatArray, positive: BoolArray) -> float:
+    """Platt scaling without offset, so that probability 1/2 and decision 0 are the same bag."""
+    sign = np.where(positive, 1.0, -1.0)
+    scale = float(np.abs(decisions).max(initial=0.0)) or 1.0
+
+    def loss(log_slope: float) -> float:
+        return float(np.logaddexp(0.0, -np.exp(log_slope) * sign * decisions / scale).sum())
+
+    found = minimize_scalar(loss, bounds=(-5.0, 5.0), method="bounded")
+    return float(np.exp(found.x)) / scale
