@@ -16,11 +16,16 @@ _HOME = {
     "BagScaler": "pigmil.bags",
     "Bags": "pigmil.bags",
     "OnInstances": "pigmil.bags",
+    "PIGMIL": "pigmil.estimators.pigmil",
+    "KDE": "pigmil.estimators.kde",
+    "KDEMin": "pigmil.estimators.kde",
+    "KDEMax": "pigmil.estimators.kde",
+    "all_estimators": "pigmil.estimators",
     "as_bags": "pigmil.bags",
     "read_bags": "pigmil.io",
     "write_bags": "pigmil.io",
 }
-_ROOMS = ("datasets", "distances", "embedding", "estimators", "graph", "io")
+_ROOMS = ("datasets", "distances", "embedding", "estimators", "evaluation", "graph", "io", "metrics")
 
 __all__ = ["__version__", *_HOME, *_ROOMS]
 
@@ -29,6 +34,11 @@ if TYPE_CHECKING:
     from pigmil.bags import BagScaler as BagScaler
     from pigmil.bags import OnInstances as OnInstances
     from pigmil.bags import as_bags as as_bags
+    from pigmil.estimators import all_estimators as all_estimators
+    from pigmil.estimators.kde import KDE as KDE
+    from pigmil.estimators.kde import KDEMax as KDEMax
+    from pigmil.estimators.kde import KDEMin as KDEMin
+    from pigmil.estimators.pigmil import PIGMIL as PIGMIL
     from pigmil.io import read_bags as read_bags
     from pigmil.io import write_bags as write_bags
 

@@ -7,6 +7,7 @@ from pigmil.estimators.card import Card
 
 # Class name -> module, in the order in which the methods are shown.
 _METHODS: dict[str, str] = {
+    "PIGMIL": "pigmil.estimators.pigmil",
     "KDE": "pigmil.estimators.kde",
     "KDEMin": "pigmil.estimators.kde",
     "KDEMax": "pigmil.estimators.kde",
