@@ -1,70 +1,28 @@
 """Exemplar classifiers: one candidate against all shared negatives, many candidates at once."""
 
 import warnings
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 from joblib import Parallel, delayed
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array
 from threadpoolctl import threadpool_limits
 
+from pigmil.graph.exemplar_closed_form import RBFExemplars, exemplar_lda, exemplar_rbf
+from pigmil.graph.exemplar_model import Confidence, ExemplarClassifiers, check_pair
 from pigmil.graph.shared_negatives import Floats, SharedNegatives
 
-__all__ = ["Confidence", "ExemplarClassifiers", "exemplar_svms"]
+__all__ = [
+    "Confidence",
+    "ExemplarClassifiers",
+    "RBFExemplars",
+    "exemplar_lda",
+    "exemplar_rbf",
+    "exemplar_svms",
+]
 
 _BLOCK_BYTES = 1 << 28
-
-
-class Confidence(Protocol):
-    """What the similarity needs of a classifier family: how sure exemplar i is of instance j."""
-
-    def confidence(self, instances: Any, include_bias: bool = True) -> Floats:
-        """Confidence of each exemplar (rows) in each instance (columns)."""
-
-
-@dataclass(frozen=True)
-class ExemplarClassifiers:
-    """One linear classifier for each exemplar.
-
-    Attributes
-    ----------
-    weights : ndarray of shape (m, d)
-        Normal vectors.
-    intercepts : ndarray of shape (m,)
-        Biases; the decision value is ``weights @ x + intercepts``.
-    duality_gap : ndarray of shape (m,)
-        Certified duality gap over the dual objective, an upper bound on the relative error of
-        the objective. Zero for a closed form.
-    """
-
-    weights: Floats
-    intercepts: Floats
-    duality_gap: Floats
-
-    def confidence(self, instances: Any, include_bias: bool = True) -> Floats:
-        """Confidence of each classifier (rows) in each instance (columns).
-
-        Parameters
-        ----------
-        instances : array-like or CSR of shape (n, d)
-            Instances to judge.
-        include_bias : bool, default=True
-            With the intercept (the decision value) or without it, as the paper prints it.
-
-        Returns
-        -------
-        ndarray of shape (m, n)
-        """
-        instances = check_array(instances, accept_sparse="csr", dtype=[np.float64, np.float32])
-        if sp.issparse(instances):
-            product: Floats = np.asarray(instances @ self.weights.T).T
-        else:
-            product = self.weights @ np.asarray(instances, np.float64).T
-        return product + self.intercepts[:, None] if include_bias else product
 
 
 def exemplar_svms(
@@ -132,7 +90,7 @@ def exemplar_svms(
     >>> float(svms.weights[0, 0].round(6)), float(svms.intercepts[0].round(6))
     (1.0, -1.0)
     """
-    candidates, negatives = _check_pair(candidates, negatives)
+    candidates, negatives = check_pair(candidates, negatives)
     if not C > 0 or not tol > 0:
         raise ValueError(f"C and tol must be positive; got C={C!r}, tol={tol!r}.")
     shared = SharedNegatives(negatives, candidates)
@@ -154,20 +112,6 @@ def exemplar_svms(
             stacklevel=2,
         )
     return ExemplarClassifiers(weights, intercepts, gaps)
-
-
-def _check_pair(candidates: Any, negatives: Any) -> tuple[Any, Any]:
-    """Validate both inputs: finite float rows with the same features."""
-    candidates, negatives = (
-        check_array(rows, accept_sparse="csr", dtype=[np.float64, np.float32], input_name=name)
-        for rows, name in ((candidates, "candidates"), (negatives, "negatives"))
-    )
-    if candidates.shape[1] != negatives.shape[1]:
-        raise ValueError(
-            f"candidates have {candidates.shape[1]} features but negatives have "
-            f"{negatives.shape[1]}; both must describe instances by the same features."
-        )
-    return candidates, negatives
 
 
 def _block_size(d: int) -> int:
