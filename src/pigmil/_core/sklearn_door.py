@@ -5,3 +5,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import validate_data
 
 __all__ = ["Interval", "StrOptions", "fit_context", "validate_data"]
+
+# Where scikit-learn keeps what `set_output` was told; `clone` carries it over.
+OUTPUT_CONFIG = "_sklearn_output_config"

@@ -1,6 +1,7 @@
 """The ragged container: bags of instances in one flat array, cut by offsets."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -8,14 +9,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from pigmil._core.segments import IntArray, offsets_of, segment_gather, segment_ids
-from pigmil.bags.validation import (
-    check_bags,
+from pigmil.bags.arrange import (
     check_rows,
     clean_instances,
     group_rows,
     labels_per_bag,
     stack_bags,
 )
+from pigmil.bags.validation import check_bag_labels, check_bags, check_new_instances
 
 _FIELDS = ("instances", "offsets", "ids", "y", "instance_labels", "feature_names", "instance_info")
 
@@ -70,7 +71,7 @@ class Bags:
     y: NDArray[Any] | None
     instance_labels: NDArray[Any] | None
     feature_names: tuple[str, ...] | None
-    instance_info: dict[str, NDArray[Any]]
+    instance_info: Mapping[str, NDArray[Any]]
 
     def __init__(
         self,
@@ -243,7 +244,11 @@ class Bags:
                     "Bags are indexed by bag only; for features use bags.instances[:, columns] "
                     "and bags.with_instances(...)."
                 )
+        if isinstance(key, bool | np.bool_):
+            raise IndexError("A single bool is no index of bags; give a mask of one entry a bag.")
         if isinstance(key, int | np.integer):
+            if not -self.n_bags <= key < self.n_bags:
+                raise IndexError(f"There is no bag {key}; there are {self.n_bags} bags.")
             position = range(self.n_bags)[key]
             return self.instances[self.offsets[position] : self.offsets[position + 1]]
         if isinstance(key, slice) and key.step in (None, 1):
@@ -279,19 +284,18 @@ class Bags:
     ) -> "Bags":
         """Return the same bags with other features, one row an instance as before."""
         instances = clean_instances(instances)
-        if instances.shape[0] != self.n_instances:
-            raise ValueError(
-                f"Expected one row for each of the {self.n_instances} instances, got "
-                f"{instances.shape[0]}."
-            )
+        names = None if feature_names is None else tuple(str(name) for name in feature_names)
+        check_new_instances(instances, self.offsets, self.ids, names)
         fields = {name: getattr(self, name) for name in _FIELDS}
-        names = None if feature_names is None else tuple(feature_names)
         return Bags._trusted(**{**fields, "instances": instances, "feature_names": names})
 
     def with_labels(self, y: Any) -> "Bags":
-        """Return the same bags with other bag labels."""
+        """Return the same bags with other bag labels, which instance labels may contradict.
+
+        One-vs-rest and studies of label noise need such bags.
+        """
         fields = {name: getattr(self, name) for name in _FIELDS}
-        return Bags(fields.pop("instances"), fields.pop("offsets"), **{**fields, "y": y})
+        return Bags._trusted(**{**fields, "y": check_bag_labels(y, self.ids)})
 
     def equals(self, other: "Bags") -> bool:
         """Whether two collections hold the same bags, labels and names, value for value."""
@@ -318,7 +322,7 @@ class Bags:
             f"{self.dtype}" + (" sparse" if self.is_sparse else ""),
         ]
         if self.y is not None:
-            values, counts = np.unique(self.y, return_counts=True)
+            values, counts = np.unique(_sortable(self.y), return_counts=True)
             if len(values) <= 5:
                 pairs = zip(values, counts, strict=True)
                 parts.append("labels " + ", ".join(f"{value}: {count}" for value, count in pairs))
@@ -333,7 +337,8 @@ class Bags:
         raise AttributeError(f"Bags cannot be changed; {name!r} cannot be deleted.")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in _FIELDS}
+        state = {name: getattr(self, name) for name in _FIELDS}
+        return {**state, "instance_info": dict(self.instance_info)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._assign(state)
@@ -352,7 +357,13 @@ def _index_dtype(key: Any) -> Any:
 def _same(left: NDArray[Any] | None, right: NDArray[Any] | None) -> bool:
     if left is None or right is None:
         return left is None and right is None
-    return bool(np.array_equal(left, right))
+    with_nan = left.dtype.kind == "f" and right.dtype.kind == "f"
+    return bool(np.array_equal(left, right, equal_nan=with_nan))
+
+
+def _sortable(labels: NDArray[Any]) -> NDArray[Any]:
+    """Labels of mixed types cannot be sorted; their names can."""
+    return labels.astype(str) if labels.dtype == object else labels
 
 
 def _read_only(value: Any) -> Any:
@@ -368,6 +379,6 @@ def _read_only(value: Any) -> Any:
         view.has_sorted_indices = True
         view.has_canonical_format = True
         return view
-    if isinstance(value, dict):
-        return {name: _read_only(values) for name, values in value.items()}
+    if isinstance(value, Mapping):
+        return MappingProxyType({name: _read_only(values) for name, values in value.items()})
     return value

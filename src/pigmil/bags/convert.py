@@ -62,7 +62,7 @@ def as_bags(
     if sp.issparse(X):
         return Bags(X, np.arange(X.shape[0] + 1), y=y)
     try:
-        array = np.asanyarray(X)
+        array = X if isinstance(X, np.ndarray) else np.asarray(X)
     except ValueError as error:
         raise BagsError(
             "Cannot be read as bags: expected a list of 2-D arrays, one a bag, or a rectangular "
@@ -93,7 +93,7 @@ def is_bag_list(X: Any) -> bool:
     """Whether this is a sequence whose items are 2-D: a list or object array of bags."""
     if isinstance(X, np.ndarray) and X.dtype != object:
         return False
-    if not isinstance(X, list | tuple | np.ndarray) or len(X) == 0 or np.ndim(X[0]) == 0:
+    if not isinstance(X, list | tuple | np.ndarray) or len(X) == 0 or _depth(X[0]) == 0:
         return False
     return any(sp.issparse(item) or _depth(item) == 2 for item in X)
 

@@ -8,7 +8,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from pigmil._core.sklearn_door import fit_context, validate_data
+from pigmil._core.sklearn_door import OUTPUT_CONFIG, fit_context, validate_data
 from pigmil.bags.container import Bags
 from pigmil.bags.convert import as_bags, has_bag_column, is_bag_list, is_frame
 
@@ -22,7 +22,8 @@ def is_plain_table(X: Any) -> bool:
     return np.ndim(X) != 3 if hasattr(X, "ndim") else True
 
 
-class OnInstances(TransformerMixin, BaseEstimator):
+# The inner transformer makes tables of the kind asked for; bags must not be made into a table.
+class OnInstances(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Apply an instance transformer of scikit-learn to bags.
 
     The transformer is fitted on the instances of the training bags only and then applied to
@@ -56,7 +57,25 @@ class OnInstances(TransformerMixin, BaseEstimator):
         self.transformer = transformer
 
     def _new_transformer(self) -> Any:
-        return clone(self.transformer)
+        transformer = clone(self.transformer)
+        asked = getattr(self, OUTPUT_CONFIG, {})
+        if asked and hasattr(transformer, "set_output"):
+            transformer.set_output(**asked)
+        return transformer
+
+    def set_output(self, *, transform: Any = None) -> "OnInstances":
+        """Choose the kind of table that comes out for a plain table; bags stay bags.
+
+        Parameters
+        ----------
+        transform : {"default", "pandas", "polars"}, optional
+            As in scikit-learn; None changes nothing.
+        """
+        if transform is not None:
+            setattr(self, OUTPUT_CONFIG, {"transform": transform})
+            if hasattr(self, "transformer_") and hasattr(self.transformer_, "set_output"):
+                self.transformer_.set_output(transform=transform)
+        return self
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: Any = None) -> "OnInstances":
@@ -78,6 +97,8 @@ class OnInstances(TransformerMixin, BaseEstimator):
             y = bags.y if y is None else np.asarray(y)
             transformer.fit(bags.instances, None if y is None else np.repeat(y, bags.sizes))
             self.n_features_in_ = bags.n_features
+            if hasattr(self, "feature_names_in_"):  # of an earlier fit on a table
+                del self.feature_names_in_
         self.transformer_ = transformer
         return self
 
