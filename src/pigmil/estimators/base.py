@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import ClassifierTags
+from sklearn.utils import ClassifierTags, assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
@@ -128,6 +128,7 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
                 "the bags, or bags that carry them."
             )
         y = column_or_1d(y, warn=True)
+        assert_all_finite(y, input_name="y")
         if len(y) != bags.n_bags:
             raise ValueError(
                 f"Found input variables with inconsistent numbers of samples: {bags.n_bags} bags "
@@ -222,4 +223,10 @@ class MILClassifier(ClassifierMixin, BaseMIL):
         -------
         array of shape (n_bags,)
         """
-        return self.classes_[(self.decision_function(X) > 0).astype(np.intp)]
+        second = (self.decision_function(X) > 0).astype(np.intp)
+        return self.classes_[second]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
