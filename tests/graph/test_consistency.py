@@ -151,10 +151,11 @@ def test_search_nearly_equals_exact():
         edge = adjacency > 0
         searched.append(consistency(adjacency, exact=False)[edge])
         exact.append(consistency(adjacency, exact=True)[edge])
+        assert np.all(searched[-1] <= exact[-1])
+        assert np.mean(searched[-1] == exact[-1]) >= 0.95
     short = np.concatenate(exact) - np.concatenate(searched)
-    assert short.min() >= 0
-    assert np.mean(short == 0) >= 0.95
-    assert short.sum() / np.concatenate(exact).sum() <= 0.01
+    assert np.mean(short == 0) >= 0.99
+    assert short.sum() / np.concatenate(exact).sum() <= 0.002
 
 
 @given(st.integers(0, 10_000), st.floats(0.1, 0.9), st.integers(3, 16))
@@ -205,8 +206,8 @@ def test_edges_needed_reads_the_density_as_written():
         (51, 0.3, None, "search"),
         (20, 0.5, False, "search"),
         (45, 0.9, True, "exact"),
-        (150, 0.5, None, "search"),
-        (151, 0.5, None, "cores"),
+        (120, 0.5, None, "search"),
+        (121, 0.5, None, "cores"),
     ],
 )
 def test_route(n, share, exact, method):

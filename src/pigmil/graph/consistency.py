@@ -1,6 +1,7 @@
 """Consistency: the size of the largest quasi-clique through both ends of an edge."""
 
 from fractions import Fraction
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -11,10 +12,10 @@ __all__ = ["consistency", "edges_needed"]
 IntArray = NDArray[np.int64]
 Method = Literal["exact", "search", "cores"]
 
-# Up to these sizes branch and bound is affordable within every trial of the updating.
+# Branch and bound takes milliseconds up to the first size, and up to the second on sparse graphs.
 EXACT_VERTICES = 30
 EXACT_VERTICES_SPARSE = 50
-SEARCH_VERTICES = 150
+SEARCH_VERTICES = 120
 
 
 def consistency(
@@ -34,7 +35,7 @@ def consistency(
     exact : bool or None, default=None
         True for branch and bound (at most 62 vertices), False for the fast routes. None takes
         branch and bound up to 30 vertices, or up to 50 when at most half of the pairs are edges.
-        Otherwise local search runs up to 150 vertices, and nested cores beyond.
+        Otherwise local search runs up to 120 vertices, and nested cores beyond.
 
     Returns
     -------
@@ -55,8 +56,13 @@ def consistency(
     density 0.9. Consistency then saturates: on large graphs it says "there is a dense core" and
     hardly tells edges apart.
 
+    Local search agrees with branch and bound on more than 99 % of the edges of graphs of 20 to 40
+    vertices. Nested cores fall short of local search by 0 to 7 % on graphs of 150 vertices with
+    dense regions, and by a third on large sparse random graphs, which have none.
+
     Cost with M vertices and E edges: local search some 1-20 microseconds an edge, nested cores
-    O(M^2 + E) with about half a microsecond an edge; branch and bound exponential in M.
+    O(M^2 + E) for each of 12 to 48 chains, about a microsecond an edge; branch and bound is
+    exponential in M.
 
     References
     ----------
@@ -90,7 +96,12 @@ def edges_needed(n_vertices: int, density: float) -> IntArray:
     """
     if not 0 < density <= 1:
         raise ValueError(f"density must lie in (0, 1], got {density!r}.")
-    share = Fraction(str(density))
+    return _edges_needed(n_vertices, str(density)).copy()
+
+
+@lru_cache(maxsize=64)
+def _edges_needed(n_vertices: int, density: str) -> IntArray:
+    share = Fraction(density)
     pairs = (k * (k - 1) // 2 for k in range(n_vertices + 1))
     return np.array([p * share.numerator // share.denominator for p in pairs], dtype=np.int64)
 
@@ -170,14 +181,16 @@ def _solve_by_sets(
 def _solve_by_cores(
     edges: NDArray[np.int8], needed: IntArray, *, keep: bool
 ) -> tuple[IntArray, dict[tuple[int, int], IntArray]]:
-    from pigmil.graph.quasi_clique_core_kernels import CHAINS, core_sizes
+    from pigmil.graph.quasi_clique_core_kernels import core_sizes
 
     n = len(edges)
+    # More chains miss less; their number falls with the size to bound the cost of one graph.
+    n_chains = max(12, min(48, 12_000 // max(n, 1)))
     sizes = np.zeros((n, n), dtype=np.int64)
-    orders = np.full((CHAINS if keep else 0, n), -1, dtype=np.int64)
+    orders = np.full((n_chains if keep else 0, n), -1, dtype=np.int64)
     chain_of = np.full((n, n) if keep else (0, 0), -1, dtype=np.int64)
     core_of = chain_of.copy()
-    core_sizes(edges, needed, sizes, orders, chain_of, core_of)
+    core_sizes(edges, needed, sizes, n_chains, orders, chain_of, core_of)
     pairs = np.argwhere(edges) if keep else ()
     return sizes, {
         (int(i), int(j)): np.union1d(orders[chain_of[i, j], : core_of[i, j]], [i, j])

@@ -15,8 +15,6 @@ Flags = npt.NDArray[np.int8]
 Ints = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.int32]
 
-CHAINS = 12
-
 
 @njit
 def peel(adjacency: Flags, inside: Flags, order: Ints, degree: Counts) -> int:
@@ -118,9 +116,15 @@ def attach(
 
 @njit
 def core_sizes(
-    adjacency: Flags, needed: Ints, sizes: Ints, orders: Ints, chain_of: Ints, core_of: Ints
+    adjacency: Flags,
+    needed: Ints,
+    sizes: Ints,
+    n_chains: int,
+    orders: Ints,
+    chain_of: Ints,
+    core_of: Ints,
 ) -> None:
-    """Raise ``sizes`` of every edge by attaching it to the cores of several chains.
+    """Raise ``sizes`` of every edge by attaching it to the cores of ``n_chains`` chains.
 
     With room in ``orders`` every chain is kept there, and ``chain_of``, ``core_of`` say for each
     edge which core of which chain, joined with its two ends, has the size reported.
@@ -135,7 +139,7 @@ def core_sizes(
         for u in range(n):
             total[v] += adjacency[v, u]
     inside[:] = 1
-    for chain in range(CHAINS):
+    for chain in range(n_chains):
         count = peel(adjacency, inside, order, degree)
         attach(adjacency, needed, order, count, sizes, chain, chain_of, core_of)
         if orders.shape[0] > 0:

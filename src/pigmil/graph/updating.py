@@ -1,13 +1,15 @@
 """Updating the candidate pool: replace its weakest instances one at a time (Algorithm 2)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pigmil.graph.consistency import EXACT_VERTICES
 from pigmil.graph.csdg import CSDG, CSDGSettings, build_csdg
+from pigmil.graph.trace import Row, Trace, UpdateStep
 
 __all__ = ["Trace", "UpdateResult", "UpdateStep", "update_pool"]
 
@@ -17,76 +19,6 @@ Objective = Literal["ranking_scores", "edge_sum"] | Callable[[CSDG], float]
 
 # Gains below this share of the objective are rounding, and no ground for a replacement.
 TOLERANCE = 1e-9
-
-
-@dataclass(frozen=True)
-class UpdateStep:
-    """One examined vertex, as handed to the callback.
-
-    Attributes
-    ----------
-    n_updates : int
-        Replacements made so far, this one included.
-    vertex, bag : int
-        Position in the pool that was examined, and its bag.
-    tried : ndarray of int
-        Candidates tried in its place.
-    objective : float
-        Of the pool after the step.
-    accepted : int or None
-        The candidate that moved in, if any.
-    """
-
-    n_updates: int
-    vertex: int
-    bag: int
-    tried: IntArray
-    objective: float
-    accepted: int | None
-
-
-@dataclass(frozen=True)
-class Trace:
-    """Every try of an updating, one row each, in the order they were made.
-
-    Attributes
-    ----------
-    bag, vertex, instance : ndarray of int of shape (n_tries,)
-        Bag examined, its position in the pool, and the candidate tried there.
-    objective : ndarray of shape (n_tries,)
-        Objective of the pool with that candidate.
-    accepted : ndarray of bool of shape (n_tries,)
-        Whether the candidate moved in.
-    initial_objective : float
-        Objective of the pool at the start.
-    """
-
-    bag: IntArray
-    vertex: IntArray
-    instance: IntArray
-    objective: FloatArray
-    accepted: NDArray[np.bool_]
-    initial_objective: float
-
-    def __len__(self) -> int:
-        return len(self.bag)
-
-    def replay(self, initial_pool: ArrayLike) -> list[IntArray]:
-        """Return the pool after each accepted step; the last one is the final pool.
-
-        Examples
-        --------
-        >>> trace = Trace(*np.array([[0, 0], [0, 0], [1, 2]]), np.array([5.0, 6.0]),
-        ...               np.array([False, True]), 5.5)
-        >>> trace.replay([0, 3])
-        [array([2, 3])]
-        """
-        pool = np.array(initial_pool, dtype=np.int64)
-        pools = []
-        for row in np.flatnonzero(self.accepted):
-            pool[self.vertex[row]] = self.instance[row]
-            pools.append(pool.copy())
-        return pools
 
 
 @dataclass(frozen=True)
@@ -171,7 +103,9 @@ def update_pool(
     candidates the first one counts, among equal ranks the first vertex.
 
     Every pool, the present one as well as those tried, is scored by the same function of its
-    content, and remembered by content.
+    content, and remembered by content. So ``exact=None`` means branch and bound for pools of up
+    to 30 instances and not beyond, however sparse: a route that changed between two pools would
+    favour one of them.
 
     Cost: one `consistency` of the pool's graph for each try. A pass without improvement tries
     every candidate once.
@@ -188,8 +122,11 @@ def update_pool(
         similarity, discrimination, self_confidence, bag, pool
     )
     members = {int(g): np.flatnonzero(groups == g) for g in np.unique(groups[now])}
-    scorer = _Scorer(s, d, confidence, settings or CSDGSettings(), objective)
-    rows: list[tuple[int, int, int, float, bool]] = []
+    settings = settings or CSDGSettings()
+    if settings.exact is None:
+        settings = replace(settings, exact=len(now) <= EXACT_VERTICES)
+    scorer = _Scorer(s, d, confidence, settings, objective)
+    rows: list[Row] = []
     value, order = scorer(now)
     initial_objective = value
     n_updates = 0
@@ -218,7 +155,7 @@ def update_pool(
     return UpdateResult(
         pool=now,
         csdg=build_csdg(now, s, d, confidence, scorer.settings),
-        trace=_trace(rows, initial_objective),
+        trace=Trace.from_rows(rows, initial_objective),
         objective=value,
         n_updates=n_updates,
         stopped="last_vertex" if place >= len(now) else "max_updates",
@@ -282,17 +219,6 @@ def _replaced(pool: IntArray, vertex: int, instance: int) -> IntArray:
     changed = pool.copy()
     changed[vertex] = instance
     return changed
-
-
-def _trace(rows: list[tuple[int, int, int, float, bool]], initial_objective: float) -> Trace:
-    return Trace(
-        bag=np.array([row[0] for row in rows], dtype=np.int64),
-        vertex=np.array([row[1] for row in rows], dtype=np.int64),
-        instance=np.array([row[2] for row in rows], dtype=np.int64),
-        objective=np.array([row[3] for row in rows], dtype=np.float64),
-        accepted=np.array([row[4] for row in rows], dtype=np.bool_),
-        initial_objective=initial_objective,
-    )
 
 
 def _validate(

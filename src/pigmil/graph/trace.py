@@ -1,0 +1,94 @@
+"""What an updating did: every try, compact and replayable."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Trace", "UpdateStep"]
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+Row = tuple[int, int, int, float, bool]
+
+
+@dataclass(frozen=True)
+class UpdateStep:
+    """One examined vertex, as handed to the callback.
+
+    Attributes
+    ----------
+    n_updates : int
+        Replacements made so far, this one included.
+    vertex, bag : int
+        Position in the pool that was examined, and its bag.
+    tried : ndarray of int
+        Candidates tried in its place.
+    objective : float
+        Of the pool after the step.
+    accepted : int or None
+        The candidate that moved in, if any.
+    """
+
+    n_updates: int
+    vertex: int
+    bag: int
+    tried: IntArray
+    objective: float
+    accepted: int | None
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Every try of an updating, one row each, in the order they were made.
+
+    Attributes
+    ----------
+    bag, vertex, instance : ndarray of int of shape (n_tries,)
+        Bag examined, its position in the pool, and the candidate tried there.
+    objective : ndarray of shape (n_tries,)
+        Objective of the pool with that candidate.
+    accepted : ndarray of bool of shape (n_tries,)
+        Whether the candidate moved in.
+    initial_objective : float
+        Objective of the pool at the start.
+    """
+
+    bag: IntArray
+    vertex: IntArray
+    instance: IntArray
+    objective: FloatArray
+    accepted: NDArray[np.bool_]
+    initial_objective: float
+
+    def __len__(self) -> int:
+        return len(self.bag)
+
+    @classmethod
+    def from_rows(cls, rows: list[Row], initial_objective: float) -> "Trace":
+        """Make a trace of rows (bag, vertex, instance, objective, accepted)."""
+        return cls(
+            bag=np.array([row[0] for row in rows], dtype=np.int64),
+            vertex=np.array([row[1] for row in rows], dtype=np.int64),
+            instance=np.array([row[2] for row in rows], dtype=np.int64),
+            objective=np.array([row[3] for row in rows], dtype=np.float64),
+            accepted=np.array([row[4] for row in rows], dtype=np.bool_),
+            initial_objective=initial_objective,
+        )
+
+    def replay(self, initial_pool: ArrayLike) -> list[IntArray]:
+        """Return the pool after each accepted step; the last one is the final pool.
+
+        Examples
+        --------
+        >>> trace = Trace(*np.array([[0, 0], [0, 0], [1, 2]]), np.array([5.0, 6.0]),
+        ...               np.array([False, True]), 5.5)
+        >>> trace.replay([0, 3])
+        [array([2, 3])]
+        """
+        pool = np.array(initial_pool, dtype=np.int64)
+        pools = []
+        for row in np.flatnonzero(self.accepted):
+            pool[self.vertex[row]] = self.instance[row]
+            pools.append(pool.copy())
+        return pools
