@@ -1,6 +1,24 @@
 """Distances and kernels between instances and between bags, always in blocks."""
 
+from pigmil.distances.bag_distances import BAG_DISTANCES, bag_distances, within_distances
 from pigmil.distances.blockwise import nearest_in_bags, squared_distance_blocks
+from pigmil.distances.set_kernels import (
+    gaussian_self_sums,
+    gaussian_sums,
+    min_max_statistics,
+    pair_sums,
+)
 from pigmil.distances.unit import length_unit
 
-__all__ = ["length_unit", "nearest_in_bags", "squared_distance_blocks"]
+__all__ = [
+    "BAG_DISTANCES",
+    "bag_distances",
+    "gaussian_self_sums",
+    "gaussian_sums",
+    "length_unit",
+    "min_max_statistics",
+    "nearest_in_bags",
+    "pair_sums",
+    "squared_distance_blocks",
+    "within_distances",
+]

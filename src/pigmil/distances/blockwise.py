@@ -1,9 +1,10 @@
 """Squared Euclidean distances in blocks: one matrix product a block, near pairs done again exactly.
 
-``|a - b|^2 = |a|^2 + |b|^2 - 2 a.b`` costs one GEMM, in single precision where there are enough
-features for the product to dominate. It cancels when ``a`` and ``b`` are near, so pairs whose
-result is small beside the norms are computed again from the differences, in double precision: a
-copy of an instance is at distance exactly zero.
+``|a - b|^2 = |a|^2 + |b|^2 - 2 a.b`` is one GEMM of rows ``(-2 a, |a|^2, 1)`` with columns
+``(b, 1, |b|^2)``, in single precision where there are enough features for the product to dominate.
+It cancels when ``a`` and ``b`` are near, so pairs whose result is small beside the norms are
+computed again from the differences, in double precision: a copy of an instance is at distance
+exactly zero.
 """
 
 import itertools
@@ -19,7 +20,10 @@ from pigmil.bags import Bags
 
 _BLOCK_ROWS = 512
 _BLOCK_VALUES = 1 << 22  # of a block of distances: 16 MB in single precision
+_KEEP_VALUES = 1 << 25  # of references prepared once for all query blocks: 128 MB likewise
+_REFINED_VALUES = 1 << 17  # of the differences of near pairs at a time: they stay in cache
 _SINGLE_FROM_FEATURES = 24  # below it the product is cheap and double precision costs nothing
+_SINGLE_SCALES = (1e-9, 1e9)  # of the values: their squares stay well inside single precision
 # A pair is done again when its result is below this share of the norms: single precision has
 # lost about four of its seven digits there, double precision nine of its sixteen.
 _NEAR = {np.dtype(np.float32): 1e-2, np.dtype(np.float64): 1e-6}
@@ -31,6 +35,7 @@ def squared_distance_blocks(
     *,
     offsets: IntArray | None = None,
     block_values: int = _BLOCK_VALUES,
+    double: bool = False,
 ) -> Iterator[tuple[slice, slice, NDArray[Any]]]:
     """Yield the squared distances of all queries to all references, block by block.
 
@@ -45,6 +50,9 @@ def squared_distance_blocks(
         than a block.
     block_values : int
         Largest number of distances in a block.
+    double : bool, default=False
+        Double precision whatever the number of features, where a comparison must not depend on
+        the order of the instances.
 
     Yields
     ------
@@ -66,23 +74,25 @@ def squared_distance_blocks(
     """
     sparse = sp.issparse(queries) or sp.issparse(references)
     n_queries, n_references = queries.shape[0], references.shape[0]
-    dtype: np.dtype[Any] = np.dtype(np.float64)
-    if not sparse and queries.shape[1] >= _SINGLE_FROM_FEATURES:
-        dtype = np.dtype(np.float32)
+    n_features = max(1, queries.shape[1])
     centre = None if sparse else _centre(references)
-    step = max(1, min(_BLOCK_ROWS, n_queries))
-    cuts = _column_cuts(n_references, max(1, block_values // step), offsets)
+    single = centre is not None and not double and _fits_single(queries, references, centre)
+    dtype: np.dtype[Any] = np.dtype(np.float32 if single else np.float64)
+    # Neither the distances of a block nor the rows and columns that make it may grow too large.
+    step = max(1, min(_BLOCK_ROWS, n_queries, block_values // n_features))
+    width = max(1, min(block_values // step, max(_BLOCK_ROWS, block_values // n_features)))
+    cuts = _column_cuts(n_references, width, offsets)
     # Every query block meets every reference block: the references are prepared once if they
-    # fit beside a block (the rule), and block by block if they do not (memory-mapped sets).
-    keep = n_references * references.shape[1] <= 64 * block_values
+    # are small (the rule), and block by block if they are not (memory-mapped sets).
+    keep = n_references * n_features <= _KEEP_VALUES
     prepared = (
-        [_prepare(references, cut, centre, dtype) for cut in cuts] if keep else [None] * len(cuts)
+        [_columns(references, cut, centre, dtype) for cut in cuts] if keep else [None] * len(cuts)
     )
     for start in range(0, n_queries, step):
         rows = slice(start, min(start + step, n_queries))
-        left = _prepare(queries, rows, centre, dtype)
+        left = _rows(queries, rows, centre, dtype)
         for columns, ready in zip(cuts, prepared, strict=True):
-            right = ready or _prepare(references, columns, centre, dtype)
+            right = ready or _columns(references, columns, centre, dtype)
             yield rows, columns, _block(left, right, dtype)
 
 
@@ -133,8 +143,23 @@ def nearest_in_bags(
 
 def _centre(references: NDArray[Any]) -> NDArray[Any]:
     """A point near the middle of the data: smaller norms, less cancellation."""
-    sample = references[:: max(1, references.shape[0] // 4096)]
-    return np.asarray(sample.mean(axis=0, dtype=np.float64))
+    return np.asarray(_sample(references).mean(axis=0, dtype=np.float64))
+
+
+def _sample(instances: NDArray[Any]) -> NDArray[Any]:
+    return instances[:: max(1, instances.shape[0] // 4096)]
+
+
+def _fits_single(queries: NDArray[Any], references: NDArray[Any], centre: NDArray[Any]) -> bool:
+    """Whether single precision is worth its while and can hold the squares."""
+    if queries.shape[1] < _SINGLE_FROM_FEATURES:
+        return False
+    scales = [
+        float(np.abs(np.subtract(_sample(part), centre, dtype=np.float64)).max(initial=0))
+        for part in (queries, references)
+    ]
+    low, high = _SINGLE_SCALES
+    return low <= max(scales) <= high
 
 
 def _column_cuts(n_references: int, width: int, offsets: IntArray | None) -> list[slice]:
@@ -148,17 +173,44 @@ def _column_cuts(n_references: int, width: int, offsets: IntArray | None) -> lis
     return [slice(start, end) for start, end in itertools.pairwise(cuts)]
 
 
-def _prepare(
+def _rows(
     instances: Any, rows: slice, centre: NDArray[Any] | None, dtype: np.dtype[Any]
 ) -> tuple[Any, Any, NDArray[Any]]:
-    """The rows as given, as they enter the product, and their squared norms there."""
+    """The rows as given, as they enter the product from the left, and their squared norms."""
     raw = instances[rows]
     if centre is None:
-        moved = sp.csr_array(raw).astype(np.float64)
-        norms = np.asarray(moved.multiply(moved).sum(axis=1)).ravel()
-        return raw, moved, norms
-    moved = np.subtract(raw, centre, dtype=np.float64).astype(dtype, copy=False)
-    return raw, moved, np.einsum("ij,ij->i", moved, moved)
+        return _sparse(raw)
+    moved, norms = _moved(raw, centre, dtype)
+    moved[:, :-2] *= -2
+    moved[:, -2], moved[:, -1] = norms, 1
+    return raw, moved, norms
+
+
+def _columns(
+    instances: Any, rows: slice, centre: NDArray[Any] | None, dtype: np.dtype[Any]
+) -> tuple[Any, Any, NDArray[Any]]:
+    """The rows as given, as they enter the product from the right, and their squared norms."""
+    raw = instances[rows]
+    if centre is None:
+        return _sparse(raw)
+    moved, norms = _moved(raw, centre, dtype)
+    moved[:, -2], moved[:, -1] = 1, norms
+    return raw, moved, norms
+
+
+def _moved(
+    raw: NDArray[Any], centre: NDArray[Any], dtype: np.dtype[Any]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Distances to the centre in the first columns, and their squared norms; two columns free."""
+    moved = np.empty((raw.shape[0], raw.shape[1] + 2), dtype)
+    vectors = moved[:, :-2]
+    np.subtract(raw, centre, out=vectors, dtype=np.float64, casting="same_kind")
+    return moved, np.einsum("ij,ij->i", vectors, vectors)
+
+
+def _sparse(raw: Any) -> tuple[Any, Any, NDArray[Any]]:
+    matrix = sp.csr_array(raw).astype(np.float64)
+    return raw, matrix, np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel()
 
 
 def _block(left: Any, right: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -166,31 +218,33 @@ def _block(left: Any, right: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     raw_right, moved_right, norms_right = right
     if sp.issparse(moved_left):
         squared = np.ascontiguousarray((moved_right @ moved_left.toarray().T).T)
+        squared *= -2
+        squared += norms_left[:, None]
+        squared += norms_right
     else:
         squared = moved_left @ moved_right.T
-    squared *= -2
-    squared += norms_left[:, None]
-    squared += norms_right
     # One comparison with a bound for the whole row, then the exact test on the few that pass.
     share = _NEAR[dtype]
     bound = share * (norms_left + norms_right.max(initial=0))
     near_rows = np.flatnonzero(squared.min(axis=1, initial=np.inf) < bound)
-    for row in near_rows:
-        values = squared[row]
-        near = np.flatnonzero(values < share * (norms_left[row] + norms_right))
-        if near.size:
-            values[near] = _exact(raw_left, int(row), raw_right, near)
+    step = max(1, _BLOCK_VALUES // max(1, squared.shape[1]))
+    for start in range(0, len(near_rows), step):
+        chosen = near_rows[start : start + step]
+        near = squared[chosen] < share * (norms_left[chosen, None] + norms_right)
+        row, column = np.nonzero(near)
+        _refine(squared, raw_left, raw_right, chosen[row], column)
     return squared
 
 
-def _exact(raw_left: Any, row: int, raw_right: Any, near: IntArray) -> NDArray[Any]:
-    if sp.issparse(raw_right) or sp.issparse(raw_left):
-        query = sp.csr_array(raw_left[[row]]).toarray()
-        step = max(1, _BLOCK_VALUES // query.shape[1])
-        parts = [
-            sp.csr_array(raw_right[near[start : start + step]]).toarray()
-            for start in range(0, len(near), step)
-        ]
-        return np.concatenate([((part - query) ** 2).sum(axis=1) for part in parts])
-    difference = np.subtract(raw_right[near], raw_left[row], dtype=np.float64)
-    return np.einsum("ij,ij->i", difference, difference)
+def _refine(
+    squared: NDArray[Any], raw_left: Any, raw_right: Any, row: IntArray, column: IntArray
+) -> None:
+    """Put the squared distances of these pairs in place, from their differences."""
+    step = max(1, _REFINED_VALUES // max(1, raw_right.shape[1]))
+    for start in range(0, len(row), step):
+        pairs = slice(start, start + step)
+        left, right = raw_left[row[pairs]], raw_right[column[pairs]]
+        if sp.issparse(left) or sp.issparse(right):
+            left, right = sp.csr_array(left).toarray(), sp.csr_array(right).toarray()
+        difference = np.subtract(left, right, dtype=np.float64)
+        squared[row[pairs], column[pairs]] = np.einsum("ij,ij->i", difference, difference)

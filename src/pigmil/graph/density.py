@@ -75,8 +75,7 @@ def log_density(
     if reduction == "sum":
         result[:] = -np.inf
         for rows, _, squared in squared_distance_blocks(queries, bags.instances):
-            part = logsumexp(-rate * np.sqrt(squared), axis=1)
-            result[rows] = np.logaddexp(result[rows], part)
+            result[rows] = np.logaddexp(result[rows], _log_sum_decay(squared, rate))
         return result - np.log(bags.n_bags)
     for rows, squared in nearest_in_bags(queries, bags, farthest=reduction == "farthest"):
         exponent = -rate * np.sqrt(squared, dtype=np.float64)
@@ -90,3 +89,14 @@ def log_density(
         with np.errstate(divide="ignore"):
             result[rows] = logsumexp(exponent, axis=1) - np.log(np.maximum(count, 1))
     return result
+
+
+def _log_sum_decay(squared: NDArray[Any], rate: float) -> FloatArray:
+    """``log sum exp(-rate sqrt(squared))`` of every row; overwrites the block, which is large."""
+    distances = np.sqrt(squared, out=squared)
+    nearest = distances.min(axis=1, keepdims=True)
+    distances -= nearest
+    distances *= -rate
+    np.exp(distances, out=distances)
+    total = distances.sum(axis=1, dtype=np.float64)
+    return np.log(total) - rate * nearest[:, 0].astype(np.float64)
