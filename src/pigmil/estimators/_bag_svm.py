@@ -8,7 +8,9 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from sklearn.model_selection import StratifiedKFold
 
+from pigmil._core.segments import IntArray, segment_argmin
 from pigmil.bags import Bags
+from pigmil.distances import nearest_in_bags
 from pigmil.embedding import embed_bags
 from pigmil.estimators._linear_svm import LinearSVM, fit_gram_svm, fit_linear_svm
 from pigmil.estimators.base import BoolArray, FloatArray
@@ -111,6 +113,29 @@ def fit_bag_svm(
     svm = fit_linear_svm(embeddings[best_decay], positive, C=best_c, costs=costs)
     slope = _slope(held_out[best_decay, best_c], positive)
     return BagSVM(prototypes, best_decay, unit, best_c, svm, slope)
+
+
+def hard_negatives(bags: Bags, positive: BoolArray, pool: Any) -> IntArray:
+    """Flat index of the instance of each negative bag that is nearest to the pool.
+
+    Parameters
+    ----------
+    bags : Bags
+        Training bags.
+    positive : array of bool of shape (n_bags,)
+        Their classes.
+    pool : array or CSR of shape (n_pool, n_features)
+        Instances of the pool.
+
+    Returns
+    -------
+    array of int of shape (n_negative_bags,)
+    """
+    target = Bags(pool, [0, pool.shape[0]], check_finite=False)
+    squared = np.empty(bags.n_instances)
+    for rows, block in nearest_in_bags(bags.instances, target):
+        squared[rows] = block[:, 0]
+    return segment_argmin(squared, bags.offsets)[~positive]
 
 
 def _folds(positive: BoolArray, random_state: Any) -> list[tuple[NDArray[Any], NDArray[Any]]]:

@@ -150,15 +150,15 @@ def _bounded(scores: FloatArray, usable: BoolArray, bags: Bags, limit: int) -> B
     order = np.lexsort((scores[rows], bag))
     sizes = np.bincount(bag, minlength=bags.n_bags)
     place = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    longest = np.searchsorted(np.cumsum(np.bincount(place)), limit, side="right")
+    longest = max(1, int(np.searchsorted(np.cumsum(np.bincount(place)), limit, side="right")))
     _logger.warning(
         "%d candidates exceed max_candidates=%d: working sets are shortened to their best %d",
         len(rows),
         limit,
-        max(1, longest),
+        longest,
     )
     shortened = np.zeros_like(usable)
-    shortened[rows[order[place < max(1, longest)]]] = True
+    shortened[rows[order[place < longest]]] = True
     return shortened
 
 
@@ -257,3 +257,23 @@ def complete_pool(scores: FloatArray, bags: Bags, chosen: IntArray, which: BoolA
     best = segment_argmax(scores, bags.offsets)
     best[bags.bag_index[chosen]] = chosen
     return best[which]
+
+
+def split_members(members: BoolArray, offsets: IntArray) -> list[IntArray]:
+    """Flat indices of the marked instances of each bag."""
+    marked = np.flatnonzero(members)
+    return np.split(marked, np.searchsorted(marked, offsets[1:-1]))
+
+
+def more_of_each_bag(
+    pool: IntArray, working_sets: list[IntArray], scores: FloatArray, count: int
+) -> IntArray:
+    """The pool and, up to ``count`` a bag, the best-scored other members of its working set."""
+    if count == 1:
+        return pool
+    chosen = []
+    for member, candidates in zip(pool, working_sets, strict=True):
+        rest = candidates[candidates != member]
+        order = np.argsort(-scores[rest], kind="stable")
+        chosen.append(np.append(member, rest[order[: count - 1]]))
+    return np.concatenate(chosen)

@@ -1,34 +1,32 @@
 """PIGMIL: positive instance detection via graph updating."""
 
 from collections.abc import Callable
-from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from pigmil._core.segments import segment_argmax, segment_ids
-from pigmil._core.sklearn_door import Interval, StrOptions
+from pigmil._core.segments import IntArray, segment_argmax
 from pigmil.bags import Bags
-from pigmil.distances import length_unit, nearest_in_bags
-from pigmil.estimators._bag_svm import fit_bag_svm
+from pigmil.distances import length_unit
+from pigmil.estimators._bag_svm import fit_bag_svm, hard_negatives
 from pigmil.estimators._detection import (
+    Candidates,
     Sides,
     WorkingBags,
     complete_pool,
     initialise,
+    more_of_each_bag,
     pool_scores,
+    split_members,
     update,
 )
 from pigmil.estimators._linear_svm import class_costs
+from pigmil.estimators._pigmil_ranges import RANGES
 from pigmil.estimators.base import BoolArray, FloatArray, MILClassifier
 from pigmil.estimators.card import Card
 from pigmil.graph.csdg import CSDGSettings
-
-_POSITIVE = Interval(Real, 0, None, closed="neither")
-_NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
-PROTOTYPES = ("pool", "pool+hard_negatives", "working_sets+hard_negatives", "all")
 
 
 class PIGMIL(MILClassifier):
@@ -123,7 +121,7 @@ class PIGMIL(MILClassifier):
     detected_instances_ : array of int
         Flat indices of the final pool, one a working bag (or ``n_instances_per_bag``).
     best_instances_ : array of int of shape (n_positive_bags,)
-        The best instance of every positive bag, also of those set aside.
+        The best-scored instance of every positive bag, also of those set aside.
     instance_scores_ : array of shape (n_instances,)
         Score of every training instance, its own bag's pool member left out.
     working_sets_ : list of array of int
@@ -183,42 +181,7 @@ class PIGMIL(MILClassifier):
         use="Which instances make the bags positive, when several bags share the same cause.",
     )
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "working_score": [StrOptions({"supported", "density_ratio", "kde_min"})],
-        "decay": [_POSITIVE],
-        "kde_reading": [StrOptions({"nearest", "literal"})],
-        "length_unit": [StrOptions({"auto", "median"}), _POSITIVE],
-        "working_set_fraction": [Interval(Real, 0, 1, closed="right")],
-        "t_test": [StrOptions({"one_sample", "welch", "pooled"}), None],
-        "t_threshold": [Real],
-        "similarity": [StrOptions({"svm", "lda", "rbf"})],
-        "kernel_floor": [_NOT_NEGATIVE],
-        "exemplar_C": [_POSITIVE],
-        "confidence_bias": ["boolean"],
-        "quasi_clique_density": [Interval(Real, 0, 1, closed="right")],
-        "gamma_far": [_POSITIVE],
-        "gamma_near": [_POSITIVE],
-        "alpha": [StrOptions({"log-ratio"}), _NOT_NEGATIVE],
-        "beta": [StrOptions({"log-ratio"}), _NOT_NEGATIVE],
-        "alpha_on": [StrOptions({"consistency", "similarity"})],
-        "discrimination_pair": [StrOptions({"min", "max"})],
-        "normalise": [StrOptions({"max", "row", "symmetric", "spectral", "sum"})],
-        "damping": [Interval(Real, 0, 1, closed="both")],
-        "walk_iterations": [Interval(Integral, 0, None, closed="left")],
-        "walk_start": [StrOptions({"ones", "random"})],
-        "objective": [StrOptions({"ranking_scores", "edge_sum"})],
-        "max_updates": [Interval(Integral, 0, None, closed="left")],
-        "max_candidates": [Interval(Integral, 1, None, closed="left")],
-        "n_instances_per_bag": [Interval(Integral, 1, None, closed="left")],
-        "prototypes": [StrOptions(set(PROTOTYPES))],
-        "embedding_decay": [StrOptions({"cv"}), _POSITIVE],
-        "C": [StrOptions({"cv"}), _POSITIVE],
-        "class_weight": [StrOptions({"balanced"}), dict, None],
-        "random_state": ["random_state"],
-        "n_jobs": [Integral, None],
-        "callback": [callable, None],
-        "pos_label": [None, object],
-    }
+    _parameter_constraints: ClassVar[dict[str, Any]] = RANGES
 
     def __init__(
         self,
@@ -372,25 +335,21 @@ class PIGMIL(MILClassifier):
             random_state=rng,
         )
 
-    def _keep_initialisation(self, sides: Sides, found: Any, positions: Any) -> None:
-        offsets = sides.positive.offsets
+    def _keep_initialisation(self, sides: Sides, found: Candidates, positions: IntArray) -> None:
         self.working_bags_ = WorkingBags(positions, found.t, found.kept)
         self.working_sets_ = [
-            sides.rows[start + np.flatnonzero(found.members[start:end])]
-            for start, end in zip(offsets[:-1], offsets[1:], strict=True)
+            sides.rows[members] for members in split_members(found.members, sides.positive.offsets)
         ]
         self.initial_pool_ = sides.rows[found.chosen][found.pool]
-        self.working_scores_ = found.scores
 
     def _graph_settings(self, n_vertices: int, rng: Any) -> CSDGSettings:
+        same_name: dict[str, Any] = {
+            name: getattr(self, name)
+            for name in ("alpha", "beta", "alpha_on", "discrimination_pair", "normalise", "damping")
+        }
         return CSDGSettings(
+            **same_name,
             density=self.quasi_clique_density,
-            alpha=self.alpha,
-            beta=self.beta,
-            alpha_on=self.alpha_on,
-            discrimination_pair=self.discrimination_pair,
-            normalise=self.normalise,
-            damping=self.damping,
             max_iter=self.walk_iterations,
             start="ones" if self.walk_start == "ones" else rng.uniform(size=n_vertices),
         )
@@ -398,55 +357,40 @@ class PIGMIL(MILClassifier):
     def _detect(self, bags: Bags, positive: BoolArray) -> None:
         """Score every instance by the pool, give each positive bag its best, pick the detected."""
         self.negative_bags_ = bags[~positive]
-        self._support = bags.instances[self.pool_]
         first = self._scores_in_training(bags, self.pool_)
-        self.best_instances_ = complete_pool(first, bags, self.pool_, positive)
-        self._support = bags.instances[self.best_instances_]
-        self.instance_scores_ = self._scores_in_training(bags, self.best_instances_)
-        self.detected_instances_ = self.pool_
-        if self.n_instances_per_bag > 1:
-            self.detected_instances_ = self._more_of_each_bag()
+        support = complete_pool(first, bags, self.pool_, positive)
+        self.instance_scores_ = self._scores_in_training(bags, support)
+        self.best_instances_ = segment_argmax(self.instance_scores_, bags.offsets)[positive]
+        self._support = bags.instances[support]
+        self.detected_instances_ = more_of_each_bag(
+            self.pool_,
+            [self.working_sets_[bag] for bag in np.flatnonzero(self.working_bags_.kept)],
+            self.instance_scores_,
+            self.n_instances_per_bag,
+        )
 
-    def _scores_in_training(self, bags: Bags, pool: Any) -> FloatArray:
-        owners = segment_ids(bags.offsets)
+    def _scores_in_training(self, bags: Bags, pool: IntArray) -> FloatArray:
+        owners = bags.bag_index
         return pool_scores(
             bags.instances,
             self.negative_bags_,
-            self._support,
+            bags.instances[pool],
             gamma=self.decay,
             unit=self.length_unit_,
             query_bag=owners,
             pool_bag=owners[pool],
         )
 
-    def _more_of_each_bag(self) -> Any:
-        working = np.flatnonzero(self.working_bags_.kept)
-        chosen = []
-        for member, bag in zip(self.pool_, working, strict=True):
-            rest = self.working_sets_[bag][self.working_sets_[bag] != member]
-            order = np.argsort(-self.instance_scores_[rest], kind="stable")
-            chosen.append(np.append(member, rest[order[: self.n_instances_per_bag - 1]]))
-        return np.concatenate(chosen)
-
-    def _choose_prototypes(self, bags: Bags, positive: BoolArray) -> Any:
+    def _choose_prototypes(self, bags: Bags, positive: BoolArray) -> IntArray:
         if self.prototypes == "all":
             return np.arange(bags.n_instances)
-        spanning = self.pool_
+        chosen = self.pool_
         if self.prototypes.startswith("working_sets"):
             kept = np.flatnonzero(self.working_bags_.kept)
-            spanning = np.concatenate([self.working_sets_[bag] for bag in kept])
-        if not self.prototypes.endswith("hard_negatives"):
-            return spanning
-        pool = Bags(self.bags_of_pool(bags), [0, len(self.pool_)], check_finite=False)
-        squared = np.empty(bags.n_instances)
-        for rows, block in nearest_in_bags(bags.instances, pool):
-            squared[rows] = block[:, 0]
-        hardest = segment_argmax(-squared, bags.offsets)[~positive]
-        return np.concatenate([spanning, hardest])
-
-    def bags_of_pool(self, bags: Bags) -> Any:
-        """Instances of the pool."""
-        return bags.instances[self.pool_]
+            chosen = np.concatenate([self.working_sets_[bag] for bag in kept])
+        if self.prototypes.endswith("hard_negatives"):
+            chosen = np.append(chosen, hard_negatives(bags, positive, bags.instances[self.pool_]))
+        return chosen
 
     def _score_bags(self, bags: Bags) -> FloatArray:
         return self.classifier_.decide(bags)
