@@ -193,7 +193,7 @@ def _check_finite(
     problems.add_each(
         (
             f"{bag_name(bag, ids)}, instance {row - offsets[bag]}: feature {column}"
-            + (f" ({names[column]!r})" if names else "")
+            + (f" ({names[column]!r})" if names and column < len(names) else "")
             + f" is {value}; impute it or drop the instance."
             for row, column, value in found
             for bag in [int(np.searchsorted(offsets, row, side="right") - 1)]

@@ -1,0 +1,358 @@
+"""The container, worked by hand: parts, indexing, immutability, copies."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from pigmil import Bags
+
+A = np.array([[0.0, 1.0], [2.0, 3.0]])
+B = np.array([[4.0, 5.0]])
+C = np.array([[6.0, 7.0], [8.0, 9.0], [10.0, 11.0]])
+
+
+@pytest.fixture
+def bags():
+    return Bags.from_list(
+        [A, B, C],
+        ids=["a", "b", "c"],
+        y=[1, 0, 1],
+        instance_labels=[[0, 1], [0], [1, 0, 0]],
+        feature_names=["left", "right"],
+        instance_info={"row": np.arange(6), "place": np.arange(12).reshape(6, 2)},
+    )
+
+
+class TestParts:
+    def test_flat_layout(self, bags):
+        np.testing.assert_array_equal(bags.instances, np.arange(12.0).reshape(6, 2))
+        np.testing.assert_array_equal(bags.offsets, [0, 2, 3, 6])
+        assert bags.offsets.dtype == np.int64
+        assert bags.ids.tolist() == ["a", "b", "c"]
+        assert bags.y.tolist() == [1, 0, 1]
+        assert bags.instance_labels.tolist() == [0, 1, 0, 1, 0, 0]
+        assert bags.feature_names == ("left", "right")
+
+    def test_sizes(self, bags):
+        assert len(bags) == bags.n_bags == 3
+        assert bags.n_instances == 6
+        assert bags.n_features == 2
+        assert bags.shape == (3, 2)
+        assert bags.sizes.tolist() == [2, 1, 3]
+        assert bags.bag_index.tolist() == [0, 0, 1, 2, 2, 2]
+        assert bags.dtype == np.float64
+        assert not bags.is_sparse
+
+    def test_defaults(self):
+        bags = Bags.from_list([A, B])
+        assert bags.ids.tolist() == [0, 1]
+        assert bags.y is None
+        assert bags.instance_labels is None
+        assert bags.feature_names is None
+        assert dict(bags.instance_info) == {}
+
+    def test_iterating_gives_the_bags(self, bags):
+        for got, expected in zip(bags, [A, B, C], strict=True):
+            np.testing.assert_array_equal(got, expected)
+
+    def test_repr(self, bags):
+        assert repr(bags) == "Bags(3 bags, 6 instances, 2 features, float64, labels 0: 1, 1: 2)"
+        assert repr(Bags.from_list([A])) == "Bags(1 bags, 2 instances, 2 features, float64)"
+
+    def test_repr_of_many_or_mixed_labels(self):
+        many = Bags(np.ones((6, 1)), np.arange(7), y=np.arange(6))
+        assert "labels" not in repr(many)
+        mixed = Bags(np.ones((2, 1)), [0, 1, 2], y=np.array(["a", 1], dtype=object))
+        assert repr(mixed).endswith("labels 1: 1, a: 1)")
+
+    def test_sizeof_counts_the_arrays(self, bags):
+        assert bags.__sizeof__() == 12 * 8 + 4 * 8
+        assert Bags(sp.csr_array(A), [0, 2]).__sizeof__() == 3 * 8 + 2 * 8
+
+
+class TestFromFlat:
+    def test_neighbours_are_taken_as_they_are(self):
+        flat = np.arange(6.0).reshape(3, 2)
+        bags = Bags.from_flat(flat, ["x", "x", "y"], y=[1, 0])
+        assert bags.ids.tolist() == ["x", "y"]
+        assert bags.y.tolist() == [1, 0]
+        assert "row" not in bags.instance_info
+        assert np.shares_memory(bags.instances, flat)
+
+    def test_scattered_rows_are_gathered_in_order_of_appearance(self):
+        flat = np.arange(5.0)[:, None]
+        bags = Bags.from_flat(
+            flat,
+            ["q", "p", "q", "r", "p"],
+            y=[1, 0, 1, 0, 0],
+            instance_labels=[1, 0, 0, 0, 0],
+            instance_info={"letter": np.array(list("abcde"))},
+        )
+        assert bags.ids.tolist() == ["q", "p", "r"]
+        assert bags.y.tolist() == [1, 0, 0]
+        assert bags.instances.ravel().tolist() == [0, 2, 1, 4, 3]
+        assert bags.instance_labels.tolist() == [1, 0, 0, 0, 0]
+        assert bags.instance_info["row"].tolist() == [0, 2, 1, 4, 3]
+        assert bags.instance_info["letter"].tolist() == ["a", "c", "b", "e", "d"]
+
+    def test_a_row_column_of_the_user_is_kept(self):
+        bags = Bags.from_flat(np.ones((3, 1)), [1, 2, 1], instance_info={"row": [7, 8, 9]})
+        assert bags.instance_info["row"].tolist() == [7, 9, 8]
+
+    def test_one_label_a_bag_or_a_row(self):
+        flat = np.ones((3, 1))
+        per_bag = Bags.from_flat(flat, [1, 2, 1], y=["n", "p"])
+        per_row = Bags.from_flat(flat, [1, 2, 1], y=["n", "p", "n"])
+        assert per_bag.y.tolist() == per_row.y.tolist() == ["n", "p"]
+
+    def test_sparse(self):
+        flat = sp.csr_array(np.diag([1.0, 2.0, 3.0]))
+        bags = Bags.from_flat(flat, [1, 2, 1])
+        np.testing.assert_array_equal(
+            bags.instances.toarray(), np.array([[1, 0, 0], [0, 0, 3], [0, 2, 0]], float)
+        )
+
+
+class TestIndexing:
+    @pytest.mark.parametrize("key", [1, np.int64(1), -2])
+    def test_integer_gives_the_instances(self, bags, key):
+        np.testing.assert_array_equal(bags[key], B)
+
+    @pytest.mark.parametrize(
+        ("key", "ids"),
+        [
+            (slice(1, 3), ["b", "c"]),
+            (slice(None, None, -1), ["c", "b", "a"]),
+            (slice(None, None, 2), ["a", "c"]),
+            (slice(2, 1), []),
+            ([2, 0], ["c", "a"]),
+            ([], []),
+            (np.array([], dtype=int), []),
+            (np.array([True, False, True]), ["a", "c"]),
+            ([False, True, False], ["b"]),
+            ([1, 1], ["b", "b"]),
+            ((np.array([0]), Ellipsis), ["a"]),
+        ],
+    )
+    def test_everything_travels_with_the_bag(self, bags, key, ids):
+        part = bags[key]
+        names = ["a", "b", "c"]
+        assert part.ids.tolist() == ids
+        assert part.y.tolist() == [bags.y[names.index(name)] for name in ids]
+        assert part.feature_names == bags.feature_names
+        assert len(part) == len(ids)
+        for position, name in enumerate(ids):
+            origin = names.index(name)
+            np.testing.assert_array_equal(part[position], [A, B, C][origin])
+            rows = slice(*part.offsets[position : position + 2])
+            start = bags.offsets[origin]
+            end = bags.offsets[origin + 1]
+            assert part.instance_info["row"][rows].tolist() == list(range(start, end))
+            np.testing.assert_array_equal(
+                part.instance_labels[rows], bags.instance_labels[start:end]
+            )
+            np.testing.assert_array_equal(
+                part.instance_info["place"][rows], bags.instance_info["place"][start:end]
+            )
+
+    @pytest.mark.parametrize(
+        ("key", "message"),
+        [
+            (3, "There is no bag 3; there are 3 bags"),
+            (-4, "There is no bag -4; there are 3 bags"),
+            ([3], "out of bounds"),
+            (np.array([True]), "boolean index did not match"),
+            (True, "A single bool is no index of bags"),
+            (np.True_, "A single bool is no index of bags"),
+            ([0.5], "must be of integer"),
+            ((0, 1), "Bags are indexed by bag only"),
+            ((slice(None), slice(None), 0), "Bags are indexed by bag only"),
+        ],
+    )
+    def test_what_is_no_index(self, bags, key, message):
+        with pytest.raises(IndexError, match=message):
+            bags[key]
+
+
+class TestImmutable:
+    def test_attributes_cannot_be_set_or_deleted(self, bags):
+        with pytest.raises(AttributeError, match="Bags cannot be changed; to set 'y' build new"):
+            bags.y = [1, 1, 1]
+        with pytest.raises(AttributeError, match="Bags cannot be changed; 'y' cannot be deleted"):
+            del bags.y
+        with pytest.raises(AttributeError, match="to set 'other'"):
+            bags.other = 1
+
+    @pytest.mark.parametrize("name", ["instances", "offsets", "ids", "y", "instance_labels"])
+    def test_arrays_cannot_be_written(self, bags, name):
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(bags, name)[0] = getattr(bags, name)[0]
+
+    def test_info_cannot_be_written(self, bags):
+        with pytest.raises(TypeError):
+            bags.instance_info["row"] = np.zeros(6)
+        with pytest.raises(ValueError, match="read-only"):
+            bags.instance_info["row"][0] = 5
+
+    def test_bags_and_parts_cannot_be_written(self, bags):
+        for view in (bags[0], next(iter(bags)), bags[1:].instances, bags[[1]].instances):
+            with pytest.raises(ValueError, match="read-only"):
+                view[0, 0] = 1.0
+
+    def test_sparse_cannot_be_written(self):
+        bags = Bags(sp.csr_array(A), [0, 1, 2])
+        with pytest.raises(ValueError, match="read-only"):
+            bags.instances.data[0] = 5.0
+
+    def test_the_array_of_the_user_stays_writable(self):
+        mine = A.copy()
+        Bags(mine, [0, 1, 2])
+        mine[0, 0] = 5.0
+        assert mine[0, 0] == 5.0
+
+
+class TestCopies:
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_floats_are_shared(self, dtype):
+        mine = A.astype(dtype)
+        bags = Bags(mine, [0, 1, 2])
+        assert np.shares_memory(bags.instances, mine)
+        assert bags.dtype == dtype
+        assert np.shares_memory(bags[0], mine)
+        assert np.shares_memory(bags[1:].instances, mine)
+
+    def test_an_index_array_copies(self):
+        mine = A.copy()
+        assert not np.shares_memory(Bags(mine, [0, 1, 2])[[1, 0]].instances, mine)
+
+    @pytest.mark.parametrize("dtype", [np.int8, np.uint16, bool, np.float16, ">f8", np.longdouble])
+    def test_other_numbers_become_float64(self, dtype):
+        bags = Bags(np.ones((2, 1), dtype=dtype), [0, 2])
+        assert bags.dtype == np.float64
+        assert bags.dtype.isnative
+        assert bags.instances.tolist() == [[1.0], [1.0]]
+
+    def test_objects_that_are_numbers(self):
+        assert Bags(np.array([[1, 2.5]], dtype=object), [0, 1]).instances.tolist() == [[1.0, 2.5]]
+
+    def test_matrix_becomes_a_plain_array(self):
+        bags = Bags(sp.csr_matrix(A).todense(), [0, 1, 2])
+        assert type(bags.instances) is np.ndarray
+        assert bags[0].shape == (1, 2)
+
+    def test_fortran_order_is_kept(self):
+        mine = np.asfortranarray(np.ones((3, 2)))
+        assert np.shares_memory(Bags(mine, [0, 3]).instances, mine)
+
+    def test_memory_map(self, tmp_path):
+        np.save(tmp_path / "x.npy", np.arange(12.0).reshape(6, 2))
+        mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+        bags = Bags(mapped, [0, 2, 3, 6])
+        assert np.shares_memory(bags.instances, mapped)
+        assert bags[2].tolist() == C.tolist()
+        assert pickle.loads(pickle.dumps(bags)).equals(bags)
+
+    def test_sparse_values_are_shared(self):
+        mine = sp.csr_array(A)
+        assert np.shares_memory(Bags(mine, [0, 2]).instances.data, mine.data)
+
+    def test_sparse_is_made_canonical_without_touching_the_input(self):
+        mine = sp.csr_array((np.ones(3), np.array([1, 0, 1]), np.array([0, 3])), shape=(1, 2))
+        bags = Bags(mine, [0, 1])
+        assert bags.instances.toarray().tolist() == [[1.0, 2.0]]
+        assert bags.instances.nnz == 2
+        assert mine.indices.tolist() == [1, 0, 1]
+
+    @pytest.mark.parametrize("kind", [sp.coo_matrix, sp.csc_array, sp.lil_matrix, sp.csr_matrix])
+    def test_every_sparse_kind_becomes_csr(self, kind):
+        bags = Bags(kind(A), [0, 1, 2])
+        assert bags.is_sparse
+        assert bags.instances.format == "csr"
+        assert "float64 sparse" in repr(bags)
+        np.testing.assert_array_equal(bags[1].toarray(), A[1:])
+        np.testing.assert_array_equal(bags[[1, 0]].instances.toarray(), A[::-1])
+
+    def test_sparse_integers_become_floats(self):
+        assert Bags(sp.csr_array(np.eye(2, dtype=int)), [0, 2]).dtype == np.float64
+        assert Bags(sp.csr_array(np.eye(2, dtype=np.float32)), [0, 2]).dtype == np.float32
+
+    def test_list_of_sparse_and_dense(self):
+        bags = Bags.from_list([sp.csr_array(A), B])
+        assert bags.is_sparse
+        np.testing.assert_array_equal(bags.instances.toarray(), np.vstack([A, B]))
+
+    def test_list_of_one_is_shared(self):
+        mine = A.copy()
+        assert np.shares_memory(Bags.from_list([mine]).instances, mine)
+
+
+class TestNewBags:
+    def test_other_features(self, bags):
+        new = bags.with_instances(np.arange(6)[:, None], feature_names=["n"])
+        assert new.instances.ravel().tolist() == [0, 1, 2, 3, 4, 5]
+        assert new.feature_names == ("n",)
+        assert new.ids.tolist() == ["a", "b", "c"]
+        assert new.instance_labels.tolist() == bags.instance_labels.tolist()
+
+    def test_names_do_not_outlive_their_features(self, bags):
+        assert bags.with_instances(np.ones((6, 2))).feature_names is None
+
+    def test_other_labels(self, bags):
+        assert bags.with_labels(["x", "y", "x"]).y.tolist() == ["x", "y", "x"]
+        assert bags.with_labels(None).y is None
+
+    def test_labels_may_turn_against_instances(self, bags):
+        assert bags.with_labels([0, 1, 1]).instance_labels[1] == 1
+
+    def test_resampled_bags_can_be_labelled(self, bags):
+        assert bags[[0, 0]].with_labels([0, 1]).y.tolist() == [0, 1]
+
+
+class TestEquals:
+    def test_same(self, bags):
+        assert bags.equals(bags[:])
+        assert bags.equals(bags[[0, 1, 2]])
+
+    def test_dense_and_sparse(self):
+        assert Bags(A, [0, 1, 2]).equals(Bags(sp.csr_array(A), [0, 1, 2]))
+
+    def test_unknown_instance_labels_are_equal(self):
+        bags = Bags(A, [0, 2], y=[1], instance_labels=[1, np.nan])
+        assert bags.equals(Bags(A, [0, 2], y=[1], instance_labels=[1, np.nan]))
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            Bags(A, [0, 2], y=[1]),
+            Bags(A, [0, 1, 2], y=[1, 0]),
+            Bags(A, [0, 1, 2]),
+            Bags(A, [0, 1, 2], y=[1, 1], ids=["a", "b"]),
+            Bags(A + 1, [0, 1, 2], y=[1, 1]),
+            Bags(sp.csr_array(A + 1), [0, 1, 2], y=[1, 1]),
+            Bags(A[:, :1], [0, 1, 2], y=[1, 1]),
+            Bags(A, [0, 1, 2], y=[1, 1], feature_names=["a", "b"]),
+            Bags(A, [0, 1, 2], y=[1, 1], instance_labels=[1, 1]),
+        ],
+    )
+    def test_different(self, other):
+        assert not Bags(A, [0, 1, 2], y=[1, 1]).equals(other)
+
+
+@pytest.mark.parametrize(
+    "again", [lambda x: pickle.loads(pickle.dumps(x)), copy.copy, copy.deepcopy]
+)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_pickle_and_copy_keep_everything(bags, again, sparse):
+    if sparse:
+        bags = bags.with_instances(sp.csr_array(bags.instances), feature_names=bags.feature_names)
+    back = again(bags)
+    assert back.equals(bags)
+    assert back.is_sparse == sparse
+    assert back.instance_info["row"].tolist() == list(range(6))
+    with pytest.raises(AttributeError):
+        back.y = None
+    with pytest.raises(ValueError, match="read-only"):
+        back.offsets[0] = 1

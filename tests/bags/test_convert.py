@@ -1,0 +1,196 @@
+"""``as_bags``: everything API.md lists, in every kind of table."""
+
+import sys
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+
+from pigmil import Bags, as_bags
+from pigmil._core.errors import BagsError, MissingDependencyError
+from pigmil.bags.convert import has_bag_column, is_bag_list, is_frame
+from pigmil.bags.transform import is_plain_table
+
+LONG = {
+    "bag": ["a", "b", "a"],
+    "bag_label": [1, 0, 1],
+    "instance_label": [0, 0, 1],
+    "x": [1.0, 2.0, 3.0],
+    "z": [4, 5, 6],
+}
+FRAMES = [pd.DataFrame, pl.DataFrame, pa.table]
+frames = pytest.mark.parametrize("frame", FRAMES, ids=["pandas", "polars", "arrow"])
+
+
+class TestArrays:
+    def test_bags_come_back_as_they_are(self):
+        bags = Bags.from_list([np.ones((2, 1))])
+        assert as_bags(bags) is bags
+        assert as_bags(bags, y=[3]).y.tolist() == [3]
+
+    def test_two_dimensions_are_bags_of_one(self):
+        table = np.arange(6.0).reshape(3, 2)
+        bags = as_bags(table, y=[0, 1, 0])
+        assert bags.sizes.tolist() == [1, 1, 1]
+        assert bags.y.tolist() == [0, 1, 0]
+        assert np.shares_memory(bags.instances, table)
+        assert as_bags(table.tolist()).equals(as_bags(table))
+
+    def test_three_dimensions(self):
+        cube = np.arange(12.0).reshape(2, 3, 2)
+        bags = as_bags(cube)
+        assert bags.sizes.tolist() == [3, 3]
+        np.testing.assert_array_equal(bags[1], cube[1])
+        assert np.shares_memory(bags.instances, cube)
+
+    def test_sparse_table(self):
+        bags = as_bags(sp.coo_array(np.eye(3)), y=[0, 1, 0])
+        assert bags.is_sparse
+        assert bags.sizes.tolist() == [1, 1, 1]
+        assert bags.y.tolist() == [0, 1, 0]
+
+    def test_object_array_of_bags(self):
+        holder = np.empty(2, dtype=object)
+        holder[0], holder[1] = np.ones((2, 1)), np.ones((3, 1))
+        assert as_bags(holder).sizes.tolist() == [2, 3]
+
+    def test_list_of_frames_and_of_sparse(self):
+        assert as_bags([pd.DataFrame({"x": [1.0, 2.0]}), np.ones((1, 1))]).sizes.tolist() == [2, 1]
+        assert as_bags([sp.csr_array(np.eye(2)), np.ones((1, 2))]).is_sparse
+
+    def test_labels(self):
+        assert as_bags([np.ones((2, 1)), np.ones((1, 1))], y=["p", "n"]).y.tolist() == ["p", "n"]
+
+    @pytest.mark.parametrize(
+        ("thing", "message"),
+        [
+            (np.ones(3), r"ndarray with 1 dimension\(s\). Expected Bags, a list of 2-D arrays"),
+            (3, r"int with 0 dimension\(s\)"),
+            ("file.csv", r"str with 0 dimension\(s\)"),
+            (None, r"NoneType with 0 dimension\(s\)"),
+            ([], r"list with 1 dimension\(s\)"),
+            (np.ones((1, 1, 1, 1)), r"ndarray with 4 dimension\(s\)"),
+            ([[1, 2], [3]], "expected a list of 2-D arrays, one a bag, or a rectangular array"),
+            ([[[1, 2], [3]], [[1, 2]]], "Bag 0 is not a table"),
+            (np.ones((2, 0, 3)), "Bag 0 has no instances"),
+            (np.ones((2, 0)), "The instances have no features"),
+            (np.ones((0, 2)), "offsets must be a 1-D array of integers"),
+        ],
+    )
+    def test_what_holds_no_bags(self, thing, message):
+        with pytest.raises(BagsError, match=message):
+            as_bags(thing)
+
+    def test_bag_column_of_what_has_none(self):
+        with pytest.raises(BagsError, match="bag='id' names a column, but ndarray has none"):
+            as_bags(np.ones((2, 2)), bag="id")
+
+
+@frames
+class TestFrames:
+    def test_long_table_with_the_names_of_the_field(self, frame):
+        bags = as_bags(frame(LONG))
+        assert bags.ids.tolist() == ["a", "b"]
+        assert bags.y.tolist() == [1, 0]
+        assert bags.feature_names == ("x", "z")
+        assert bags.instances.tolist() == [[1, 4], [3, 6], [2, 5]]
+        assert bags.instance_labels.tolist() == [0, 1, 0]
+        assert bags.instance_info["row"].tolist() == [0, 2, 1]
+
+    def test_columns_named_by_the_user(self, frame):
+        renamed = {"molecule": LONG["bag"], "musk": LONG["bag_label"], "x": LONG["x"]}
+        bags = as_bags(frame(renamed), bag="molecule", label="musk")
+        assert bags.ids.tolist() == ["a", "b"]
+        assert bags.y.tolist() == [1, 0]
+        assert bags.feature_names == ("x",)
+        named = {**renamed, "truth": LONG["instance_label"]}
+        bags = as_bags(frame(named), bag="molecule", label="musk", instance_label="truth")
+        assert bags.instance_labels.tolist() == [0, 1, 0]
+
+    def test_labels_given_replace_those_of_the_table(self, frame):
+        assert as_bags(frame(LONG), y=[6, 5]).y.tolist() == [6, 5]
+
+    def test_without_a_bag_column_a_row_is_a_bag(self, frame):
+        bags = as_bags(frame({"x": [1.0, 2.0], "z": [3.0, 4.0]}))
+        assert bags.sizes.tolist() == [1, 1]
+        assert bags.feature_names == ("x", "z")
+
+    def test_booleans_are_numbers(self, frame):
+        bags = as_bags(frame({"bag": [1, 1], "x": [0.5, 1.5], "flag": [True, False]}))
+        assert bags.instances.tolist() == [[0.5, 1.0], [1.5, 0.0]]
+
+    def test_float32_stays(self, frame):
+        table = frame({"bag": [1, 1], "x": np.array([1, 2], dtype=np.float32)})
+        assert as_bags(table).dtype == np.float32
+
+    def test_absent_column(self, frame):
+        with pytest.raises(BagsError, match="no column for bag='id'; its columns are 'bag'"):
+            as_bags(frame(LONG), bag="id")
+
+    def test_text_column(self, frame):
+        with pytest.raises(BagsError, match="Columns 'name' are not numeric; encode them"):
+            as_bags(frame({**LONG, "name": ["p", "q", "r"]}))
+
+    def test_no_feature_column(self, frame):
+        with pytest.raises(BagsError, match="no feature columns beside 'bag'"):
+            as_bags(frame({"bag": [1, 2]}))
+
+    def test_missing_bag_id(self, frame):
+        with pytest.raises(BagsError, match="Row 1 has no bag id"):
+            as_bags(frame({"bag": ["a", None, "b"], "x": [1.0, 2.0, 3.0]}))
+
+    def test_missing_value(self, frame):
+        with pytest.raises(BagsError, match=r"Bag 0 \('a'\), instance 1: feature 0 \('x'\) is nan"):
+            as_bags(frame({"bag": ["a", "a"], "x": [1.0, None]}))
+
+    def test_labels_that_vary_within_a_bag(self, frame):
+        with pytest.raises(BagsError, match=r"Bag 0 \('a'\) has rows labelled \[0, 1\]"):
+            as_bags(frame({**LONG, "bag_label": [1, 0, 0]}))
+
+    def test_told_from_arrays(self, frame):
+        assert is_frame(frame(LONG))
+        assert has_bag_column(frame(LONG))
+        assert not has_bag_column(frame({"x": [1]}))
+        assert not is_plain_table(frame(LONG))
+        assert is_plain_table(frame({"x": [1.0]}))
+
+
+def test_pandas_nullable_numbers_and_categories():
+    table = pd.DataFrame({"bag": pd.Categorical(["b", "a"]), "x": pd.array([1, 2], dtype="Int64")})
+    bags = as_bags(table)
+    assert bags.ids.tolist() == ["b", "a"]
+    assert bags.instances.ravel().tolist() == [1.0, 2.0]
+
+
+def test_many_columns_are_not_all_told():
+    table = pd.DataFrame({f"c{i}": ["x"] for i in range(20)} | {"bag": [1]})
+    with pytest.raises(BagsError, match=r"'c9' \.\.\. are not numeric"):
+        as_bags(table)
+    with pytest.raises(BagsError, match=r"'c11' \.\.\.\."):
+        as_bags(table, bag="id")
+
+
+def test_frames_need_narwhals(monkeypatch):
+    monkeypatch.setitem(sys.modules, "narwhals", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'pigmil\[frames\]'"):
+        as_bags(pd.DataFrame(LONG))
+
+
+@pytest.mark.parametrize(
+    ("thing", "is_list", "is_table"),
+    [
+        ([np.ones((2, 2))], True, False),
+        ([[[1, 2]], [[3, 4], [5, 6]]], True, False),
+        (np.ones((2, 2, 2)), False, False),
+        (np.ones((2, 2)), False, True),
+        ([[1, 2], [3, 4]], False, True),
+        (sp.csr_array(np.eye(2)), False, True),
+        (Bags.from_list([np.ones((2, 2))]), False, False),
+    ],
+)
+def test_told_apart(thing, is_list, is_table):
+    assert is_bag_list(thing) == is_list
+    assert is_plain_table(thing) == is_table
