@@ -1,0 +1,205 @@
+"""``read_bags`` and ``write_bags``: one door to every format."""
+
+import inspect
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pigmil._core.errors import BagFormatError
+from pigmil.bags import Bags, as_bags
+from pigmil.io.common import Column, Request, check_readable, fail, listed
+from pigmil.io.registry import Format, format_to_write, named, sniff
+
+
+def read_bags(
+    path: str | os.PathLike[str],
+    format: str | None = None,
+    bag: Column = None,
+    label: Column = None,
+    instance_label: Column = None,
+    *,
+    info: Sequence[str | int] = (),
+    ids: type | None = None,
+    labels: type | str | Mapping[Any, Any] | None = None,
+    bag_labels: Mapping[Any, Any] | None = None,
+    dtype: Any = None,
+    memory_map: bool | str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> Bags:
+    """Read bags from a file of any format of the field.
+
+    The format is told from the first bytes and the suffix; :func:`formats` lists them all.
+    Nothing in a file is ever run: no pickles, no objects, no links to other files.
+
+    Parameters
+    ----------
+    path : path
+        The file, or a folder of ``.h5`` files with one bag each.
+    format : str, optional
+        Name of the format, where it cannot be told.
+    bag, label, instance_label : str or int, optional
+        Columns that hold the bag, its label and the label of the instance, by name or by
+        position. Without them, of a table (csv, tsv, parquet) the columns ``bag``;
+        ``bag_label``, ``label`` or ``y``; and ``instance_label`` are taken; other formats say
+        themselves. ``False`` says that there is none. All other columns are features.
+    info : sequence of str or int, default=()
+        Columns kept in ``instance_info`` instead of being features; they may be text.
+    ids : type, optional
+        ``str`` to keep ids as text, ``int`` to have them as numbers. By default ids in text
+        files become whole numbers when all of them are written as such.
+    labels : type, mapping or "signs", optional
+        By default labels are what the file says, text that reads as numbers made numbers.
+        ``str`` keeps text; a mapping gives new values for old; ``"signs"`` makes the greater
+        of two classes +1 and the other -1, for bags and instances alike.
+    bag_labels : mapping, optional
+        Label of each bag by id, for files that hold none (a folder of slides).
+    dtype : float32 or float64, optional
+        Type of the values; by default that of the file, float64 for text.
+    memory_map : path or bool, optional
+        Read a table larger than memory: values are written to this ``.npy`` file and mapped
+        from it. True for a temporary file that goes away with the process.
+    **options
+        What one format takes besides: ``delimiter``, ``header``, ``encoding``, ``nominal``,
+        ``n_features``, ``zero_based``, ``columns``.
+
+    Returns
+    -------
+    Bags
+
+    Raises
+    ------
+    BagFormatError
+        Whatever is wrong with the file: the message names file, place and mending.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, pathlib
+    >>> from pigmil import Bags, read_bags, write_bags
+    >>> bags = Bags.from_list([np.zeros((2, 3)), np.ones((1, 3))], ids=["a", "b"], y=[0, 1])
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "two.npz"
+    >>> write_bags(bags, file)
+    >>> read_bags(file)
+    Bags(2 bags, 3 instances, 3 features, float64, labels 0: 1, 1: 1)
+    """
+    file = Path(os.fspath(path))
+    check_readable(file, folder=True)
+    kind = named(file, format) if format else sniff(file)
+    if file.is_dir() and kind.name != "h5":
+        check_readable(file)
+    if isinstance(info, str):
+        info = (info,)
+    request = Request(
+        bag, label, instance_label, tuple(info), ids, labels, _float_type(file, dtype), memory_map
+    )
+    _check_request(file, kind, request)
+    module = kind.load()
+    _check_options(kind, "read_bags", module.read, options, taken=2)
+    try:
+        bags: Bags = module.read(file, request, **options)
+    except (MemoryError, RecursionError) as error:
+        raise BagFormatError(
+            f"{file}: unpacks to more than this machine can hold ({type(error).__name__})."
+        ) from error
+    except OSError as error:
+        if isinstance(error, BagFormatError):
+            raise
+        raise BagFormatError(f"{file}: cannot be read ({error}).") from error
+    return bags if bag_labels is None else _labelled(file, bags, bag_labels)
+
+
+def write_bags(
+    bags: Any,
+    path: str | os.PathLike[str],
+    format: str | None = None,
+    **options: Any,
+) -> None:
+    """Write bags to a file, whole or not at all.
+
+    Values are kept bit for bit. What a format has no place for (instance labels in svmlight,
+    say) is an error unless ``lossy=True``; ids and names that a format without quoting would
+    mangle are an error always. ``npz``, ``parquet`` and ``h5`` hold everything; sparse bags
+    stay sparse in ``npz``, ``mat``, ``sparse_mil`` and ``svmlight`` and are written out with
+    their zeros elsewhere.
+
+    Parameters
+    ----------
+    bags : Bags, or anything that :func:`as_bags` takes
+        What is written.
+    path : path
+        The file; its suffix says the format unless ``format`` does.
+    format : str, optional
+        Name of the format, see :func:`formats`.
+    **options
+        ``lossy``; for tables ``bag``, ``label`` and ``instance_label``, the names of those
+        columns; for others what the writer of that format takes.
+    """
+    file = Path(os.fspath(path))
+    bags = as_bags(bags)
+    kind = named(file, format) if format else format_to_write(file, sparse=bags.is_sparse)
+    if file.is_dir():
+        fail(file, "is a folder; give the name of a file in it.")
+    if not file.parent.is_dir():
+        fail(file, f"there is no folder {file.parent}; make it first.")
+    if len(np.unique(bags.ids.astype(str))) < bags.n_bags:
+        fail(
+            file,
+            "ids repeat (resampled bags?); a file needs one id a bag.",
+            mend="Give new ids: Bags(bags.instances, bags.offsets, y=bags.y).",
+        )
+    module = kind.load()
+    _check_options(kind, "write_bags", module.write, options, taken=2)
+    module.write(bags, file, **options)
+
+
+def _float_type(path: Path, dtype: Any) -> Any:
+    if dtype is None:
+        return None
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        found = None
+    if found not in (np.dtype(np.float32), np.dtype(np.float64)):
+        fail(path, f"dtype={dtype!r} is not float32 or float64.")
+    return found
+
+
+def _check_request(path: Path, kind: Format, request: Request) -> None:
+    """Options that a format does not know are refused, never ignored."""
+    if request.memory_map and not kind.streams:
+        fail(
+            path,
+            f"memory_map= is not for the format {kind.name!r}.",
+            mend="Convert the file to parquet first.",
+        )
+    asked = {
+        "bag": request.bag,
+        "label": request.label,
+        "instance_label": request.instance_label,
+        "info": request.info or None,
+    }
+    given = [name for name, value in asked.items() if value is not None]
+    if given and not kind.columns:
+        fail(path, f"{listed(given)}: the format {kind.name!r} has no columns to name.")
+
+
+def _check_options(
+    kind: Format, caller: str, function: Any, options: Mapping[str, Any], *, taken: int
+) -> None:
+    known = list(inspect.signature(function).parameters)[taken:]
+    unknown = [name for name in options if name not in known]
+    if unknown:
+        raise TypeError(
+            f"{caller} got {listed(unknown)}, which the format {kind.name!r} does not take; "
+            f"it takes {listed(known) or 'no options of its own'}."
+        )
+
+
+def _labelled(path: Path, bags: Bags, table: Mapping[Any, Any]) -> Bags:
+    ids = bags.ids.tolist()
+    absent = [one for one in ids if one not in table]
+    if absent:
+        fail(path, f"bag_labels has no label for {len(absent)} bags: {listed(absent, 5)}.")
+    return bags.with_labels(np.array([table[one] for one in ids]))

@@ -1,0 +1,242 @@
+"""The text of ARFF and KEEL files: attributes, quoting, rows."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pigmil.io.common import fail, listed, read_lines
+from pigmil.io.text_rows import to_floats
+from pigmil.io.values import MISSING
+
+_CELL = re.compile(
+    r"""\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|([^,'"]*))\s*(,|$)""", re.DOTALL
+)
+_NAME = re.compile(
+    r"""\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|([^\s{]+))\s*(.*)""", re.DOTALL
+)
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
+_WORD = re.compile(r"(\S+)\s*(.*)", re.DOTALL)
+_PLAIN = re.compile(r"[A-Za-z0-9_.+-]+")
+_TO_ESCAPE = {
+    "\\": "\\\\",
+    "'": "\\'",
+    '"': '\\"',
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "%": "\\%",
+}
+
+
+@dataclass
+class Attribute:
+    """A declared column: its name and kind, values of a nominal one, children of a relation."""
+
+    name: str
+    kind: str
+    values: list[str] = field(default_factory=list)
+    children: list["Attribute"] = field(default_factory=list)
+
+
+@dataclass
+class Header:
+    """What stands before the data: attributes, names of outputs, and the lines that follow."""
+
+    attributes: list[Attribute]
+    outputs: list[str]
+    rows: Iterator[tuple[int, str]]
+
+
+def quote(text: str) -> str:
+    r"""Write a value so that :func:`split_cells` returns it, whatever it holds.
+
+    Examples
+    --------
+    >>> print(quote("plain"), quote("two words"), quote("it's"))
+    plain 'two words' 'it\'s'
+    """
+    if _PLAIN.fullmatch(text):
+        return text
+    signs = (
+        _TO_ESCAPE.get(sign) or (f"\\u{ord(sign):04x}" if _is_odd(sign) else sign) for sign in text
+    )
+    return "'" + "".join(signs) + "'"
+
+
+def _is_odd(sign: str) -> bool:
+    return ord(sign) < 32 or 0xD800 <= ord(sign) <= 0xDFFF or sign in "\x7f\x85\u2028\u2029"
+
+
+def unescape(text: str) -> str:
+    """Undo backslash escapes."""
+    if "\\" not in text:
+        return text
+
+    def plain(match: re.Match[str]) -> str:
+        sign = match[1]
+        return chr(int(sign[1:], 16)) if len(sign) == 5 else _ESCAPES.get(sign, sign)
+
+    return _ESCAPE.sub(plain, text)
+
+
+def split_cells(path: Path, where: str, text: str) -> list[str]:
+    """Values of a row, unquoted."""
+    if "'" not in text and '"' not in text:
+        return [cell.strip() for cell in text.split(",")]
+    cells, at = [], 0
+    while True:
+        match = _CELL.match(text, at)
+        if not match:
+            fail(
+                path,
+                f"a quote is not closed or stands inside a value: {text[at : at + 40]!r}.",
+                where=where,
+                mend="The line may be cut short.",
+            )
+        single, double, bare, end = match.groups()
+        quoted = single if single is not None else double
+        cells.append(bare.strip() if quoted is None else unescape(quoted))
+        if not end:
+            return cells
+        at = match.end()
+
+
+def read_header(path: Path, encoding: str) -> Header:
+    """Read the declarations of an ARFF or KEEL file up to ``@data``."""
+    lines = read_lines(path, encoding)
+    top: list[Attribute] = []
+    stack: list[Attribute] = []
+    outputs: list[str] = []
+    for number, line in lines:
+        text = line.strip()
+        if not text or text.startswith("%"):
+            continue
+        where = f"line {number}"
+        word, _, rest = _WORD.sub(r"\1 \2", text).partition(" ")
+        word = word.lower()
+        if word == "@attribute":
+            attribute = _attribute(path, where, rest)
+            (stack[-1].children if stack else top).append(attribute)
+            if attribute.kind == "relational":
+                if stack:
+                    fail(path, "has a relation inside a relation.", where=where)
+                stack.append(attribute)
+        elif word == "@end":
+            if not stack:
+                fail(path, "has @end without a relational attribute.", where=where)
+            stack.pop()
+        elif word in ("@outputs", "@output"):
+            outputs = [name.strip() for name in rest.split(",")]
+        elif word == "@data":
+            if stack:
+                fail(path, f"the relation {stack[-1].name!r} is not closed with @end.", where=where)
+            if not top:
+                fail(path, "declares no attributes before @data.", where=where)
+            return Header(top, outputs, lines)
+        elif word not in ("@relation", "@inputs", "@input"):
+            fail(
+                path, f"expected a declaration such as @attribute, got {text[:60]!r}.", where=where
+            )
+    fail(path, "has no @data.", mend="It may be cut short or of another format.")
+
+
+def _attribute(path: Path, where: str, text: str) -> Attribute:
+    match = _NAME.match(text)
+    if not match or not text.strip():
+        fail(path, f"cannot read the attribute {text[:60]!r}.", where=where)
+    single, double, bare, kind = match.groups()
+    quoted = single if single is not None else double
+    name = bare if quoted is None else unescape(quoted)
+    kind = kind.strip()
+    if kind.startswith("{"):
+        if not kind.rstrip().endswith("}"):
+            fail(path, f"the values of {name!r} are not closed with }}.", where=where)
+        return Attribute(name, "nominal", split_cells(path, where, kind.rstrip()[1:-1]))
+    word = re.match(r"[A-Za-z]*", kind)
+    kinds = {
+        "numeric": "numeric",
+        "real": "numeric",
+        "integer": "numeric",
+        "string": "string",
+        "relational": "relational",
+    }
+    found = kinds.get(word[0].lower() if word else "")
+    if found is None:
+        fail(
+            path,
+            f"the attribute {name!r} has the type {kind[:40]!r}, which is not known.",
+            where=where,
+            mend="Known: numeric, real, integer, string, relational, {a,b,...}.",
+        )
+    return Attribute(name, found)
+
+
+def expand_sparse(path: Path, where: str, text: str, attributes: Sequence[Attribute]) -> list[str]:
+    """Values of a sparse row ``{index value, ...}``: what is left out is 0 or the first value."""
+    cells = [one.values[0] if one.kind == "nominal" and one.values else "0" for one in attributes]
+    inner = text.strip()[1:].rstrip()
+    if not inner.endswith("}"):
+        fail(path, "a sparse row is not closed with }.", where=where, mend="It may be cut short.")
+    for pair in re.findall(r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^,'"])+""", inner[:-1]):
+        index, _, value = pair.strip().partition(" ")
+        if not index.isdecimal() or len(index) > 9 or int(index) >= len(cells):
+            fail(
+                path,
+                f"a sparse row has the index {index[:20]!r}; there are {len(cells)} "
+                "attributes, counted from 0.",
+                where=where,
+            )
+        cells[int(index)] = split_cells(path, where, value)[0]
+    return cells
+
+
+def feature_plan(
+    path: Path, attributes: Sequence[Attribute], nominal: str
+) -> tuple[list[str], Callable[[str, list[str]], list[float]]]:
+    """Names of the features, and what turns the cells of a row into their values."""
+    words = [one for one in attributes if one.kind != "numeric"]
+    if not words:
+        return [one.name for one in attributes], lambda where, cells: to_floats(path, where, cells)
+    if nominal not in ("one_hot", "codes") or any(one.kind != "nominal" for one in words):
+        fail(
+            path,
+            f"the attributes {listed(one.name for one in words)} are not numeric.",
+            mend="Pass nominal='one_hot' or nominal='codes', or keep them with info=[...].",
+        )
+    names: list[str] = []
+    for one in attributes:
+        spread = one.kind == "nominal" and nominal == "one_hot"
+        names += [f"{one.name}={value}" for value in one.values] if spread else [one.name]
+    places = [{value: place for place, value in enumerate(one.values)} for one in attributes]
+
+    def convert(where: str, cells: list[str]) -> list[float]:
+        row: list[float] = []
+        for one, place, cell in zip(attributes, places, cells, strict=True):
+            if one.kind == "numeric":
+                row += to_floats(path, where, [cell])
+            elif cell not in place:
+                kind = (
+                    "is missing" if cell in MISSING else f"has the undeclared value {cell[:40]!r}"
+                )
+                fail(path, f"the attribute {one.name!r} {kind}.", where=where)
+            elif nominal == "codes":
+                row.append(float(place[cell]))
+            else:
+                row += [float(at == place[cell]) for at in range(len(one.values))]
+        return row
+
+    return names, convert
+
+
+def count_cells(path: Path, where: str, cells: list[Any], expected: int) -> None:
+    """Refuse a row with too few or too many values."""
+    if len(cells) != expected:
+        fail(
+            path,
+            f"expected {expected} values, got {len(cells)}.",
+            where=where,
+            mend="The line may be cut short.",
+        )

@@ -1,0 +1,213 @@
+"""What every reader and writer shares: clear errors, lines of text, atomic writing, room."""
+
+import contextlib
+import os
+import secrets
+import shutil
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pigmil._core.errors import BagFormatError, BagsError, MissingDependencyError
+
+Column = str | int | bool | None
+MAX_LINE = 1 << 28  # characters in one line: a line this long is no line of a text format
+
+
+class BagFileNotFoundError(BagFormatError, FileNotFoundError):
+    """There is no file where bags were to be read."""
+
+    __str__ = Exception.__str__
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the caller of ``read_bags`` asked for, whatever the format."""
+
+    bag: Column = None
+    label: Column = None
+    instance_label: Column = None
+    info: tuple[str | int, ...] = ()
+    ids: type | None = None
+    labels: type | str | Mapping[Any, Any] | None = None
+    dtype: Any = None
+    memory_map: bool | str | os.PathLike[str] | None = None
+
+
+def fail(path: Path, problem: str, *, where: str = "", mend: str = "") -> NoReturn:
+    """Raise the error of a file: which file, where in it, what is wrong, how to mend it."""
+    place = f"{path}, {where}" if where else str(path)
+    raise BagFormatError(f"{place}: {problem}" + (f" {mend}" if mend else ""))
+
+
+@contextlib.contextmanager
+def parsing(path: Path, what: str, *, mend: str = "") -> Iterator[None]:
+    """Turn whatever a foreign parser raises on a damaged file into one readable error."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except (BagFormatError, MissingDependencyError):
+        raise
+    except BagsError as error:
+        raise BagFormatError(f"{path}: {error}") from error
+    except Exception as error:
+        detail = " ".join(str(error).split())[:300] or type(error).__name__
+        mend = mend or "The file may be damaged, cut short or of another format."
+        raise BagFormatError(f"{path}: cannot be read as {what} ({detail}). {mend}") from error
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Put the name of the file before what is wrong with the bags in it."""
+    try:
+        yield
+    except BagFormatError:
+        raise
+    except BagsError as error:
+        raise BagFormatError(f"{path}: {error}") from error
+
+
+def check_readable(path: Path, *, folder: bool = False) -> None:
+    """Raise a clear error unless the path is a file that can be opened and holds something."""
+    try:
+        if path.is_dir():
+            if not folder:
+                fail(path, "is a folder; give the file in it, or a folder of .h5 files.")
+            return
+        if not path.exists():
+            raise BagFileNotFoundError(
+                f"{path}: there is no such file (working folder: {Path.cwd()})."
+            )
+        if not path.is_file():
+            fail(path, "is not a regular file.")
+        with path.open("rb") as file:
+            if not file.read(1):
+                fail(path, "is empty.", mend="Download or write it again.")
+    except BagFormatError:
+        raise
+    except (OSError, ValueError) as error:
+        detail = getattr(error, "strerror", None) or error
+        fail(path, f"cannot be opened ({detail}).")
+
+
+def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
+    """Yield line number (from 1) and text without its end, for all lines, blank ones included."""
+    with path.open("rb") as file:
+        start = file.read(4)
+    if encoding == "utf-8" and start[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        fail(path, "is encoded as UTF-16.", where="line 1", mend="Pass encoding='utf-16'.")
+    number = 0
+    try:
+        name = "utf-8-sig" if encoding.lower().replace("_", "-") == "utf-8" else encoding
+        with path.open(encoding=name) as file:
+            while line := file.readline(MAX_LINE):
+                number += 1
+                if len(line) >= MAX_LINE:
+                    fail(path, "is too long for a line of text.", where=f"line {number}")
+                if "\0" in line:
+                    fail(
+                        path,
+                        "holds a zero byte, so this is not a text file.",
+                        where=f"line {number}",
+                        mend="Name its format with format=.",
+                    )
+                yield number, line.rstrip("\r\n")
+    except UnicodeError as error:
+        fail(
+            path,
+            f"is not valid {encoding} ({error}).",
+            where=f"line {number + 1} or after",
+            mend="Save it as UTF-8 or name its encoding, for example encoding='latin-1'.",
+        )
+    except LookupError:
+        fail(path, f"encoding={encoding!r} is not known to Python.")
+
+
+def find_column(
+    path: Path, columns: list[str], asked: Column, role: str, defaults: Iterable[str] = ()
+) -> int | None:
+    """Position of the column for a role, by name, position or default name; None if there is none.
+
+    ``False`` says that there is no such column, whatever the names are.
+    """
+    if asked is False:
+        return None
+    if asked is None:
+        return next((columns.index(name) for name in defaults if name in columns), None)
+    if isinstance(asked, int) and not isinstance(asked, bool):
+        if -len(columns) <= asked < len(columns):
+            return asked % len(columns)
+    elif asked in columns:
+        return columns.index(str(asked))
+    fail(path, f"has no column for {role}={asked!r}; its columns are {listed(columns)}.")
+
+
+def listed(names: Iterable[Any], limit: int = 12) -> str:
+    """Names in quotes, shortened when there are many."""
+    names = list(names)
+    more = f" ... ({len(names)} in all)" if len(names) > limit else ""
+    return ", ".join(repr(name) for name in names[:limit]) + more
+
+
+@contextlib.contextmanager
+def atomic(path: Path) -> Iterator[Path]:
+    """Yield a new name beside the target; it takes the target's place only if all went well."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[Path]:
+    """Write atomically; what the values are that the format's library refuses is told clearly."""
+    try:
+        with atomic(path) as temporary:
+            yield temporary
+    except (BagFormatError, MissingDependencyError, OSError):
+        raise
+    except Exception as error:
+        detail = " ".join(str(error).split())[:300] or type(error).__name__
+        raise BagFormatError(f"{path}: cannot be written ({detail}).") from error
+
+
+def physical_memory() -> int:
+    """Bytes of memory of this machine; very many where the system does not tell."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # Windows
+        return 1 << 62
+
+
+def check_memory(path: Path, n_bytes: int, *, mappable: bool = False) -> None:
+    """Refuse to unpack more than the machine's memory holds, whatever a small file claims."""
+    room = physical_memory()
+    if n_bytes > room:
+        mend = (
+            "Pass memory_map='some/path.npy' to keep it on disk."
+            if mappable
+            else "If it is not damaged, read it on a larger machine or convert it to parquet."
+        )
+        fail(
+            path,
+            f"says it holds {n_bytes / 1e9:,.1f} GB, more than the {room / 1e9:,.1f} GB of memory "
+            "here.",
+            mend=mend,
+        )
+
+
+def check_disk(path: Path, folder: Path, n_bytes: int) -> None:
+    """Refuse to fill a disk."""
+    free = shutil.disk_usage(folder).free
+    if n_bytes > free:
+        fail(
+            path,
+            f"needs {n_bytes / 1e9:,.1f} GB of disk, and {folder} has {free / 1e9:,.1f} GB free.",
+            mend="Give memory_map= a path on another disk.",
+        )

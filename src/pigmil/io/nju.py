@@ -1,0 +1,76 @@
+"""The text format of the NJU newsgroups: bag, its label, instance, its label, values."""
+
+from pathlib import Path
+
+from pigmil.bags import Bags
+from pigmil.io.common import Request, fail, read_lines, writing
+from pigmil.io.text_rows import TextRows, to_floats
+from pigmil.io.values import as_text, cannot_hold, dense_blocks, known_text, plain, refuse_text
+
+
+def read(path: Path, request: Request, *, encoding: str = "utf-8") -> Bags:
+    """Read whitespace-separated columns: bag, bag label, instance, instance label, values.
+
+    Lines that start with ``%`` are comments; a label ``?`` is missing, and labels that are all
+    missing count as none. Names of instances are kept in ``instance_info["instance"]``.
+
+    Parameters
+    ----------
+    path, request
+        The file and what is wanted from it.
+    encoding : str, default="utf-8"
+        Encoding of the file.
+    """
+    with TextRows(path, request, ["instance"]) as rows:
+        for number, line in read_lines(path, encoding):
+            if line.startswith("%") or not line.strip():
+                continue
+            cells = line.split()
+            if len(cells) < 5:
+                fail(
+                    path,
+                    "expected bag, bag label, instance, instance label and values, got "
+                    f"{len(cells)} columns.",
+                    where=f"line {number}",
+                    mend="The line may be cut short.",
+                )
+            values = to_floats(path, f"line {number}", cells[4:])
+            rows.add(number, values, cells[0], cells[1], cells[3], (cells[2],))
+        return rows.finish()
+
+
+def write(bags: Bags, path: Path, *, lossy: bool = False) -> None:
+    """Write the columns of the NJU text format.
+
+    Instances are named by ``instance_info["instance"]`` or numbered inside their bag. Blanks in
+    ids and labels are refused; labels that are not known are written as ``?``.
+    """
+    others = {name for name in bags.instance_info if name not in ("instance", "row")}
+    cannot_hold(path, bags, "nju", lossy, feature_names=False, instance_info=not others)
+    ids = as_text(plain(path, bags.ids, "ids"))
+    labels = ["?"] * bags.n_bags if bags.y is None else as_text(plain(path, bags.y, "labels"))
+    inner = ["?"] * bags.n_instances
+    if bags.instance_labels is not None:
+        inner = known_text(path, bags.instance_labels, "nju")
+    names = [str(row - bags.offsets[bag] + 1) for row, bag in enumerate(bags.bag_index)]
+    if "instance" in bags.instance_info:
+        names = as_text(plain(path, bags.instance_info["instance"], "names of instances"))
+    refuse_text(path, [*ids, *names], "id", "%", "nju")
+    known = [text for text in (*labels, *inner) if text != "?"]
+    refuse_text(path, known, "label", "%", "nju")
+    if bags.y is not None and "?" in labels:
+        fail(path, "nju reads '?' as a missing label, so it cannot be one.")
+    index = bags.bag_index
+    with writing(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
+        file.write(
+            "% Each line corresponds to an instance\n% Column1: Bag ID\n"
+            "% Column2: Bag class label\n% Column3: Instance ID\n"
+            "% Column4: Instance class label\n"
+            f"% Column5->{bags.n_features + 4}: Attribute values of the instance "
+            f"({bags.n_features} numeric attributes)\n"
+        )
+        for start, end, values in dense_blocks(bags):
+            for row, numbers in zip(range(start, end), values.tolist(), strict=True):
+                bag = index[row]
+                first = f"{ids[bag]} {labels[bag]} {names[row]} {inner[row]} "
+                file.write(first + " ".join(map(repr, numbers)) + "\n")

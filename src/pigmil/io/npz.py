@@ -1,0 +1,141 @@
+"""NumPy ``.npz``: the arrays of the container as they are; nothing is ever unpickled."""
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from pigmil.bags import Bags
+from pigmil.io.common import Request, check_memory, fail, listed, naming, parsing, writing
+from pigmil.io.values import plain, relabelled
+
+_INFO = "info_"
+_FIXED = (
+    "instances",
+    "data",
+    "indices",
+    "indptr",
+    "shape",
+    "offsets",
+    "bag_ids",
+    "ids",
+    "y",
+    "instance_labels",
+    "feature_names",
+)
+
+
+def read(path: Path, request: Request) -> Bags:
+    """Read ``instances`` with ``offsets``, or with ``bag_ids`` (one an instance).
+
+    Sparse instances are ``data``, ``indices``, ``indptr`` and ``shape``. Beside them ``ids``,
+    ``y``, ``instance_labels``, ``feature_names`` and ``info_...`` where they are known.
+    """
+    arrays = _arrays(path)
+    instances = _instances(path, arrays)
+    if request.dtype is not None:
+        with np.errstate(over="ignore"):
+            instances = instances.astype(request.dtype)
+    info = {
+        name.removeprefix(_INFO): values
+        for name, values in arrays.items()
+        if name.startswith(_INFO)
+    }
+    names = arrays.get("feature_names")
+    more: dict[str, Any] = {
+        "feature_names": None if names is None else [str(one) for one in names.ravel()],
+        "instance_info": info,
+    }
+    y, inner = arrays.get("y"), arrays.get("instance_labels")
+    with parsing(path, "bags"):
+        new = relabelled(path, arrays.get("ids"), y, inner, request)
+        if "offsets" in arrays:
+            return Bags(instances, arrays["offsets"], **new, **more)
+        if "bag_ids" not in arrays:
+            fail(path, f"has neither offsets nor bag_ids; it holds {listed(arrays)}.")
+        new = relabelled(path, arrays["bag_ids"], y, inner, request)
+        return Bags.from_flat(instances, new.pop("ids"), **new, **more)
+
+
+def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """All arrays of a file that belong to bags; sizes are checked before anything is unpacked."""
+    with parsing(path, "npz"), zipfile.ZipFile(path) as archive:
+        members = {one.filename.removesuffix(".npy"): one for one in archive.infolist()}
+        wanted = {
+            name: one for name, one in members.items() if name in _FIXED or name.startswith(_INFO)
+        }
+        check_memory(path, sum(one.file_size for one in wanted.values()))
+        arrays = {}
+        for name, one in wanted.items():
+            with archive.open(one) as file:
+                version = npy.read_magic(file)
+                read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+                if version not in read_header:
+                    fail(path, f"the array {name!r} has an unknown version {version}.")
+                shape, _, dtype = read_header[version](file)
+                if dtype.hasobject or dtype.kind not in "biufU":
+                    fail(
+                        path,
+                        f"the array {name!r} holds {dtype}, not numbers or text.",
+                        mend="Save plain arrays; pickled objects are never loaded.",
+                    )
+                count = int(np.prod([float(n) for n in shape])) if shape else 1
+                if count * dtype.itemsize > one.file_size:
+                    fail(
+                        path,
+                        f"the array {name!r} is cut short: {shape} of {dtype} do not fit "
+                        f"in {one.file_size} bytes.",
+                    )
+            with archive.open(one) as file:
+                arrays[name] = npy.read_array(file, allow_pickle=False)
+    return arrays
+
+
+def _instances(path: Path, arrays: dict[str, NDArray[Any]]) -> Any:
+    if "instances" in arrays:
+        return arrays["instances"]
+    parts = ("data", "indices", "indptr", "shape")
+    if not all(name in arrays for name in parts):
+        fail(
+            path,
+            f"has no array 'instances'; it holds {listed(arrays) or 'nothing'}.",
+            mend="Save instances (2-D) with offsets, or with bag_ids, one an instance.",
+        )
+    with parsing(path, "a sparse matrix"):
+        data, indices, indptr, shape = (arrays[name] for name in parts)
+        if data.dtype.kind not in "biuf" or indices.dtype.kind not in "iu":
+            fail(path, "its sparse matrix holds no numbers.")
+        rows, columns = (int(n) for n in shape)
+        matrix = sp.csr_array((data, indices, indptr), shape=(rows, columns))
+        matrix.check_format(full_check=True)
+    return matrix
+
+
+def write(bags: Bags, path: Path, *, compress: bool = True) -> None:
+    """Write everything the container holds; sparse bags stay sparse."""
+    held: dict[str, Any] = {"offsets": bags.offsets, "ids": plain(path, bags.ids, "ids")}
+    if bags.is_sparse:
+        matrix = bags.instances
+        held |= {
+            "data": matrix.data,
+            "indices": matrix.indices,
+            "indptr": matrix.indptr,
+            "shape": np.array(matrix.shape, dtype=np.int64),
+        }
+    else:
+        held["instances"] = bags.instances
+    if bags.y is not None:
+        held["y"] = plain(path, bags.y, "labels")
+    if bags.instance_labels is not None:
+        held["instance_labels"] = plain(path, bags.instance_labels, "instance labels")
+    if bags.feature_names is not None:
+        held["feature_names"] = np.array(bags.feature_names, dtype=str)
+    for name, values in bags.instance_info.items():
+        held[_INFO + name] = plain(path, values, f"instance_info[{name!r}]")
+    save = np.savez_compressed if compress else np.savez
+    with naming(path), writing(path) as temporary, temporary.open("wb") as file:
+        save(file, allow_pickle=False, **held)

@@ -1,0 +1,206 @@
+"""UCI / C4.5 ``.data`` of bags: bag, instance, values, class, full stop; ``.names`` beside it."""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from pigmil.bags import Bags
+from pigmil.io.common import Request, check_readable, fail, find_column, read_lines, writing
+from pigmil.io.text_rows import TextRows, to_floats
+from pigmil.io.values import (
+    as_text,
+    cannot_hold,
+    dense_blocks,
+    feature_names_of,
+    known_text,
+    plain,
+    refuse_text,
+)
+
+_NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
+_SPECIAL = ",:|?\\'\""
+
+
+@dataclass(frozen=True)
+class _Columns:
+    names: list[str]
+    bag: int
+    label: int | None
+    instance_label: int | None
+    info: list[int]
+    features: list[int]
+    named: bool
+
+
+def read(
+    path: Path,
+    request: Request,
+    *,
+    names: str | os.PathLike[str] | None = None,
+    encoding: str = "utf-8",
+) -> Bags:
+    """Read a C4.5 data file of bags.
+
+    The first column is the bag and the last the label unless ``bag=`` and ``label=`` say
+    otherwise. Columns that the ``.names`` file declares with words, or that hold words in the
+    first line where there is no such file, are kept in ``instance_info`` (conformation names).
+
+    Parameters
+    ----------
+    path, request
+        The file and what is wanted from it.
+    names : path, optional
+        The file of names; by default the one beside the data, if there is one.
+    encoding : str, default="utf-8"
+        Encoding of both files.
+    """
+    beside = path.with_suffix(".names") if names is None else Path(os.fspath(names))
+    if names is not None:
+        check_readable(beside)
+    declared = _declared(beside, encoding) if beside.is_file() else None
+    columns = None
+    rows = None
+    for number, line in read_lines(path, encoding):
+        text = line.split("|", 1)[0].strip()
+        if not text:
+            continue
+        cells = text.removesuffix(".").split(",")
+        if columns is None or rows is None:
+            columns = _columns(path, cells, declared, beside, request)
+            rows = TextRows(path, request, [columns.names[place] for place in columns.info])
+        if len(cells) != len(columns.names):
+            fail(
+                path,
+                f"expected {len(columns.names)} values, got {len(cells)}.",
+                where=f"line {number}",
+                mend="The line may be cut short.",
+            )
+        rows.add(
+            number,
+            to_floats(path, f"line {number}", [cells[place] for place in columns.features]),
+            cells[columns.bag].strip(),
+            None if columns.label is None else cells[columns.label].strip(),
+            None if columns.instance_label is None else cells[columns.instance_label].strip(),
+            tuple(cells[place].strip() for place in columns.info),
+        )
+    if columns is None or rows is None:
+        fail(path, "holds no instances.", mend="It may be cut short.")
+    with rows:
+        found = [columns.names[place] for place in columns.features]
+        return rows.finish(found if columns.named else None)
+
+
+def _columns(
+    path: Path,
+    cells: list[str],
+    declared: list[tuple[str, bool]] | None,
+    beside: Path,
+    request: Request,
+) -> _Columns:
+    if declared is None:
+        names = [str(place) for place in range(len(cells))]
+        words = [place for place, cell in enumerate(cells) if not _NUMBER.fullmatch(cell)]
+    else:
+        names = [*(name for name, _ in declared), "class"]
+        words = [place for place, (_, numeric) in enumerate(declared) if not numeric]
+        if len(names) != len(cells):
+            fail(
+                path,
+                f"has {len(cells)} values in its first line, but {beside.name} declares "
+                f"{len(declared)} attributes and the class.",
+                where="line 1",
+                mend="Give the right file with names=, or move it away.",
+            )
+    if len(cells) < 3:
+        fail(
+            path,
+            f"has {len(cells)} values in its first line; expected bag, values, class.",
+            where="line 1",
+        )
+    bag = 0 if request.bag is None else find_column(path, names, request.bag, "bag")
+    last = len(names) - 1
+    label = last if request.label is None else find_column(path, names, request.label, "label")
+    instance = find_column(
+        path, names, request.instance_label, "instance_label", ("instance_label",)
+    )
+    if bag is None:
+        fail(path, "needs a bag column.", mend="Name it with bag=.")
+    asked = [find_column(path, names, name, "info") or 0 for name in request.info]
+    info = [
+        place for place in dict.fromkeys([*words, *asked]) if place not in (bag, label, instance)
+    ]
+    taken = {bag, label, instance, *info}
+    features = [place for place in range(len(names)) if place not in taken]
+    if not features:
+        fail(path, "has no numeric columns beside the bag and its label.", where="line 1")
+    return _Columns(names, bag, label, instance, info, features, declared is not None)
+
+
+def _declared(path: Path, encoding: str) -> list[tuple[str, bool]]:
+    """Name of each attribute and whether it is a number, from a ``.names`` file."""
+    found = []
+    for _, line in read_lines(path, encoding):
+        name, colon, kind = line.split("|", 1)[0].partition(":")
+        if colon:
+            found.append((name.strip(), kind.strip().lower().startswith("continuous")))
+    if not found:
+        fail(
+            path,
+            "declares no attributes; expected lines such as 'f1: continuous.'.",
+            mend="Mend it or move it away; the data can be read without it.",
+        )
+    return found
+
+
+def write(bags: Bags, path: Path, *, lossy: bool = False) -> None:
+    """Write a C4.5 data file and its ``.names``.
+
+    Each line starts with the bag and the number of the instance in it. C4.5 has no quoting:
+    ids, labels and names with blanks, commas, colons and the like are refused. Bags without
+    labels get the class ``?``.
+    """
+    cannot_hold(path, bags, "uci", lossy, instance_info=False)
+    beside = path.with_suffix(".names")
+    if beside == path:
+        fail(path, "has the suffix of the file that is written beside it; use .data.")
+    ids = as_text(plain(path, bags.ids, "ids"))
+    labels = ["?"] * bags.n_bags if bags.y is None else as_text(plain(path, bags.y, "labels"))
+    names = feature_names_of(bags)
+    refuse_text(path, [*ids, *names], "id or name", _SPECIAL, "uci")
+    if bags.y is not None:
+        refuse_text(path, labels, "label", _SPECIAL, "uci")
+    final = next((text for text in (*ids, *labels, *names) if text.endswith(".")), None)
+    if final is not None:
+        fail(path, f"the format 'uci' ends a line with a full stop and cannot hold {final!r}.")
+    taken = {"bag_id", "instance_id", "instance_label", "class"} & set(names)
+    if taken or len(set(names)) < len(names):
+        fail(
+            path,
+            "feature names must differ from each other and from bag_id, instance_id, "
+            "instance_label and class.",
+        )
+    inner = None
+    if bags.instance_labels is not None:
+        inner = known_text(path, bags.instance_labels, "uci")
+        refuse_text(path, [text for text in inner if text != "?"], "label", _SPECIAL, "uci")
+    with writing(beside) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
+        file.write(f"{_list(labels) or '0,1'}.\nbag_id: {_list(ids)}.\n")
+        count = int(bags.sizes.max())
+        file.write(f"instance_id: {','.join(f'i{one + 1}' for one in range(count))}.\n")
+        file.writelines(f"{name}: continuous.\n" for name in names)
+        if inner is not None:
+            file.write(f"instance_label: {_list(inner)}.\n")
+    index, offsets = bags.bag_index, bags.offsets
+    with writing(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
+        for start, end, values in dense_blocks(bags):
+            for row, numbers in zip(range(start, end), values.tolist(), strict=True):
+                bag = index[row]
+                middle = "" if inner is None else f"{inner[row]},"
+                cells = ",".join(map(repr, numbers))
+                number = row - offsets[bag] + 1
+                file.write(f"{ids[bag]},i{number},{cells},{middle}{labels[bag]}.\n")
+
+
+def _list(values: list[str]) -> str:
+    return ",".join(dict.fromkeys(value for value in values if value != "?"))

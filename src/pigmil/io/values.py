@@ -1,0 +1,237 @@
+"""Ids and labels: from the text or numbers of a file to arrays, and back."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pigmil.bags import Bags
+from pigmil.io.common import fail, listed
+
+MISSING = ("", "?")
+_WHOLE = re.compile(r"-?[1-9][0-9]{0,17}|0")
+_SIGNED = re.compile(r"[+-]?[0-9]{1,18}")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
+def decode(values: Sequence[Any], *, want: Any = None, strict: bool = False) -> NDArray[Any]:
+    """Turn text into the array it stands for: whole numbers, numbers, booleans, else text.
+
+    Parameters
+    ----------
+    values : sequence
+        Text; anything else is taken as it is.
+    want : type, optional
+        ``str``, ``int`` or ``float`` to have exactly that.
+    strict : bool, default=False
+        Only text that Python itself would write for a whole number becomes one, so that ids
+        such as ``007`` stay text; no other numbers are made.
+
+    Examples
+    --------
+    >>> decode(["+1", "-1"]), decode(["a", "1"]), decode(["007"], strict=True)
+    (array([ 1, -1]), array(['a', '1'], dtype='<U1'), array(['007'], dtype='<U3'))
+    """
+    values = list(values)
+    if not all(isinstance(value, str) for value in values):
+        array = np.array(values) if values else np.array([], dtype=np.int64)
+        return array if want is None or array.dtype == object else array.astype(want)
+    if want is str:
+        return np.array(values, dtype=str)
+    if want is not None:
+        return np.array([want(value) for value in values])
+    whole = _WHOLE if strict else _SIGNED
+    if all(whole.fullmatch(value) for value in values):
+        return np.array([int(value) for value in values], dtype=np.int64)
+    if not strict and all(_NUMBER.fullmatch(value) for value in values):
+        numbers = [float(value) for value in values]
+        if all(math.isfinite(number) for number in numbers):
+            return np.array(numbers)
+    if not strict and set(values) <= {"True", "False"}:
+        return np.array([value == "True" for value in values])
+    return np.array(values, dtype=str)
+
+
+def decode_ids(path: Path, values: Sequence[Any], want: type | None) -> NDArray[Any]:
+    """Ids as asked for: whole numbers where all are written as such, else text."""
+    if want is str:
+        return np.array([str(value) for value in values], dtype=str)
+    try:
+        return decode(values, want=want, strict=True)
+    except (TypeError, ValueError) as error:
+        fail(path, f"has ids that are no {getattr(want, '__name__', want)} ({error}).")
+
+
+def decode_labels(
+    path: Path,
+    bag_values: Sequence[Any] | None,
+    instance_values: Sequence[Any] | None,
+    want: Any,
+) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
+    """Labels of bags and of instances, of one kind where both are given.
+
+    ``want`` is None (as the file says), a type, a mapping from old to new values, or
+    ``"signs"``: the greater of two values becomes +1, the other -1.
+    """
+    kind = want if isinstance(want, type) else None
+    try:
+        bag = None if bag_values is None else decode(bag_values, want=kind)
+        instance = None if instance_values is None else _with_missing(path, instance_values, kind)
+    except (TypeError, ValueError) as error:
+        fail(path, f"has labels that are no {getattr(kind, '__name__', kind)} ({error}).")
+    if want is None or kind is not None:
+        return bag, instance
+    if isinstance(want, Mapping):
+        table = dict(want)
+    elif want == "signs":
+        table = _signs(path, [part for part in (bag, instance) if part is not None])
+    else:
+        fail(path, f"labels={want!r} is not understood; use a type, a mapping or 'signs'.")
+    return _mapped(path, bag, table), _mapped(path, instance, table)
+
+
+def _with_missing(path: Path, values: Sequence[Any], kind: type | None) -> NDArray[Any]:
+    """Decode labels some of which are missing (None): numbers then become floats with NaN."""
+    known = [value for value in values if value is not None]
+    decoded = decode(known, want=kind)
+    if len(known) == len(values):
+        return decoded
+    if decoded.dtype.kind not in "iuf":
+        fail(
+            path,
+            "has instance labels that are text, and some are missing.",
+            mend="Write a number for each class and leave the unknown ones empty, or name a class.",
+        )
+    result = np.full(len(values), np.nan)
+    result[[value is not None for value in values]] = decoded
+    return result
+
+
+def _signs(path: Path, parts: list[NDArray[Any]]) -> dict[Any, int]:
+    classes = sorted({value for part in parts for value in part.tolist() if value == value})
+    if len(classes) == 1 and classes[0] in (-1, 0, 1):
+        return {classes[0]: 1 if classes[0] == 1 else -1}
+    if len(classes) != 2:
+        fail(
+            path,
+            f"has {len(classes)} classes ({listed(classes)}); labels='signs' needs two.",
+            mend="Pass labels={old: new, ...}.",
+        )
+    return {classes[0]: -1, classes[1]: 1}
+
+
+def _mapped(path: Path, part: NDArray[Any] | None, table: Mapping[Any, Any]) -> Any:
+    if part is None:
+        return None
+    values = part.tolist()
+    absent = sorted({str(v) for v in values if v == v and v not in table and str(v) not in table})
+    if absent:
+        fail(path, f"has labels that labels= does not name: {listed(absent)}.")
+    return np.array([v if v != v else table[v] if v in table else table[str(v)] for v in values])
+
+
+def relabelled(path: Path, ids: Any, y: Any, instance: Any, request: Any) -> dict[str, Any]:
+    """Ids and labels of a format that holds them as arrays, as the caller asked for."""
+    bag, instances = y, instance
+    if request.labels is not None:
+        bag, instances = decode_labels(
+            path,
+            None if y is None else y.tolist(),
+            None if instance is None else instance.tolist(),
+            request.labels,
+        )
+    if ids is not None and request.ids is not None:
+        ids = decode_ids(path, ids.tolist(), request.ids)
+    return {"ids": ids, "y": bag, "instance_labels": instances}
+
+
+def plain(path: Path, values: NDArray[Any], what: str) -> NDArray[Any]:
+    """Ids or labels as an array of numbers or text that a file can hold; objects are refused."""
+    if values.dtype.kind in "biufU":
+        return values
+    items = values.tolist()
+    if all(isinstance(value, str) for value in items):
+        return np.array(items, dtype=str)
+    if all(isinstance(value, int | float | np.number) for value in items):
+        return np.array(items)
+    kinds = sorted({type(value).__name__ for value in items})
+    fail(path, f"cannot hold {what} of type {', '.join(kinds)}; turn them into text or numbers.")
+
+
+def as_text(values: NDArray[Any]) -> list[str]:
+    """Ids or labels as text that :func:`decode` turns back into the same values."""
+    if values.dtype.kind == "f":
+        return [repr(float(value)) for value in values.tolist()]
+    return [str(value) for value in values.tolist()]
+
+
+def known_text(path: Path, values: NDArray[Any], format_name: str) -> list[str]:
+    """Instance labels as text, ``?`` where they are not known (NaN)."""
+    values = plain(path, values, "instance labels")
+    if values.dtype.kind == "f":
+        return ["?" if value != value else repr(value) for value in values.tolist()]
+    texts = as_text(values)
+    if any(text in MISSING for text in texts):
+        fail(
+            path, f"the format {format_name!r} reads '' and '?' as missing: no labels of that name."
+        )
+    return texts
+
+
+def cannot_hold(path: Path, bags: Bags, format_name: str, lossy: bool, **parts: bool) -> None:
+    """Refuse to leave out silently what a format has no place for.
+
+    ``parts`` says of ``labels``, ``instance_labels``, ``feature_names`` and ``instance_info``
+    whether the format holds them (those not named are held).
+    """
+    lost = []
+    if not parts.get("labels", True) and bags.y is not None:
+        lost.append("bag labels")
+    if not parts.get("instance_labels", True) and bags.instance_labels is not None:
+        lost.append("instance labels")
+    if not parts.get("feature_names", True) and bags.feature_names is not None:
+        lost.append("feature names")
+    if not parts.get("instance_info", True):
+        lost += [f"instance_info[{name!r}]" for name in bags.instance_info if name != "row"]
+    if lost and not lossy:
+        fail(
+            path,
+            f"the format {format_name!r} cannot hold {', '.join(lost)}.",
+            mend="Pass lossy=True to leave them out, or choose npz, parquet or h5.",
+        )
+
+
+def refuse_text(
+    path: Path, texts: Sequence[str], what: str, forbidden: str, format_name: str
+) -> None:
+    """Refuse ids, labels or names that would not survive in a format without quoting."""
+    for text in texts:
+        bad = [
+            sign for sign in text if sign in forbidden or sign.isspace() or not sign.isprintable()
+        ]
+        if bad or not text or text == "?":
+            reason = f"the sign {bad[0]!r}" if bad else "nothing but " + (repr(text) or "''")
+            fail(
+                path,
+                f"the format {format_name!r} has no quoting and cannot hold the {what} {text!r} "
+                f"({reason}).",
+                mend="Rename it, or choose csv, npz, parquet or h5.",
+            )
+
+
+def feature_names_of(bags: Bags) -> list[str]:
+    """Names of the features, f0, f1, ... where they have none."""
+    return list(bags.feature_names or (f"f{column}" for column in range(bags.n_features)))
+
+
+def dense_blocks(bags: Bags, n_values: int = 1 << 21) -> Any:
+    """Yield first row, last row and dense float64 values, block by block."""
+    step = max(1, n_values // max(1, bags.n_features))
+    for start in range(0, bags.n_instances, step):
+        block = bags.instances[start : start + step]
+        block = block.toarray() if bags.is_sparse else np.asarray(block)
+        yield start, start + block.shape[0], block.astype(np.float64, copy=False)
