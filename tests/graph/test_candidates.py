@@ -1,0 +1,171 @@
+"""Initialisation against hand-worked numbers and twins written straight from the definitions."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from pigmil import Bags
+from pigmil.graph.candidates import (
+    COPY_PENALTY,
+    initial_pool,
+    t_values,
+    working_bags,
+    working_score,
+    working_sets,
+)
+from pigmil.graph.density import log_density
+from pigmil.graph.kernel_exemplars import KernelExemplars
+
+
+def density_twin(x, bags, gamma, unit, reduction, skip=None):
+    """Definition 2 and its footnotes, one term at a time."""
+    terms = []
+    for number, bag in enumerate(bags):
+        if number == skip:
+            continue
+        distances = [math.dist(x, other) / unit for other in bag]
+        if reduction == "sum":
+            terms.append(sum(math.exp(-gamma * d) for d in distances))
+        else:
+            chosen = min(distances) if reduction == "nearest" else max(distances)
+            terms.append(math.exp(-gamma * chosen))
+    return sum(terms) / len(terms)
+
+
+@st.composite
+def some_bags(draw, min_bags=2):
+    seed = draw(st.integers(0, 2**32 - 1))
+    rng = np.random.default_rng(seed)
+    width = draw(st.sampled_from([1, 2, 30]))
+    sizes = draw(st.lists(st.integers(1, 5), min_size=min_bags, max_size=6))
+    return Bags.from_list([rng.normal(size=(size, width)) for size in sizes])
+
+
+@given(some_bags(), st.sampled_from(["nearest", "sum", "farthest"]), st.floats(0.2, 3))
+def test_log_density_is_the_definition(bags, reduction, gamma):
+    queries = bags.instances[:3] + 0.5
+    found = log_density(queries, bags, gamma=gamma, unit=1.7, reduction=reduction)
+    expected = [density_twin(x, list(bags), gamma, 1.7, reduction) for x in queries]
+    np.testing.assert_allclose(np.exp(found), expected, rtol=1e-5)
+
+
+@given(some_bags(min_bags=3))
+def test_the_own_bag_is_left_out(bags):
+    own = bags.bag_index
+    found = log_density(bags.instances, bags, own_bag=own)
+    expected = [
+        density_twin(x, list(bags), 1.0, 1.0, "nearest", skip=bag)
+        for x, bag in zip(bags.instances, own, strict=True)
+    ]
+    np.testing.assert_allclose(np.exp(found), expected, rtol=1e-5)
+
+
+def test_density_does_not_underflow():
+    far = Bags.from_list([np.full((1, 2), 1e4)])
+    assert log_density(np.zeros((1, 2)), far)[0] == pytest.approx(-math.sqrt(2) * 1e4)
+
+
+def test_kde_min_by_hand():
+    negative = Bags.from_list([np.array([[0.0], [3.0]]), np.array([[2.0]])])
+    x = np.array([[1.0]])
+    scores = working_score(x, negative, negative, kind="kde_min", gamma=1.0)
+    # The nearest negatives of the two bags are at distance 1 and 1.
+    assert scores[0] == pytest.approx(math.exp(-1))
+    literal = working_score(x, negative, negative, kind="kde_min", gamma=1.0, literal=True)
+    # As printed, the smallest exponentials: the farthest, at 2 and 1.
+    assert literal[0] == pytest.approx((math.exp(-2) + math.exp(-1)) / 2)
+
+
+def test_two_sided_scores_by_hand():
+    negative = Bags.from_list([np.array([[0.0]])])
+    positive = Bags.from_list([np.array([[4.0]]), np.array([[5.0]])])
+    x, own = np.array([[4.0]]), np.array([0])
+    # n = -4, and of the other positive bag p = -1.
+    ratio = working_score(x, negative, positive, kind="density_ratio", own_bag=own, gamma=1.0)
+    assert ratio[0] == pytest.approx(-4 + 1)
+    supported = working_score(x, negative, positive, own_bag=own, gamma=1.0, margin=2.0)
+    assert supported[0] == pytest.approx(-4)  # support p - n = 3 exceeds the margin
+    wanting = working_score(x, negative, positive, own_bag=own, gamma=1.0, margin=3.5, penalty=10)
+    assert wanting[0] == pytest.approx(-4 + 10 * 0.5)
+
+
+def test_a_copy_of_a_negative_is_last_and_a_lone_positive_bag_has_no_ratio():
+    negative = Bags.from_list([np.array([[0.0], [1.0]])])
+    positive = Bags.from_list([np.array([[1.0], [5.0]])])
+    scores = working_score(
+        positive.instances, negative, positive, own_bag=np.zeros(2, dtype=int), gamma=1.0
+    )
+    np.testing.assert_allclose(scores, [COPY_PENALTY, -4.0])
+
+
+@pytest.mark.parametrize(("size", "expected"), [(1, 1), (2, 1), (3, 2), (5, 2), (8, 4), (10, 4)])
+def test_a_working_set_is_the_ceiling_of_forty_per_cent(size, expected):
+    assert working_sets(np.arange(size, dtype=float), np.array([0, size])).sum() == expected
+
+
+def test_ties_with_the_threshold_are_kept():
+    scores = np.array([0.0, 1.0, 1.0, 1.0, 2.0])
+    assert working_sets(scores, np.array([0, 5])).tolist() == [True, True, True, True, False]
+
+
+@given(some_bags(), st.floats(0.05, 1.0))
+def test_working_sets_are_the_lowest_scores_of_each_bag(bags, fraction):
+    scores = bags.instances[:, 0]
+    mask = working_sets(scores, bags.offsets, fraction=fraction)
+    for start, end in zip(bags.offsets[:-1], bags.offsets[1:], strict=True):
+        inside, part = scores[start:end], mask[start:end]
+        count = max(1, math.ceil(fraction * (end - start) - 1e-9))
+        assert set(inside[part]) == set(sorted(inside)[:count])
+
+
+@given(some_bags(min_bags=3), st.sampled_from(["one_sample", "welch", "pooled"]))
+def test_t_values_agree_with_scipy(bags, test):
+    scores = bags.instances[:, 0]
+    members = working_sets(scores, bags.offsets, fraction=0.8)
+    found = t_values(scores, members, bags.offsets, test=test)
+    for number in range(len(bags)):
+        mine = scores[members & (bags.bag_index == number)]
+        rest = scores[members & (bags.bag_index != number)]
+        if len(mine) < 2:
+            assert found[number] == 0
+        elif test == "one_sample":
+            expected = stats.ttest_1samp(mine, rest.mean()).statistic
+            assert found[number] == pytest.approx(expected, rel=1e-6)
+        elif len(rest) > 1:
+            expected = stats.ttest_ind(mine, rest, equal_var=test == "pooled").statistic
+            assert found[number] == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_bag_without_variance_or_with_one_value_is_kept():
+    scores = np.array([5.0, 5.0, 9.0, 0.0, 0.1])
+    t = t_values(scores, np.ones(5, dtype=bool), np.array([0, 2, 3, 5]))
+    assert t[0] == 0
+    assert t[1] == 0
+    assert t[2] < 0
+
+
+def test_worse_bags_are_dropped_but_never_all():
+    assert working_bags(np.array([1.5, 1.6, -3.0])).tolist() == [True, False, True]
+    assert working_bags(np.array([2.0, 3.0])).tolist() == [True, True]
+
+
+def test_the_first_pool_is_the_lowest_score_of_each_working_bag():
+    scores = np.array([2.0, 1.0, 5.0, 4.0, 0.0])
+    pool = initial_pool(scores, np.array([0, 2, 4, 5]), np.array([True, False, True]))
+    assert pool.tolist() == [1, 4]
+
+
+@given(some_bags(min_bags=2))
+def test_kernel_exemplars_are_the_log_ratio(bags):
+    queries = bags.instances[:4] + 0.25
+    exemplars = KernelExemplars(bags.instances[:2] + 1.0, bags, gamma=1.5, unit=2.0, floor=0.4)
+    found = exemplars.confidence(queries)
+    for i, exemplar in enumerate(exemplars.exemplars):
+        for j, x in enumerate(queries):
+            kernel = -1.5 * max(math.dist(exemplar, x) / 2.0, 0.4)
+            against = math.log(density_twin(x, list(bags), 1.5, 2.0, "nearest"))
+            assert found[i, j] == pytest.approx(kernel - against, abs=1e-4)
