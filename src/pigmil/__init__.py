@@ -20,6 +20,16 @@ _HOME = {
     "KDE": "pigmil.estimators.kde",
     "KDEMin": "pigmil.estimators.kde",
     "KDEMax": "pigmil.estimators.kde",
+    "DD": "pigmil.estimators.diverse_density",
+    "CitationKNN": "pigmil.estimators.citation_knn",
+    "MIKernel": "pigmil.estimators.mi_kernel",
+    "MiGraph": "pigmil.estimators.mi_graph",
+    "MIGraph": "pigmil.estimators.mi_graph",
+    "ClusteringMIL": "pigmil.estimators.clustering_mil",
+    "MInD": "pigmil.estimators.mind",
+    "EMDD": "pigmil.estimators.em_dd",
+    "MiSVM": "pigmil.estimators.mi_svm",
+    "MISVM": "pigmil.estimators.mi_svm_bag",
     "all_estimators": "pigmil.estimators",
     "as_bags": "pigmil.bags",
     "read_bags": "pigmil.io",
@@ -35,9 +45,19 @@ if TYPE_CHECKING:
     from pigmil.bags import OnInstances as OnInstances
     from pigmil.bags import as_bags as as_bags
     from pigmil.estimators import all_estimators as all_estimators
+    from pigmil.estimators.citation_knn import CitationKNN as CitationKNN
+    from pigmil.estimators.clustering_mil import ClusteringMIL as ClusteringMIL
+    from pigmil.estimators.diverse_density import DD as DD
+    from pigmil.estimators.em_dd import EMDD as EMDD
     from pigmil.estimators.kde import KDE as KDE
     from pigmil.estimators.kde import KDEMax as KDEMax
     from pigmil.estimators.kde import KDEMin as KDEMin
+    from pigmil.estimators.mi_graph import MIGraph as MIGraph
+    from pigmil.estimators.mi_graph import MiGraph as MiGraph
+    from pigmil.estimators.mi_kernel import MIKernel as MIKernel
+    from pigmil.estimators.mi_svm import MiSVM as MiSVM
+    from pigmil.estimators.mi_svm_bag import MISVM as MISVM
+    from pigmil.estimators.mind import MInD as MInD
     from pigmil.estimators.pigmil import PIGMIL as PIGMIL
     from pigmil.io import read_bags as read_bags
     from pigmil.io import write_bags as write_bags

@@ -11,6 +11,16 @@ _METHODS: dict[str, str] = {
     "KDE": "pigmil.estimators.kde",
     "KDEMin": "pigmil.estimators.kde",
     "KDEMax": "pigmil.estimators.kde",
+    "DD": "pigmil.estimators.diverse_density",
+    "CitationKNN": "pigmil.estimators.citation_knn",
+    "MIKernel": "pigmil.estimators.mi_kernel",
+    "MiGraph": "pigmil.estimators.mi_graph",
+    "MIGraph": "pigmil.estimators.mi_graph",
+    "ClusteringMIL": "pigmil.estimators.clustering_mil",
+    "MInD": "pigmil.estimators.mind",
+    "EMDD": "pigmil.estimators.em_dd",
+    "MiSVM": "pigmil.estimators.mi_svm",
+    "MISVM": "pigmil.estimators.mi_svm_bag",
 }
 
 
