@@ -49,7 +49,11 @@ def segment_argmax(values: NDArray[Any], offsets: IntArray) -> IntArray:
     """
     usable = np.where(np.isnan(values), -np.inf, values)
     best = segment_reduce(np.maximum, usable, offsets)
-    hits = np.flatnonzero(usable == np.repeat(best, np.diff(offsets)))
+    # Of equals the numbers come first: a NaN would tie with minus infinity.
+    is_best = usable == np.repeat(best, np.diff(offsets))
+    has_number = segment_reduce(np.logical_or, is_best & ~np.isnan(values), offsets)
+    is_best &= ~(np.isnan(values) & np.repeat(has_number, np.diff(offsets)))
+    hits = np.flatnonzero(is_best)
     owner = np.searchsorted(offsets, hits, side="right") - 1
     _, first = np.unique(owner, return_index=True)
     return hits[first].astype(np.int64)

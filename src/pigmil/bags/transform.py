@@ -148,7 +148,7 @@ class OnInstances(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
         return tags
 
 
-class BagScaler(OnInstances):
+class BagScaler(OnInstances, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Bring every feature to zero mean and unit variance over the training instances.
 
     The same as ``OnInstances(StandardScaler(...))``, the preprocessing of the paper.

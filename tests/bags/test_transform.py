@@ -1,0 +1,151 @@
+"""Instance transformers on bags, and scikit-learn's own checks on the wrappers."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_selection import SelectKBest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    PolynomialFeatures,
+    StandardScaler,
+)
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from pigmil import Bags, BagScaler, OnInstances
+from pigmil._core.errors import BagsError
+
+
+@parametrize_with_checks([OnInstances(StandardScaler()), OnInstances(MaxAbsScaler()), BagScaler()])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture
+def bags():
+    return Bags.from_list(
+        [[[0.0, 1.0], [2.0, 3.0]], [[4.0, 5.0]]], y=[0, 1], ids=["a", "b"], feature_names=["p", "q"]
+    )
+
+
+def test_scaling_by_hand(bags):
+    # both features: mean 2 and 3, variance 8/3
+    z = 2 / np.sqrt(8 / 3)
+    for scaler in (BagScaler(), OnInstances(StandardScaler())):
+        scaled = scaler.fit_transform(bags)
+        np.testing.assert_allclose(scaled.instances, [[-z, -z], [0, 0], [z, z]])
+        assert scaled.ids.tolist() == ["a", "b"]
+        assert scaled.y.tolist() == [0, 1]
+        assert scaled.feature_names == ("p", "q")
+        assert scaled.sizes.tolist() == [2, 1]
+
+
+def test_parts_of_the_scaling_can_be_left_out(bags):
+    assert BagScaler(with_std=False).fit_transform(bags).instances[0].tolist() == [-2.0, -2.0]
+    scaled = BagScaler(with_mean=False).fit_transform(bags)
+    np.testing.assert_allclose(scaled.instances[1], np.array([2, 3]) / np.sqrt(8 / 3))
+
+
+def test_fitted_on_training_bags_only(bags):
+    scaler = OnInstances(MinMaxScaler()).fit(bags[:1])
+    assert scaler.transformer_.data_max_.tolist() == [2.0, 3.0]
+    assert scaler.transform(bags).instances[2].tolist() == [2.0, 2.0]
+
+
+def test_labels_reach_the_transformer_once_an_instance():
+    bags = Bags.from_list([[[0.0, 5.0], [1.0, 5.1]], [[0.0, 9.0], [1.0, 9.1]]], y=["n", "p"])
+    for given in (None, ["n", "p"]):
+        chosen = OnInstances(SelectKBest(k=1)).fit(bags, given).transform(bags)
+        assert chosen.instances.ravel().tolist() == [5.0, 5.1, 9.0, 9.1]
+
+
+def test_names_follow_the_transformer(bags):
+    assert OnInstances(PCA(1)).fit_transform(bags).feature_names == ("pca0",)
+    nameless = OnInstances(FunctionTransformer(np.abs)).fit_transform(bags)
+    assert nameless.feature_names is None
+    assert OnInstances(PCA(1)).fit(bags).get_feature_names_out().tolist() == ["pca0"]
+
+
+def test_there_and_back(bags):
+    scaler = BagScaler().fit(bags)
+    back = scaler.inverse_transform(scaler.transform(bags))
+    np.testing.assert_allclose(back.instances, bags.instances, atol=1e-12)
+    table = bags.instances
+    np.testing.assert_allclose(scaler.inverse_transform(scaler.transform(table)), table, atol=1e-12)
+    assert hasattr(OnInstances(PCA(1)), "inverse_transform")
+    assert not hasattr(OnInstances(PolynomialFeatures()), "inverse_transform")
+
+
+def test_everything_that_holds_bags(bags):
+    scaler = BagScaler().fit(bags)
+    expected = scaler.transform(bags)
+    lists = scaler.transform([bag.tolist() for bag in bags])
+    assert isinstance(lists, Bags)
+    np.testing.assert_array_equal(lists.instances, expected.instances)
+    assert isinstance(scaler.transform(np.ones((2, 3, 2))), Bags)
+    long = pd.DataFrame({"bag": ["a", "a", "b"], "p": [0, 2, 4], "q": [1, 3, 5]})
+    np.testing.assert_array_equal(scaler.transform(long).instances, expected.instances)
+
+
+def test_a_table_stays_a_table(bags):
+    scaler = BagScaler().fit(bags)
+    assert isinstance(scaler.transform(np.ones((2, 2))), np.ndarray)
+
+
+def test_sparse_bags_stay_sparse():
+    bags = Bags(sp.csr_array(np.diag([1.0, 2.0, 4.0])), [0, 2, 3])
+    scaled = OnInstances(MaxAbsScaler()).fit_transform(bags)
+    assert scaled.is_sparse
+    np.testing.assert_array_equal(scaled.instances.toarray(), np.eye(3))
+    with pytest.raises(ValueError, match="Cannot center sparse"):
+        BagScaler().fit(bags)
+
+
+def test_float32_stays():
+    bags = Bags.from_list([np.ones((2, 1), dtype=np.float32), np.zeros((1, 1), dtype=np.float32)])
+    assert BagScaler().fit_transform(bags).dtype == np.float32
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_chosen_output_makes_tables_of_tables_and_leaves_bags(bags, kind):
+    scaler = clone(BagScaler().set_output(transform=kind)).fit(bags)
+    assert isinstance(scaler.transform(bags), Bags)
+    assert type(scaler.transform(bags.instances)).__module__.startswith(kind)
+    with config_context(transform_output=kind):
+        assert isinstance(BagScaler().fit_transform(bags), Bags)
+    pipe = make_pipeline(OnInstances(StandardScaler()), BagScaler()).set_output(transform=kind)
+    assert isinstance(pipe.fit_transform(bags), Bags)
+    assert isinstance(scaler.set_output(transform="default").transform(np.ones((1, 2))), np.ndarray)
+
+
+def test_names_of_an_earlier_table_are_forgotten(bags):
+    scaler = BagScaler().fit(pd.DataFrame({"p": [1.0, 2.0], "q": [1.0, 3.0]}))
+    assert scaler.feature_names_in_.tolist() == ["p", "q"]
+    scaler.fit(bags)
+    assert not hasattr(scaler, "feature_names_in_")
+
+
+def test_not_fitted(bags):
+    for method in ("transform", "inverse_transform"):
+        with pytest.raises(NotFittedError):
+            getattr(BagScaler(), method)(bags)
+    with pytest.raises(NotFittedError):
+        BagScaler().get_feature_names_out()
+
+
+def test_refused(bags):
+    with pytest.raises(BagsError, match=r"Bag 0 \('a'\), instance 0: feature 0 is nan"):
+        OnInstances(FunctionTransformer(lambda x: x * np.nan)).fit_transform(bags)
+    with pytest.raises(BagsError, match="There are 1 rows; expected one an instance"):
+        OnInstances(FunctionTransformer(lambda x: x[:1])).fit_transform(bags)
+    with pytest.raises(ValueError, match="with_mean"):
+        BagScaler(with_mean="yes").fit(bags)
+    with pytest.raises(ValueError, match="3 features"):
+        BagScaler().fit(bags).transform(np.ones((2, 2, 3)))
