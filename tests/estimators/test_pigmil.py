@@ -1,0 +1,244 @@
+"""The whole of PIGMIL: what it exposes, what it finds, and how it ends on degenerate data."""
+
+import logging
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+
+from pigmil import PIGMIL, Bags
+from pigmil.datasets import make_basic, make_rhombus, make_ring
+from pigmil.embedding import embed_bags
+
+SETS = {"basic": make_basic, "rhombus": make_rhombus, "ring": make_ring}
+
+
+@pytest.fixture(scope="module")
+def ring():
+    return make_ring(random_state=3)
+
+
+@pytest.fixture(scope="module")
+def model(ring):
+    return PIGMIL(random_state=0).fit(ring)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_detection_on_the_synthetic_sets(name):
+    shares = []
+    for seed in range(5):
+        bags = SETS[name](random_state=seed)
+        found = PIGMIL(random_state=0).fit(bags).detected_instances_
+        shares.append((bags.instance_labels[found] == 1).mean())
+    assert np.mean(shares) >= {"basic": 0.97, "rhombus": 0.97, "ring": 0.995}[name]
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_the_paper_literal_configuration_detects_too(name):
+    shares = []
+    for seed in range(5):
+        bags = SETS[name](random_state=seed)
+        found = PIGMIL.paper(random_state=0).fit(bags).detected_instances_
+        shares.append((bags.instance_labels[found] == 1).mean())
+    assert np.mean(shares) >= 0.8
+
+
+def test_paper_sets_what_the_paper_prints_and_takes_changes():
+    literal = PIGMIL.paper(damping=0.5)
+    assert literal.working_score == "kde_min"
+    assert literal.length_unit == 1.0
+    assert literal.similarity == "svm"
+    assert literal.confidence_bias is False
+    assert literal.prototypes == "pool"
+    assert literal.damping == 0.5
+    assert clone(literal).get_params() == literal.get_params()
+
+
+def test_attributes_fit_together(model, ring):
+    positive = np.flatnonzero(ring.y == 1)
+    assert model.working_bags_.bags.tolist() == positive.tolist()
+    assert model.working_bags_.t.shape == model.working_bags_.kept.shape == (len(positive),)
+    assert (model.working_bags_.t[model.working_bags_.kept] <= 1.5).all()
+    for bag, members in zip(positive, model.working_sets_, strict=True):
+        assert (ring.bag_index[members] == bag).all()
+        assert len(members) == 4  # ceil(0.4 * 8)
+    working = positive[model.working_bags_.kept]
+    assert ring.bag_index[model.detected_instances_].tolist() == working.tolist()
+    assert ring.bag_index[model.best_instances_].tolist() == positive.tolist()
+    assert set(model.detected_instances_) <= set(np.concatenate(model.working_sets_))
+    graph = model.csdg_
+    n = len(working)
+    assert graph.vertices.tolist() == model.detected_instances_.tolist()
+    assert graph.similarity.shape == graph.consistency.shape == graph.weights.shape == (n, n)
+    assert graph.discrimination.shape == graph.scores.shape == (n,)
+    assert np.isfinite(model.instance_scores_).all()
+    assert model.instance_scores_.shape == (ring.n_instances,)
+
+
+def test_the_trace_replays_to_the_same_pool():
+    bags = make_basic(random_state=1)
+    model = PIGMIL(random_state=0, similarity="svm", working_score="kde_min", decay=1.0).fit(bags)
+    pools = model.trace_.replay(model.initial_pool_)
+    assert model.trace_.accepted.sum() == len(pools) > 0
+    assert pools[-1].tolist() == model.detected_instances_.tolist()
+
+
+def test_the_callback_sees_every_examined_vertex(ring):
+    steps = []
+    model = PIGMIL(random_state=0, callback=steps.append).fit(ring)
+    assert len(steps) >= 1
+    assert sum(step.accepted is not None for step in steps) == model.trace_.accepted.sum()
+
+
+def test_unseen_instances_are_scored_without_leaving_any_out(model, ring):
+    other = make_ring(random_state=11)
+    scores = model.decision_function_instances(other)
+    positive = other.instance_labels == 1
+    assert scores[positive].min() > np.median(scores[~positive])
+
+
+def test_the_decision_is_the_svm_on_the_embedding(model, ring):
+    prototypes = ring.instances[model.prototypes_]
+    gamma = model.classifier_.decay / model.length_unit_**2
+    embedded = embed_bags(ring, prototypes, gamma)
+    expected = embedded @ model.classifier_.svm.weights + model.classifier_.svm.intercept
+    np.testing.assert_allclose(model.decision_function(ring), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("kind", "count"),
+    [("pool", 18), ("pool+hard_negatives", 38), ("all", 320)],
+)
+def test_prototypes(kind, count, ring, model):
+    fitted = PIGMIL(random_state=0, prototypes=kind).fit(ring)
+    shift = len(model.detected_instances_) - 18
+    assert len(fitted.prototypes_) == count + (0 if kind == "all" else shift)
+    if kind == "pool+hard_negatives":
+        hard = fitted.prototypes_[-20:]
+        assert (ring.y[ring.bag_index[hard]] == -1).all()
+        pool = ring.instances[fitted.detected_instances_]
+        for flat, bag in zip(hard, np.flatnonzero(ring.y == -1), strict=True):
+            gaps = [np.linalg.norm(pool - x, axis=1).min() for x in ring[bag]]
+            assert flat == ring.offsets[bag] + np.argmin(gaps)
+
+
+def test_probabilities_follow_the_decision(model, ring):
+    probability = model.predict_proba(ring)
+    np.testing.assert_allclose(probability.sum(axis=1), 1.0)
+    assert ((probability[:, 1] > 0.5) == (model.decision_function(ring) > 0)).all()
+    order = np.argsort(model.decision_function(ring))
+    assert (np.diff(probability[order, 1]) >= 0).all()
+
+
+@pytest.mark.parametrize("similarity", ["rbf", "svm", "lda"])
+def test_sparse_instances_give_what_dense_ones_give(similarity):
+    rng = np.random.default_rng(0)
+    dense = [np.where(rng.random((4, 30)) < 0.3, rng.random((4, 30)), 0.0) for _ in range(16)]
+    for bag in dense[::2]:
+        bag[0, :5] += 2.0
+    y = np.arange(16) % 2 == 0
+    sparse = [sp.csr_array(bag) for bag in dense]
+    one = PIGMIL(random_state=0, similarity=similarity).fit(dense, y)
+    two = PIGMIL(random_state=0, similarity=similarity).fit(sparse, y)
+    assert one.detected_instances_.tolist() == two.detected_instances_.tolist()
+    np.testing.assert_allclose(
+        two.decision_function(sparse), one.decision_function(dense), atol=1e-3
+    )
+
+
+def test_more_than_one_instance_of_a_bag(ring):
+    model = PIGMIL(random_state=0, n_instances_per_bag=3).fit(ring)
+    _, counts = np.unique(ring.bag_index[model.detected_instances_], return_counts=True)
+    assert set(counts) == {3}
+    assert (ring.instance_labels[model.detected_instances_] == 1).mean() > 0.95
+
+
+def test_the_number_of_candidates_is_bounded_aloud(ring, caplog):
+    with caplog.at_level(logging.WARNING, logger="pigmil"):
+        model = PIGMIL(random_state=0, max_candidates=30).fit(ring)
+    assert "max_candidates=30" in caplog.text
+    assert len(model.detected_instances_) == model.working_bags_.kept.sum()
+
+
+def test_class_weight_moves_the_decision(ring):
+    plain = PIGMIL(random_state=0, C=0.01).fit(ring)
+    tilted = PIGMIL(random_state=0, C=0.01, class_weight={-1: 100.0, 1: 1.0}).fit(ring)
+    assert tilted.decision_function(ring).mean() < plain.decision_function(ring).mean()
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_threads_change_nothing(jobs):
+    bags = make_rhombus(random_state=5)
+    one = PIGMIL(random_state=0, similarity="svm").fit(bags)
+    many = PIGMIL(random_state=0, similarity="svm", n_jobs=jobs).fit(bags)
+    np.testing.assert_array_equal(one.csdg_.similarity, many.csdg_.similarity)
+    assert one.detected_instances_.tolist() == many.detected_instances_.tolist()
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value"),
+    [("working_score", "kde"), ("working_set_fraction", 0.0), ("damping", 1.5), ("C", "best"),
+     ("similarity", "cosine"), ("prototypes", "none"), ("max_updates", -1), ("alpha", "log")],
+)  # fmt: skip
+def test_wrong_parameters_are_refused(parameter, value, ring):
+    with pytest.raises(ValueError, match=f"'{parameter}' parameter of PIGMIL"):
+        PIGMIL(**{parameter: value}).fit(ring)
+
+
+def two_kinds(positive_bags, negative_bags):
+    bags = [*positive_bags, *negative_bags]
+    return Bags.from_list(bags, y=[1] * len(positive_bags) + [0] * len(negative_bags))
+
+
+@pytest.mark.parametrize("make", [PIGMIL, PIGMIL.paper])
+class TestDegenerateData:
+    def check(self, model, bags):
+        assert len(model.detected_instances_) >= 1
+        assert np.isfinite(model.decision_function(bags)).all()
+        assert not np.isnan(model.instance_scores_).any()
+        assert not np.isnan(model.csdg_.weights).any()
+        assert not np.isnan(model.csdg_.scores).any()
+
+    def test_one_positive_bag(self, make):
+        rng = np.random.default_rng(0)
+        bags = two_kinds([rng.normal(3, 1, (4, 2))], [rng.normal(0, 1, (3, 2)) for _ in range(3)])
+        self.check(make(random_state=0).fit(bags), bags)
+
+    def test_one_bag_of_each_kind_with_one_instance(self, make):
+        bags = two_kinds([np.array([[1.0, 2.0]])], [np.array([[0.0, 0.0]])])
+        self.check(make(random_state=0).fit(bags), bags)
+
+    def test_positive_bags_that_hold_copies_of_negatives_only(self, make):
+        rng = np.random.default_rng(1)
+        negative = [rng.normal(size=(3, 2)) for _ in range(4)]
+        bags = two_kinds([bag.copy() for bag in negative[:3]], negative)
+        model = make(random_state=0).fit(bags)
+        self.check(model, bags)
+        assert np.isneginf(model.csdg_.discrimination).all()
+        assert (model.csdg_.weights == 0).all()
+
+    def test_constant_features(self, make):
+        rng = np.random.default_rng(2)
+        parts = [np.column_stack([rng.normal(i % 2 * 3, 1, 4), np.ones(4)]) for i in range(8)]
+        bags = two_kinds(parts[1::2], parts[::2])
+        self.check(make(random_state=0).fit(bags), bags)
+
+    def test_all_instances_the_same(self, make):
+        bags = two_kinds([np.ones((2, 3))] * 2, [np.ones((2, 3))] * 2)
+        self.check(make(random_state=0).fit(bags), bags)
+
+    def test_a_graph_without_edges(self, make):
+        positive = [np.array([[100.0 * i, 0.0]]) for i in range(1, 5)]
+        bags = two_kinds(positive, [np.array([[100.0 * i + 1, 0.1]]) for i in range(1, 5)])
+        self.check(make(random_state=0).fit(bags), bags)
+
+    def test_thousands_of_instances_in_one_bag(self, make):
+        rng = np.random.default_rng(3)
+        positive = [rng.normal(size=(3000, 3)), rng.normal(2, 1, size=(2, 3))]
+        bags = two_kinds(positive, [rng.normal(size=(50, 3)) for _ in range(3)])
+        self.check(make(random_state=0, max_candidates=300).fit(bags), bags)
+
+    def test_no_negative_bag_is_a_clear_error(self, make):
+        with pytest.raises(ValueError, match="needs bags of both classes"):
+            make().fit([np.zeros((2, 2)), np.ones((2, 2))], [1, 1])
