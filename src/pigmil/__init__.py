@@ -32,7 +32,9 @@ _HOME = {
     "MISVM": "pigmil.estimators.mi_svm_bag",
     "all_estimators": "pigmil.estimators",
     "as_bags": "pigmil.bags",
+    "load": "pigmil.estimators.persistence",
     "read_bags": "pigmil.io",
+    "save": "pigmil.estimators.persistence",
     "write_bags": "pigmil.io",
 }
 _ROOMS = ("datasets", "distances", "embedding", "estimators", "evaluation", "graph", "io", "metrics")
@@ -59,6 +61,8 @@ if TYPE_CHECKING:
     from pigmil.estimators.mi_svm_bag import MISVM as MISVM
     from pigmil.estimators.mind import MInD as MInD
     from pigmil.estimators.pigmil import PIGMIL as PIGMIL
+    from pigmil.estimators.persistence import load as load
+    from pigmil.estimators.persistence import save as save
     from pigmil.io import read_bags as read_bags
     from pigmil.io import write_bags as write_bags
 

@@ -1,0 +1,349 @@
+"""The noisy-or model shared by DD and EM-DD: objective, gradient, starts and threshold."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+
+from pigmil._core.segments import IntArray, segment_gather, segment_ids, segment_reduce
+from pigmil.bags import Bags
+from pigmil.distances import squared_distance_blocks
+from pigmil.estimators.base import BoolArray, FloatArray
+
+# An instance at the concept itself has probability 1, and a negative bag that holds it
+# probability 0: log(0). Probabilities are kept this far from 1.
+_NEAREST = -1e-10
+# Below exp(-36) one minus a product of (1 - p) is the sum of the p to all digits.
+_TINY = -36.0
+_BLOCK = 1 << 21  # distances held at a time: 16 MB
+
+
+def log_membership(instances: Any, concept: FloatArray, scales: FloatArray) -> FloatArray:
+    """Logarithm of the probability that each instance belongs to the concept.
+
+    ``log Pr(t | x) = -sum over features of scale^2 (x - t)^2``.
+
+    Parameters
+    ----------
+    instances : array of shape (n_instances, n_features)
+        Instances x.
+    concept, scales : array of shape (n_features,)
+        The point t and how much each feature matters.
+
+    Returns
+    -------
+    array of shape (n_instances,), at most 0
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> log_membership(np.array([[1.0, 5.0]]), np.array([0.0, 3.0]), np.array([1.0, 0.5]))
+    array([-2.])
+    """
+    difference = np.subtract(instances, concept, dtype=np.float64)
+    difference *= scales
+    return -np.einsum("ij,ij->i", difference, difference)
+
+
+def bag_loss(
+    exponents: FloatArray, offsets: IntArray, positive: BoolArray
+) -> tuple[float, FloatArray]:
+    """Minus log diverse density of bags, and its derivative by the exponent of each instance.
+
+    A positive bag counts ``-log(1 - prod(1 - p))``, a negative bag ``-log prod(1 - p)`` with
+    ``p = exp(exponent)``. Neither very small p nor p = 1 overflows.
+
+    Parameters
+    ----------
+    exponents : array of shape (n_instances,)
+        Log-probability of each instance.
+    offsets : array of int of shape (n_bags + 1,)
+        Where each bag begins.
+    positive : array of bool of shape (n_bags,)
+        Which bags are positive.
+
+    Returns
+    -------
+    loss : float
+    slope : array of shape (n_instances,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> half = np.log([0.5, 0.5])
+    >>> loss, slope = bag_loss(half, np.array([0, 2]), np.array([True]))
+    >>> bool(np.isclose(loss, -np.log(0.75)))
+    True
+    """
+    e = np.minimum(exponents, _NEAREST)
+    absent = _log_complement(e)
+    odds = np.exp(e - absent)  # p / (1 - p)
+    owner = segment_ids(offsets)
+    none = segment_reduce(np.add, absent, offsets)
+    log_any = _log_any(e, none, offsets)
+    loss = -float(none[~positive].sum()) - float(log_any[positive].sum())
+    # d log_any / d e_i = odds_i prod(1 - p) / (1 - prod(1 - p)), all in logarithms.
+    pull = np.exp(e - absent + (none - log_any)[owner])
+    slope = np.where(positive[owner], -pull, odds)
+    slope[exponents > _NEAREST] = 0.0
+    return loss, slope
+
+
+def _log_complement(exponents: FloatArray) -> FloatArray:
+    """``log(1 - exp(e))`` to all digits for e < 0 of any size."""
+    near = exponents > -0.5
+    small = np.where(near, -1.0, exponents)
+    large = np.where(near, exponents, -1.0)
+    return np.where(near, np.log(-np.expm1(large)), np.log1p(-np.exp(small)))
+
+
+def _log_any(exponents: FloatArray, none: FloatArray, offsets: IntArray) -> FloatArray:
+    """``log(1 - prod(1 - p))`` of every bag along the last axis; ``none`` is the log-product."""
+    highest = np.maximum.reduceat(exponents, offsets[:-1], axis=-1)
+    shifted = np.exp(exponents - np.repeat(highest, np.diff(offsets), axis=-1))
+    log_sum = highest + np.log(np.add.reduceat(shifted, offsets[:-1], axis=-1))
+    tiny = log_sum < _TINY
+    return np.where(tiny, log_sum, _log_complement(np.where(tiny, -1.0, none)))
+
+
+class NoisyOr:
+    """Training bags laid out for fast evaluation of minus log diverse density.
+
+    With the instances X and their squares side by side, all exponents are one product of a matrix
+    with a vector, and the gradient is another. Values are centred first, so that nothing cancels.
+
+    Parameters
+    ----------
+    instances : array of shape (n_instances, n_features)
+        Instances of the bags.
+    offsets : array of int of shape (n_bags + 1,)
+        Where each bag begins.
+    positive : array of bool of shape (n_bags,)
+        Which bags are positive.
+
+    Notes
+    -----
+    Memory: twice that of the instances.
+    """
+
+    def __init__(self, instances: Any, offsets: IntArray, positive: BoolArray) -> None:
+        self.centre: FloatArray = np.mean(instances, axis=0, dtype=np.float64)
+        centred = np.subtract(instances, self.centre, dtype=np.float64)
+        self.columns = np.concatenate([centred, centred * centred], axis=1)
+        self.offsets = offsets
+        self.positive = positive
+
+    def exponents(self, concept: FloatArray, scales: FloatArray) -> FloatArray:
+        """Log-membership of every instance; the concept is given relative to the centre."""
+        weight = scales * scales
+        linear = np.concatenate([2.0 * weight * concept, -weight])
+        return self.columns @ linear - float(weight @ (concept * concept))
+
+    def loss(self, parameters: FloatArray) -> tuple[float, FloatArray]:
+        """Minus log diverse density and its gradient.
+
+        Parameters
+        ----------
+        parameters : array of shape (2 n_features,)
+            The concept relative to the centre, then the scales.
+
+        Notes
+        -----
+        Cost: O(n_instances n_features).
+        """
+        concept, scales = np.split(parameters, 2)
+        value, slope = bag_loss(self.exponents(concept, scales), self.offsets, self.positive)
+        linear, squared = np.split(slope @ self.columns, 2)
+        total = slope.sum()
+        by_concept = 2.0 * scales * scales * (linear - total * concept)
+        by_scale = -2.0 * scales * (squared - 2.0 * concept * linear + total * concept * concept)
+        return value, np.concatenate([by_concept, by_scale])
+
+
+@dataclass(frozen=True, slots=True)
+class Concept:
+    """A point of high diverse density.
+
+    Attributes
+    ----------
+    point, scales : array of shape (n_features,)
+        Where it is, and how much each feature matters.
+    loss : float
+        Minus log diverse density.
+    converged : bool
+        Whether the search ended by itself and not by its number of steps.
+    n_iter : int
+        Number of steps, at least 1.
+    """
+
+    point: FloatArray
+    scales: FloatArray
+    loss: float
+    converged: bool
+    n_iter: int
+
+
+def climb(
+    model: NoisyOr, point: FloatArray, scales: FloatArray, *, max_iter: int, tol: float
+) -> Concept:
+    """Climb to the nearest peak of diverse density by L-BFGS-B.
+
+    Scales are bound to be at least 0, which loses nothing: only their squares enter.
+
+    Parameters
+    ----------
+    model : NoisyOr
+        The training bags.
+    point, scales : array of shape (n_features,)
+        Where to start.
+    max_iter : int
+        Largest number of steps.
+    tol : float
+        Stop when a step lowers minus log diverse density by less than this share.
+
+    Notes
+    -----
+    Cost: O(n_instances n_features) a step.
+    """
+    n = len(point)
+    answer = minimize(
+        model.loss,
+        np.concatenate([point - model.centre, scales]),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(None, None)] * n + [(0.0, None)] * n,
+        options={"maxiter": max_iter, "maxfun": 3 * max_iter, "ftol": tol},
+    )
+    found, found_scales = np.split(np.asarray(answer.x), 2)
+    return Concept(
+        found + model.centre,
+        found_scales,
+        float(answer.fun),
+        converged=answer.status != 1,
+        n_iter=max(1, int(answer.nit)),
+    )
+
+
+def densities_of_positive_bags(bags: Bags, positive: BoolArray, scale: float) -> FloatArray:
+    """Log diverse density at each instance of the positive bags, NaN at the others."""
+    inside = np.flatnonzero(positive[bags.bag_index])
+    densities = np.full(bags.n_instances, np.nan)
+    densities[inside] = log_density_at(bags.instances[inside], bags, positive, scale)
+    return densities
+
+
+def log_density_at(queries: Any, bags: Bags, positive: BoolArray, scale: float) -> FloatArray:
+    """Log diverse density of every query taken as the concept, with one scale for all features.
+
+    Parameters
+    ----------
+    queries : array or CSR of shape (n_queries, n_features)
+        Points to judge.
+    bags : Bags
+        Training bags.
+    positive : array of bool of shape (n_bags,)
+        Which of them are positive.
+    scale : float
+        The scale of every feature.
+
+    Returns
+    -------
+    array of shape (n_queries,)
+
+    Notes
+    -----
+    Cost: O(n_queries n_instances n_features), in blocks.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> bags = Bags.from_list([np.array([[0.0]]), np.array([[1.0]])])
+    >>> value = log_density_at(np.array([[0.0]]), bags, np.array([True, False]), 1.0)
+    >>> bool(np.isclose(value[0], np.log(1 - np.exp(-1)), rtol=1e-6))
+    True
+    """
+    result = np.zeros(queries.shape[0])
+    for marked, part in ((True, bags[positive]), (False, bags[~positive])):
+        # Blocks of whole rows: a bag must not be cut, and the rows are few at a time.
+        for start in range(0, queries.shape[0], step := max(1, _BLOCK // part.n_instances)):
+            rows = slice(start, start + step)
+            squared = np.empty((len(result[rows]), part.n_instances))
+            for inner, columns, block in squared_distance_blocks(queries[rows], part.instances):
+                squared[inner, columns] = block
+            e = np.minimum(-(scale**2) * squared, _NEAREST)
+            none = np.add.reduceat(_log_complement(e), part.offsets[:-1], axis=1)
+            log_bag = _log_any(e, none, part.offsets) if marked else none
+            result[rows] += log_bag.sum(axis=1)
+    return result
+
+
+def best_cut(values: FloatArray, positive: BoolArray) -> float:
+    """Threshold above which bags are called positive with fewest errors on the training bags.
+
+    Among equally good thresholds the middle one is taken; each lies half-way between two
+    neighbouring values, or one unit outside all of them.
+
+    Parameters
+    ----------
+    values : array of shape (n_bags,)
+        Value of each training bag.
+    positive : array of bool of shape (n_bags,)
+        Which are positive.
+
+    Notes
+    -----
+    Cost: O(n_bags log n_bags).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> best_cut(np.array([1.0, 2.0, 4.0]), np.array([False, False, True]))
+    3.0
+    """
+    order = np.argsort(values, kind="stable")
+    sorted_values, sorted_positive = values[order], positive[order]
+    # Right when the first k are called negative: negatives among them and positives after them.
+    right = np.concatenate([[0], np.cumsum(np.where(sorted_positive, -1, 1))])
+    cuts = np.concatenate(
+        [
+            [sorted_values[0] - 1.0],
+            (sorted_values[:-1] + sorted_values[1:]) / 2,
+            [sorted_values[-1] + 1.0],
+        ]
+    )
+    between = np.concatenate([[True], sorted_values[:-1] < sorted_values[1:], [True]])
+    best = np.flatnonzero(between & (right == right[between].max()))
+    return float(cuts[best[len(best) // 2]])
+
+
+def pick_starts(
+    bags: Bags,
+    positive: BoolArray,
+    densities: FloatArray,
+    *,
+    n_start_bags: int | None,
+    n_starts: int | None,
+    rng: np.random.RandomState,
+) -> IntArray:
+    """Flat indices of the instances of positive bags to start from, the densest first.
+
+    Parameters
+    ----------
+    bags, positive
+        Training bags.
+    densities : array of shape (n_instances,)
+        Log diverse density at each instance; only those of positive bags are read.
+    n_start_bags : int or None
+        How many positive bags, drawn by ``rng``, give starting points; None for all.
+    n_starts : int or None
+        How many of their instances are kept; None for all.
+    rng : RandomState
+        For the draw of bags.
+    """
+    chosen = np.flatnonzero(positive)
+    if n_start_bags is not None and n_start_bags < len(chosen):
+        chosen = np.sort(rng.choice(chosen, n_start_bags, replace=False))
+    members = segment_gather(bags.offsets, chosen)
+    order = members[np.argsort(-densities[members], kind="stable")]
+    return order if n_starts is None else order[:n_starts]

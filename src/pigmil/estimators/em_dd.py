@@ -1,0 +1,283 @@
+"""EM-DD: diverse density with one responsible instance a bag, found by alternation."""
+
+import warnings
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from joblib import Parallel, delayed
+from scipy.special import logsumexp
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from threadpoolctl import threadpool_limits
+
+from pigmil._core.segments import IntArray, segment_argmax, segment_reduce
+from pigmil._core.sklearn_door import Interval, StrOptions
+from pigmil.bags import Bags
+from pigmil.distances import length_unit
+from pigmil.estimators._noisy_or import (
+    Concept,
+    NoisyOr,
+    bag_loss,
+    best_cut,
+    climb,
+    densities_of_positive_bags,
+    log_membership,
+    pick_starts,
+)
+from pigmil.estimators.base import BoolArray, FloatArray, MILClassifier
+from pigmil.estimators.card import Card
+
+
+def alternate(
+    bags: Bags,
+    positive: BoolArray,
+    point: FloatArray,
+    scales: FloatArray,
+    *,
+    max_iter: int,
+    max_steps: int,
+    tol: float,
+) -> tuple[Concept, list[float]]:
+    """Alternate responsible instances and concept from one starting point.
+
+    E step: in every bag the instance most likely to belong to the concept. M step: the concept of
+    highest density for these instances alone. The loss of a concept is minus log density of the
+    instances it chooses itself. The E step of negative bags chooses the worst instance, so the
+    loss may rise; as published, the alternation ends as soon as it does not fall, and the best
+    concept is kept.
+
+    Parameters
+    ----------
+    bags, positive
+        Training bags.
+    point, scales : array of shape (n_features,)
+        Where to start.
+    max_iter : int
+        Largest number of alternations.
+    max_steps : int
+        Largest number of L-BFGS steps of an M step.
+    tol : float
+        The loss must fall by this share; also ends the steps of an M step.
+
+    Returns
+    -------
+    concept : Concept
+        The best one.
+    losses : list of float
+        Loss at the start and after each M step; all but the last fall.
+    """
+    single = np.arange(bags.n_bags + 1, dtype=np.int64)
+
+    def choose(point: FloatArray, scales: FloatArray) -> tuple[IntArray, float]:
+        exponents = log_membership(bags.instances, point, scales)
+        chosen = segment_argmax(exponents, bags.offsets)
+        return chosen, bag_loss(exponents[chosen], single, positive)[0]
+
+    chosen, loss = choose(point, scales)
+    losses = [loss]
+    settled = False
+    for _ in range(max_iter):
+        model = NoisyOr(bags.instances[chosen], single, positive)
+        found = climb(model, point, scales, max_iter=max_steps, tol=tol)
+        again, new_loss = choose(found.point, found.scales)
+        losses.append(new_loss)
+        settled = not new_loss < loss - tol * max(1.0, loss)
+        if new_loss < loss:
+            point, scales, loss = found.point, found.scales, new_loss
+        settled = settled or np.array_equal(again, chosen)
+        if settled:
+            break
+        chosen = again
+    return Concept(point, scales, loss, converged=settled, n_iter=len(losses) - 1), losses
+
+
+class EMDD(MILClassifier):
+    """EM-DD: diverse density of one responsible instance a bag, by alternation.
+
+    Implements Zhang and Goldman: the noisy-or of :class:`pigmil.DD` is replaced by the most likely
+    instance of each bag. From every starting point, choose these instances under the present
+    concept, climb to the best concept for them alone, and repeat while minus log density falls.
+    A bag is positive when the membership of its best instance passes a threshold.
+
+    Departs from the paper: starting points are chosen as in :class:`pigmil.DD`, and scales start
+    at one per unit of length where the paper has 0.1; the concept is the start with the lowest
+    loss on the training bags (the published figures for Musk, 96.8 and 96.0, came of choosing it
+    on the test bags); the threshold makes fewest errors on the training bags. Labels are
+    two-valued, not real.
+
+    Parameters
+    ----------
+    n_start_bags : int or None, default=None
+        How many positive bags, drawn by ``random_state``, give starting points; None for all.
+    n_starts : int or None, default=10
+        How many of their instances to start from, the densest first; None for all.
+    combine : {"best", "mean"}, default="best"
+        ``"best"``: the concept of lowest loss decides. ``"mean"``: bags and instances are scored
+        by the mean membership over the concepts of all starts.
+    length_unit : {"auto", "median"} or float, default="auto"
+        See :func:`pigmil.distances.length_unit`.
+    max_iter : int, default=20
+        Largest number of alternations from each start.
+    max_steps : int, default=50
+        Largest number of L-BFGS steps of an M step.
+    tol : float, default=1e-4
+        Stop when the loss falls by less than this share.
+    n_jobs : int or None, default=None
+        Threads over the starts; the result does not depend on it.
+    random_state : int, RandomState instance or None, default=None
+        Only for the draw of ``n_start_bags``.
+    pos_label : label, optional
+        The positive class; the greater label if not given.
+
+    Attributes
+    ----------
+    concept_, scales_ : array of shape (n_features,)
+        The best concept found and the scales of the features.
+    concepts_, all_scales_ : array of shape (n_used, n_features)
+        Those that score: the best one, or all.
+    loss_ : float
+        Loss of the best concept on the training bags.
+    losses_ : array of shape (n_starts,)
+        Final loss of every start.
+    n_iter_ : int
+        Number of alternations from the best start.
+    threshold_ : float
+        Log-membership above which a bag is positive.
+    detected_instances_ : array of int of shape (n_positive_bags,)
+        Flat index of the detected instance of each positive training bag.
+    instance_scores_ : array of shape (n_instances,)
+        Log-membership of each training instance.
+    length_unit_ : float
+        The unit that was used.
+
+    Notes
+    -----
+    Cost: O(n_positive_instances n_instances n_features) to choose the starts, in blocks; each
+    alternation O(n_instances n_features) and ``max_steps`` times O(n_bags n_features).
+
+    References
+    ----------
+    Zhang, Goldman: EM-DD: an improved multiple-instance learning technique, NIPS 2001.
+    Andrews, Tsochantaridis, Hofmann: Support vector machines for multiple-instance learning,
+    NIPS 2002 (for the figures without the choice on test bags: 84.8 and 84.9 on Musk).
+
+    Examples
+    --------
+    >>> from pigmil import EMDD
+    >>> from pigmil.datasets import make_ring
+    >>> bags = make_ring(random_state=0)
+    >>> EMDD().fit(bags).score(bags, bags.y) > 0.9
+    True
+    """
+
+    card = Card(
+        name="EM-DD",
+        title="Expectation-maximisation diverse density",
+        paper="Zhang, Goldman: EM-DD: an improved multiple-instance learning technique, NIPS",
+        year=2001,
+        detects=True,
+        classifies=True,
+        cost="O(N+ N d) for the starts, O(N d) an alternation, O(B d) a step",
+        use="As DD, on large bags: a step costs bags, not instances.",
+    )
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "n_start_bags": [Interval(Integral, 1, None, closed="left"), None],
+        "n_starts": [Interval(Integral, 1, None, closed="left"), None],
+        "combine": [StrOptions({"best", "mean"})],
+        "length_unit": [
+            StrOptions({"auto", "median"}),
+            Interval(Real, 0, None, closed="neither"),
+        ],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "max_steps": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "pos_label": [None, object],
+    }
+
+    def __init__(
+        self,
+        *,
+        n_start_bags: int | None = None,
+        n_starts: int | None = 10,
+        combine: str = "best",
+        length_unit: str | float = "auto",
+        max_iter: int = 20,
+        max_steps: int = 50,
+        tol: float = 1e-4,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        pos_label: Any = None,
+    ) -> None:
+        self.n_start_bags = n_start_bags
+        self.n_starts = n_starts
+        self.combine = combine
+        self.length_unit = length_unit
+        self.max_iter = max_iter
+        self.max_steps = max_steps
+        self.tol = tol
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.pos_label = pos_label
+
+    def _fit(self, bags: Bags, positive: BoolArray) -> None:
+        rng = check_random_state(self.random_state)
+        self.length_unit_ = length_unit(bags.instances, self.length_unit, random_state=rng)
+        starts = pick_starts(
+            bags,
+            positive,
+            densities_of_positive_bags(bags, positive, 1.0 / self.length_unit_),
+            n_start_bags=self.n_start_bags,
+            n_starts=self.n_starts,
+            rng=rng,
+        )
+        self._alternate_from(bags, positive, np.asarray(bags.instances[starts], dtype=np.float64))
+        scores = self._score_instances(bags)
+        self.threshold_ = best_cut(segment_reduce(np.maximum, scores, bags.offsets), positive)
+        self._set_detection(bags, positive, scores)
+
+    def _alternate_from(self, bags: Bags, positive: BoolArray, points: FloatArray) -> None:
+        scales = np.full(bags.n_features, 1.0 / self.length_unit_)
+        # One BLAS thread whatever n_jobs: otherwise the last digits change.
+        with threadpool_limits(limits=1, user_api="blas"):
+            found = Parallel(n_jobs=self.n_jobs, prefer="threads")(
+                delayed(alternate)(
+                    bags,
+                    positive,
+                    point,
+                    scales,
+                    max_iter=self.max_iter,
+                    max_steps=self.max_steps,
+                    tol=self.tol,
+                )
+                for point in points
+            )
+        concepts = [concept for concept, _ in found]
+        self.losses_ = np.array([concept.loss for concept in concepts])
+        best = concepts[int(self.losses_.argmin())]
+        used = [best] if self.combine == "best" else concepts
+        self.concept_, self.scales_, self.loss_ = best.point, best.scales, best.loss
+        self.n_iter_ = best.n_iter
+        self.concepts_ = np.array([concept.point for concept in used])
+        self.all_scales_ = np.array([concept.scales for concept in used])
+        if not best.converged:
+            warnings.warn(
+                f"EM-DD stopped after max_iter={self.max_iter} alternations from its best start "
+                "while the loss was still falling; raise max_iter or tol.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+    def _score_instances(self, bags: Bags) -> FloatArray:
+        memberships = [
+            log_membership(bags.instances, point, scales)
+            for point, scales in zip(self.concepts_, self.all_scales_, strict=True)
+        ]
+        return np.asarray(logsumexp(memberships, axis=0) - np.log(len(memberships)))
+
+    def _score_bags(self, bags: Bags) -> FloatArray:
+        scores = self._score_instances(bags)
+        return segment_reduce(np.maximum, scores, bags.offsets) - self.threshold_
