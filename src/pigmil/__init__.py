@@ -30,6 +30,7 @@ _HOME = {
     "EMDD": "pigmil.estimators.em_dd",
     "MiSVM": "pigmil.estimators.mi_svm",
     "MISVM": "pigmil.estimators.mi_svm_bag",
+    "MILD": "pigmil.estimators.mild",
     "all_estimators": "pigmil.estimators",
     "as_bags": "pigmil.bags",
     "load": "pigmil.estimators.persistence",
@@ -59,10 +60,11 @@ if TYPE_CHECKING:
     from pigmil.estimators.mi_kernel import MIKernel as MIKernel
     from pigmil.estimators.mi_svm import MiSVM as MiSVM
     from pigmil.estimators.mi_svm_bag import MISVM as MISVM
+    from pigmil.estimators.mild import MILD as MILD
     from pigmil.estimators.mind import MInD as MInD
-    from pigmil.estimators.pigmil import PIGMIL as PIGMIL
     from pigmil.estimators.persistence import load as load
     from pigmil.estimators.persistence import save as save
+    from pigmil.estimators.pigmil import PIGMIL as PIGMIL
     from pigmil.io import read_bags as read_bags
     from pigmil.io import write_bags as write_bags
 
