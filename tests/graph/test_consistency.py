@@ -136,16 +136,16 @@ def test_every_size_is_achieved(method):
 
 def test_every_size_is_achieved_on_larger_graphs():
     rng = np.random.default_rng(6)
-    assert_certified(block_graph(90, 3, 0.85, 0.2, rng), 0.9, "search")
-    assert_certified(block_graph(170, 4, 0.85, 0.2, rng), 0.9, "cores")
+    assert_certified(block_graph(64, 3, 0.85, 0.2, rng), 0.9, "search")
+    assert_certified(block_graph(125, 4, 0.85, 0.2, rng), 0.9, "cores")
 
 
 def test_search_nearly_equals_exact():
     rng = np.random.default_rng(7)
-    graphs_ = [random_graph(n, p, rng) for n in (20, 28, 40) for p in (0.15, 0.3, 0.5)]
-    graphs_ += [random_graph(n, p, rng) for n in (20, 26) for p in (0.7, 0.85, 0.95)]
-    graphs_ += [block_graph(n, k, 0.85, 0.1, rng) for n in (20, 30, 40) for k in (2, 3, 5)]
-    graphs_ += [geometric_graph(n, r, rng) for n in (20, 30, 40) for r in (1.0, 1.5, 2.0)]
+    graphs_ = [random_graph(n, p, rng) for n in (20, 30, 40) for p in (0.2, 0.5)]
+    graphs_ += [random_graph(n, p, rng) for n in (20,) for p in (0.7, 0.85)]
+    graphs_ += [block_graph(n, k, 0.85, 0.1, rng) for n in (20, 30, 40) for k in (2, 4)]
+    graphs_ += [geometric_graph(n, r, rng) for n in (20, 30, 40) for r in (1.2, 1.8)]
     searched, exact = [], []
     for adjacency in graphs_:
         edge = adjacency > 0
