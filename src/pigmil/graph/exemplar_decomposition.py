@@ -9,6 +9,7 @@ from pigmil.graph.shared_negatives import Floats, SharedNegatives
 
 SWEEPS = 30
 MAX_ROUNDS = 500
+RESCUES = 3
 SMALLEST_ROOM = 256
 LARGEST_ROOM = 1024
 
@@ -20,7 +21,6 @@ class Solution:
     weight: Floats
     gap: float  # certified, relative to the dual objective
     lowest_score: float  # the smallest score of a negative
-    settled: bool  # no violation is left that rounding would let us mend
 
 
 def decompose(point: Floats, negatives: SharedNegatives, upper: float, tol: float) -> Solution:
@@ -35,44 +35,72 @@ def decompose(point: Floats, negatives: SharedNegatives, upper: float, tol: floa
     The second matters here: the objective is mostly loss, and by strong convexity only
     a gap small beside |w|^2 / 2 holds the direction of w (|dw|^2 <= 2 gap).
     """
-    from pigmil.graph.box_qp_kernels import solve_box_qp
-
     n = negatives.n
     room = min(n, max(SMALLEST_ROOM, min(2 * negatives.d + 64, LARGEST_ROOM)))
     alpha = np.zeros(n)
     if n > room:
         _descend(point, negatives, upper, alpha)
-    best_gap = np.inf
-    best_dual = -np.inf
-    stalled = 0
+    best = Solution(np.zeros_like(point), np.inf, -np.inf)
+    highest, fallen = -np.inf, 0
     for _ in range(MAX_ROUNDS):
         weight, scores = _evaluate(point, negatives, alpha)
         gradient = 2.0 - point @ weight + scores
         half = 0.5 * float(weight @ weight)
-        dual = 2.0 * alpha.sum() - half
-        excess = half + upper * np.maximum(gradient, 0.0).sum() - dual
-        gap = max(excess, 0.0) / dual if dual > 0.0 else np.inf
-        if gap < best_gap:
-            best_gap = gap
-            best = weight, float(scores.min())
-        violation = np.where(alpha < upper, gradient, 0.0)
-        violation = np.maximum(violation, np.where(alpha > 0.0, -gradient, 0.0))
-        worst = violation.max()
-        if (excess <= 0.04 * tol * half and gap <= tol) or worst <= 1e-13:
-            return Solution(best[0], best_gap, best[1], True)
-        stalled = 0 if dual > best_dual * (1 + 1e-15) else stalled + 1
-        best_dual = max(dual, best_dual)
-        if stalled == 3:
-            return Solution(best[0], best_gap, best[1], True)
-        chosen = _choose(alpha, gradient, violation, upper, room)
-        difference = point - negatives.rows(chosen)
-        gram = difference @ difference.T
-        part = alpha[chosen]
-        linear = gradient[chosen] + gram @ part
-        tolerance = 1e-13 * (1.0 + np.abs(linear).max())
-        solve_box_qp(gram, linear, chosen.size, upper, part, tolerance, 50 * chosen.size + 100)
-        alpha[chosen] = part
-    return Solution(best[0], best_gap, best[1], False)
+        dual = 2.0 * float(alpha.sum()) - half
+        if dual > highest:
+            solution, excess = _certify(weight, scores, gradient, upper, dual)
+            best = solution if solution.gap < best.gap else best
+            if solution.gap <= tol and excess <= 0.04 * tol * half:
+                break
+            highest, highest_alpha = dual, alpha.copy()
+            _solve_part(point, negatives, upper, alpha, gradient, room)
+        elif fallen == RESCUES or best.gap <= 1e-12:
+            break
+        else:
+            # Rounding has beaten the exact problem (features of very different length): the
+            # descent, which never forms products of features, goes on from the best point.
+            fallen += 1
+            alpha[:] = highest_alpha
+            _descend(point, negatives, upper, alpha)
+    return best
+
+
+def _certify(
+    weight: Floats, scores: Floats, gradient: Floats, upper: float, dual: float
+) -> tuple[Solution, float]:
+    """Duality gap at ``weight``, relative and absolute."""
+    half = 0.5 * float(weight @ weight)
+    excess = half + upper * float(np.maximum(gradient, 0.0).sum()) - dual
+    margin = 2.0 - float(gradient.max())
+    longer = 2.0 / margin if margin > 0.0 else np.inf
+    if half * longer**2 - dual < excess:
+        # C so large that hinges within rounding cost more than a slightly longer w.
+        excess = half * longer**2 - dual
+        weight, scores = weight * longer, scores * longer
+    excess = max(excess, 0.0)
+    gap = excess / dual if dual > 0.0 else np.inf
+    return Solution(weight, gap, float(scores.min())), excess
+
+
+def _solve_part(
+    point: Floats,
+    negatives: SharedNegatives,
+    upper: float,
+    alpha: Floats,
+    gradient: Floats,
+    room: int,
+) -> None:
+    """Solve for the most promising multipliers exactly, the others held fixed; in place."""
+    from pigmil.graph.box_qp_kernels import solve_box_qp
+
+    chosen = _choose(alpha, gradient, upper, room)
+    difference = point - negatives.rows(chosen)
+    gram = difference @ difference.T
+    part = alpha[chosen]
+    linear = gradient[chosen] + gram @ part
+    tolerance = 1e-13 * (1.0 + np.abs(linear).max())
+    solve_box_qp(gram, linear, chosen.size, upper, part, tolerance, 50 * chosen.size + 100)
+    alpha[chosen] = part
 
 
 def _evaluate(point: Floats, negatives: SharedNegatives, alpha: Floats) -> tuple[Floats, Floats]:
@@ -86,14 +114,14 @@ def _evaluate(point: Floats, negatives: SharedNegatives, alpha: Floats) -> tuple
     return weight, scores
 
 
-def _choose(
-    alpha: Floats, gradient: Floats, violation: Floats, upper: float, room: int
-) -> npt.NDArray[np.int64]:
+def _choose(alpha: Floats, gradient: Floats, upper: float, room: int) -> npt.NDArray[np.int64]:
     """Choose the next exact problem: worst violators, multipliers inside the box, near misses."""
     if alpha.size <= room:
         return np.arange(alpha.size)
     inside = np.flatnonzero((alpha > 0.0) & (alpha < upper))
     inside = inside[np.argsort(np.abs(gradient[inside]), kind="stable")[: room // 2]]
+    violation = np.where(alpha < upper, gradient, 0.0)
+    violation = np.maximum(violation, np.where(alpha > 0.0, -gradient, 0.0))
     rank = np.where(violation > 0.0, -violation, np.abs(gradient))
     rank[inside] = -np.inf
     chosen = np.argpartition(rank, room - 1)[:room]
@@ -105,8 +133,12 @@ def _descend(point: Floats, negatives: SharedNegatives, upper: float, alpha: Flo
     """Bring ``alpha`` near the solution by sweeps of dual coordinate descent, in place."""
     from pigmil.graph.exemplar_kernels import descend
 
-    total, product = 0.0, 0.0
+    total, product = float(alpha.sum()), 0.0
     combination = np.zeros_like(point)
+    if total > 0.0:
+        for block, rows in negatives.blocks():
+            combination += alpha[block] @ rows
+        product = float(combination @ point)
     for _ in range(SWEEPS):
         worst = 0.0
         for block, rows in negatives.blocks():

@@ -165,20 +165,20 @@ def grow_and_solve(
     """Add the chosen negatives to each working set, solve it exactly, refresh weights and dual."""
     room = members.shape[1]
     linear = np.full(room, 2.0)
+    scratch = np.empty((room, points.shape[1]))  # one for all: fresh pages cost more than the QP
     for t in range(which.size):
         i = which[t]
+        size[i] = _drop_inactive(gram[i], members[i], size[i], alpha[i])
         if size[i] + n_new[i] > room:
-            size[i] = _drop_inactive(gram[i], members[i], size[i], alpha[i])
-            if size[i] + n_new[i] > room:
-                overflow[i] = True
-                continue
+            overflow[i] = True
+            continue
         old = size[i]
         k = old + n_new[i]
         for r in range(n_new[i]):
             members[i, old + r] = new[i, r]
             alpha[i, old + r] = 0.0
         size[i] = k
-        difference = np.empty((k, points.shape[1]))
+        difference = scratch[:k]
         for m in range(k):
             difference[m] = points[i] - rows[slot[members[i, m]]]
         added = np.dot(difference[old:], difference.T)

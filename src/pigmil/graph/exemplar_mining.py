@@ -11,9 +11,12 @@ Ints = npt.NDArray[np.int64]
 
 ROOM = 192  # members of one working set; more means that mining is the wrong tool
 COLLECTED = 256  # hard negatives remembered from one pass
-ADDED = 32  # hard negatives a working set gains in one round
+ADDED = 24  # hard negatives a working set gains in one round
 MAX_PASSES = 60
-SUBSAMPLE = 2000  # negatives in the subsample that is mined first
+SUBSAMPLE = 1000  # negatives in the subsample that is mined first
+GROWTH = 12  # how much larger each next subsample is
+ROUNDS_ON_SUBSAMPLE = 4
+ROUGH = 0.1  # gap at which a subsample has nothing more to tell
 
 
 @dataclass
@@ -172,14 +175,13 @@ def mine(points: Floats, negatives: SharedNegatives, upper: float, tol: float) -
     take over.
     """
     sets = WorkingSets(points, negatives, upper)
-    every = np.arange(len(points))
-    stride = max(1, negatives.n // SUBSAMPLE)
-    sets.start(every, stride)
-    unfinished = every
-    if stride > 1:
-        for _ in range(4):
-            unfinished = sets.improve(unfinished, stride, 0.1)
-            if unfinished.size < len(points) // 4:
+    unfinished = np.arange(len(points))
+    strides = _strides(negatives.n)
+    sets.start(unfinished, strides[0])
+    for stride in strides[:-1]:
+        for _ in range(ROUNDS_ON_SUBSAMPLE):
+            unfinished = sets.improve(unfinished, stride, ROUGH)
+            if unfinished.size <= len(points) // 4:
                 break
         unfinished = np.flatnonzero(~sets.overflow)
     for _ in range(MAX_PASSES):
@@ -187,3 +189,11 @@ def mine(points: Floats, negatives: SharedNegatives, upper: float, tol: float) -
             break
         unfinished = sets.improve(unfinished, 1, tol)
     return sets
+
+
+def _strides(n: int) -> list[int]:
+    """Subsamples to mine, each about twelve times the one before, up to all negatives."""
+    strides = [max(1, n // SUBSAMPLE)]
+    while strides[-1] > 1:
+        strides.append(max(1, strides[-1] // GROWTH))
+    return strides

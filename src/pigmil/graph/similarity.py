@@ -82,7 +82,7 @@ def confidence_ranks(confidences: npt.ArrayLike) -> Ranks:
         rank = np.broadcast_to(position, block.shape).copy()
         rank[:, 1:][ordered[:, 1:] == ordered[:, :-1]] = 0  # a tie takes the rank before it
         np.maximum.accumulate(rank, axis=1, out=rank)
-        rank[np.isinf(ordered)] = 0
+        rank[ordered == np.inf] = 0
         np.put_along_axis(ranks[start : start + step], order, rank, axis=1)
     return ranks
 

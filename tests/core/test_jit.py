@@ -1,0 +1,52 @@
+"""The door to numba: compiled once, said once, absent under NUMBA_DISABLE_JIT."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+from some_kernels import square, cube
+print(square(3.0) + cube(2.0))
+"""
+KERNELS = """
+from pigmil._core.jit import njit
+
+@njit
+def square(x):
+    return x * x
+
+@njit
+def cube(x):
+    return x * x * x
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Run a small program that imports kernels, in a process of its own."""
+    (tmp_path / "some_kernels.py").write_text(KERNELS)
+
+    def once(**environment):
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            cwd=tmp_path,
+            env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), **environment},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.split() == ["17.0"]
+        return done.stderr
+
+    return once
+
+
+def test_first_run_says_once_that_it_compiles(run):
+    assert run().count("compiling kernels once for this installation") == 1
+    assert "compiling" not in run()
+
+
+def test_plain_python_says_nothing(run):
+    assert "compiling" not in run(NUMBA_DISABLE_JIT="1")
