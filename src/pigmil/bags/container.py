@@ -68,8 +68,8 @@ class Bags:
     instances: Any
     offsets: IntArray
     ids: NDArray[Any]
-    y: NDArray[Any] | None
-    instance_labels: NDArray[Any] | None
+    y: Any  # array of shape (n_bags,), or None
+    instance_labels: Any  # array of shape (n_instances,), or None
     feature_names: tuple[str, ...] | None
     instance_info: Mapping[str, NDArray[Any]]
 
