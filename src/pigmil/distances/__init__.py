@@ -1,6 +1,11 @@
 """Distances and kernels between instances and between bags, always in blocks."""
 
-from pigmil.distances.bag_distances import BAG_DISTANCES, bag_distances, within_distances
+from pigmil.distances.bag_distances import (
+    BAG_DISTANCES,
+    bag_distances,
+    bag_distances_of_kinds,
+    within_distances,
+)
 from pigmil.distances.blockwise import nearest_in_bags, squared_distance_blocks
 from pigmil.distances.set_kernels import (
     gaussian_self_sums,
@@ -13,6 +18,7 @@ from pigmil.distances.unit import length_unit
 __all__ = [
     "BAG_DISTANCES",
     "bag_distances",
+    "bag_distances_of_kinds",
     "gaussian_self_sums",
     "gaussian_sums",
     "length_unit",

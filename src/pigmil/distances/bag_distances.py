@@ -1,6 +1,6 @@
 """Distances between bags, all from the nearest-instance distances of one blockwise pass."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -81,27 +81,80 @@ def bag_distances(
     array([[0., 2.],
            [1., 0.]])
     """
-    if kind not in _KINDS:
-        raise ValueError(f"kind must be one of {', '.join(_KINDS)}; got {kind!r}.")
-    reduction, join = _KINDS[kind]
+    return bag_distances_of_kinds(queries, references, (kind,), rank=rank)[0]
+
+
+def bag_distances_of_kinds(
+    queries: Bags,
+    references: Bags | None,
+    kinds: Sequence[str],
+    *,
+    rank: int = 1,
+    double: bool = False,
+) -> list[FloatArray]:
+    """Several distances of the same bags, from one pass over their instances.
+
+    Parameters
+    ----------
+    queries, references, rank
+        As in :func:`bag_distances`.
+    kinds : sequence of str
+        Names of distances.
+    double : bool, default=False
+        Double precision whatever the number of features, where a comparison of distances must
+        not depend on the other bags they were computed with.
+
+    Returns
+    -------
+    list of array of shape (n_queries, n_references)
+        One a kind.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pigmil import Bags
+    >>> bags = Bags.from_list([np.array([[0.0], [4.0]]), np.array([[1.0]])])
+    >>> [d.tolist() for d in bag_distances_of_kinds(bags, bags[1:], ("min-min", "max-min"))]
+    [[[1.0], [0.0]], [[3.0], [0.0]]]
+    """
+    unknown = [kind for kind in kinds if kind not in _KINDS]
+    if unknown:
+        raise ValueError(f"kind must be one of {', '.join(_KINDS)}; got {unknown[0]!r}.")
     to = queries if references is None else references
-    if reduction == "sum":
-        return pair_sums(queries, references, np.sqrt) / np.outer(queries.sizes, to.sizes)
-    forward = _directed(queries, to, reduction, rank)
-    if join is None:
-        return forward
-    backward = forward if references is None else _directed(to, queries, reduction, rank)
-    if join == "max":
-        return np.maximum(forward, backward.T)
-    return (forward + backward.T) / 2
+    names = sorted({_KINDS[kind][0] for kind in kinds} - {"sum"})
+    forward = _directed(queries, to, names, rank, double)
+    both = any(_KINDS[kind][1] for kind in kinds)
+    backward = forward
+    if both and references is not None:
+        backward = _directed(to, queries, names, rank, double)
+    found = []
+    for kind in kinds:
+        reduction, join = _KINDS[kind]
+        if reduction == "sum":
+            sums = pair_sums(queries, references, np.sqrt)
+            found.append(sums / np.outer(queries.sizes, to.sizes))
+        elif join is None:
+            found.append(forward[reduction])
+        elif join == "max":
+            found.append(np.maximum(forward[reduction], backward[reduction].T))
+        else:
+            found.append((forward[reduction] + backward[reduction].T) / 2)
+    return found
 
 
-def _directed(queries: Bags, references: Bags, reduction: str, rank: int) -> FloatArray:
-    distances = np.empty((queries.n_bags, references.n_bags))
-    for bags, nearest in _nearest_of_whole_bags(queries, references):
+def _directed(
+    queries: Bags, references: Bags, names: list[str], rank: int, double: bool
+) -> dict[str, FloatArray]:
+    """Reductions by name, over the instances of each query, of distances to nearest instances."""
+    shape = (queries.n_bags, references.n_bags)
+    found = {name: np.empty(shape) for name in names}
+    if not names:
+        return found
+    for bags, nearest in _nearest_of_whole_bags(queries, references, double):
         offsets = queries.offsets[bags.start : bags.stop + 1] - queries.offsets[bags.start]
-        distances[bags] = _reduce(nearest, offsets, reduction, rank)
-    return distances
+        for name in names:
+            found[name][bags] = _reduce(nearest, offsets, name, rank)
+    return found
 
 
 def _reduce(nearest: FloatArray, offsets: IntArray, reduction: str, rank: int) -> FloatArray:
@@ -119,11 +172,13 @@ def _reduce(nearest: FloatArray, offsets: IntArray, reduction: str, rank: int) -
     return ranked
 
 
-def _nearest_of_whole_bags(queries: Bags, references: Bags) -> Iterator[tuple[slice, FloatArray]]:
+def _nearest_of_whole_bags(
+    queries: Bags, references: Bags, double: bool
+) -> Iterator[tuple[slice, FloatArray]]:
     """Distances of instances to reference bags, as many whole query bags at a time as are ready."""
     waiting: list[NDArray[Any]] = []
     first = done = 0
-    for rows, squared in nearest_in_bags(queries.instances, references):
+    for rows, squared in nearest_in_bags(queries.instances, references, double=double):
         waiting.append(np.sqrt(squared, dtype=np.float64))
         last = int(np.searchsorted(queries.offsets, rows.stop, side="right")) - 1
         if last == first:

@@ -36,6 +36,7 @@ def squared_distance_blocks(
     offsets: IntArray | None = None,
     block_values: int = _BLOCK_VALUES,
     double: bool = False,
+    upper: bool = False,
 ) -> Iterator[tuple[slice, slice, NDArray[Any]]]:
     """Yield the squared distances of all queries to all references, block by block.
 
@@ -53,6 +54,9 @@ def squared_distance_blocks(
     double : bool, default=False
         Double precision whatever the number of features, where a comparison must not depend on
         the order of the instances.
+    upper : bool, default=False
+        Queries and references are the same: leave out the blocks in which every column comes
+        before every row, since their transposes are there.
 
     Yields
     ------
@@ -81,6 +85,8 @@ def squared_distance_blocks(
     # Neither the distances of a block nor the rows and columns that make it may grow too large.
     step = max(1, min(_BLOCK_ROWS, n_queries, block_values // n_features))
     width = max(1, min(block_values // step, max(_BLOCK_ROWS, block_values // n_features)))
+    if upper:
+        width = min(width, 2 * _BLOCK_ROWS)
     cuts = _column_cuts(n_references, width, offsets)
     # Every query block meets every reference block: the references are prepared once if they
     # are small (the rule), and block by block if they are not (memory-mapped sets).
@@ -92,12 +98,14 @@ def squared_distance_blocks(
         rows = slice(start, min(start + step, n_queries))
         left = _rows(queries, rows, centre, dtype)
         for columns, ready in zip(cuts, prepared, strict=True):
+            if upper and columns.stop <= start:
+                continue
             right = ready or _columns(references, columns, centre, dtype)
             yield rows, columns, _block(left, right, dtype)
 
 
 def nearest_in_bags(
-    queries: Any, bags: Bags, *, farthest: bool = False
+    queries: Any, bags: Bags, *, farthest: bool = False, double: bool = False
 ) -> Iterator[tuple[slice, NDArray[Any]]]:
     """Yield the squared distance of every query to its nearest instance in every bag.
 
@@ -109,6 +117,8 @@ def nearest_in_bags(
         Bags to measure to.
     farthest : bool, default=False
         Measure to the farthest instance of every bag instead.
+    double : bool, default=False
+        See :func:`squared_distance_blocks`.
 
     Yields
     ------
@@ -128,7 +138,8 @@ def nearest_in_bags(
     offsets = bags.offsets
     ufunc, worst = (np.maximum, -np.inf) if farthest else (np.minimum, np.inf)
     nearest: NDArray[Any] | None = None
-    for rows, columns, squared in squared_distance_blocks(queries, bags.instances, offsets=offsets):
+    blocks = squared_distance_blocks(queries, bags.instances, offsets=offsets, double=double)
+    for rows, columns, squared in blocks:
         if nearest is None:
             nearest = np.full((rows.stop - rows.start, bags.n_bags), worst, squared.dtype)
         first = int(np.searchsorted(offsets, columns.start, side="right")) - 1

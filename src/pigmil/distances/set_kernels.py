@@ -58,9 +58,13 @@ def pair_sums(
     if itself:
         reference_weights = query_weights
     sums = np.zeros((queries.n_bags, to.n_bags))
-    blocks = squared_distance_blocks(queries.instances, to.instances, offsets=to.offsets)
+    blocks = squared_distance_blocks(
+        queries.instances, to.instances, offsets=to.offsets, upper=itself
+    )
     for rows, columns, squared in blocks:
         values = function(squared, out=squared)
+        if itself:
+            _halve(values, rows, columns)
         if query_weights is not None:
             values *= query_weights[rows, None]
         if reference_weights is not None:
@@ -70,7 +74,16 @@ def pair_sums(
         # Over the few rows of a bag first: whole rows are added, and what is left is small.
         part = np.add.reduceat(values, row_starts, axis=0, dtype=np.float64)
         sums[row_bags, column_bags] += np.add.reduceat(part, column_starts, axis=1)
-    return (sums + sums.T) / 2 if itself else sums
+    return sums + sums.T if itself else sums
+
+
+def _halve(values: NDArray[Any], rows: slice, columns: slice) -> None:
+    """Keep what lies above the diagonal and half of the diagonal: the transpose brings the rest."""
+    if columns.start >= rows.stop:
+        return
+    behind = np.arange(rows.start, rows.stop)[:, None] - np.arange(columns.start, columns.stop)
+    values[behind > 0] = 0
+    values[behind == 0] *= 0.5
 
 
 def _segments(offsets: IntArray, part: slice) -> tuple[slice, IntArray]:
