@@ -113,9 +113,15 @@ def test_detection_is_one_instance_a_positive_bag_and_finds_the_planted_ones(nam
     assert bags.instance_labels[detected].mean() >= 0.9
 
 
+# Two bags with a shared background are close by the minimal Hausdorff distance, whatever else they
+# hold: Citation-kNN cannot tell these bags apart by its default, and can by the maximal one.
+NOT_BY_DEFAULT = {"Citation-kNN": {"rank": None}}
+
+
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_separable_bags_are_told_apart_in_cross_validation(name, bags):
-    assert cross_val_score(make(name), bags, bags.y, cv=3).mean() >= 0.75
+    method = make(name).set_params(**NOT_BY_DEFAULT.get(name, {}))
+    assert cross_val_score(method, bags, bags.y, cv=3).mean() >= 0.75
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -1,0 +1,63 @@
+"""An SVM on a kernel between bags: what MI-Kernel, miGraph and MIGraph share."""
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pigmil._core.segments import segment_gather
+from pigmil.bags import Bags
+from pigmil.distances import length_unit
+from pigmil.estimators._linear_svm import class_costs, fit_gram_svm
+from pigmil.estimators.base import BoolArray, FloatArray, MILClassifier
+
+
+class GramSVM(MILClassifier):
+    """SVM on a precomputed matrix of bags by bags.
+
+    A subclass has the parameters ``C``, ``class_weight`` and ``length_unit`` and writes
+    ``_describe`` and ``_gram``. Only the support bags and what describes them are kept, so that a
+    prediction costs the kernel with these and no others.
+    """
+
+    C: float
+    class_weight: Any
+    length_unit: str | float
+
+    # Whether ``_describe`` gives one row a bag, or one an instance.
+    _describes_bags: ClassVar[bool] = True
+
+    @abstractmethod
+    def _describe(self, bags: Bags) -> FloatArray:
+        """What the kernel needs to know of each bag (or instance) by itself."""
+
+    @abstractmethod
+    def _gram(
+        self, queries: Bags, described: FloatArray, references: Bags | None, known: FloatArray
+    ) -> FloatArray:
+        """Kernel of the queries with the references, or among themselves if there are none.
+
+        ``described`` and ``known`` are what ``_describe`` gave for the two.
+        """
+
+    def _fit(self, bags: Bags, positive: BoolArray) -> None:
+        self.length_unit_ = length_unit(bags.instances, self.length_unit)
+        described = self._describe(bags)
+        signed, self.intercept_ = fit_gram_svm(
+            self._gram(bags, described, None, described),
+            positive,
+            C=self.C,
+            costs=class_costs(self.class_weight, positive, self.classes_, self._positive_label()),
+        )
+        self.support_ = np.flatnonzero(signed)
+        self.dual_coef_ = signed[self.support_]
+        self.support_bags_: Bags = bags[self.support_]
+        rows = (
+            self.support_ if self._describes_bags else segment_gather(bags.offsets, self.support_)
+        )
+        self.support_description_ = described[rows]
+
+    def _score_bags(self, bags: Bags) -> FloatArray:
+        described = self._describe(bags)
+        gram = self._gram(bags, described, self.support_bags_, self.support_description_)
+        return gram @ self.dual_coef_ + self.intercept_

@@ -1,0 +1,247 @@
+"""Clustering MIL: one sphere around a cluster of instances from positive bags."""
+
+import warnings
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import StratifiedKFold
+from sklearn.utils import check_random_state
+
+from pigmil._core.segments import segment_gather, segment_reduce
+from pigmil._core.sklearn_door import Interval, StrOptions
+from pigmil.bags import Bags
+from pigmil.distances import nearest_in_bags, squared_distance_blocks
+from pigmil.estimators._linear_svm import class_costs
+from pigmil.estimators.base import BoolArray, FloatArray, MILClassifier
+from pigmil.estimators.card import Card
+
+_CANDIDATES = (2, 5, 10, 20, 40)
+
+
+class ClusteringMIL(MILClassifier):
+    """Clustering MIL: a bag is positive iff an instance falls into a sphere around a cluster.
+
+    The instances of the positive bags are clustered; around every cluster centre the radius is
+    swept over all distances of training bags, and the centre and radius with the best accuracy
+    on the training bags are kept. An instance's score is how deep inside the sphere it lies.
+
+    Departs from the paper: the clusters are k-means clusters; among centres of the same
+    accuracy the one with the widest gap around its radius, relative to it, is kept; the
+    radius is the middle of that gap; the number of clusters may be chosen by cross-validation.
+
+    Parameters
+    ----------
+    n_clusters : int, sequence of int or "auto", default="auto"
+        Number of clusters; of several the best in stratified cross-validation over the training
+        bags, on a tie the smallest; "auto" tries 2, 5, 10, 20 and 40.
+    n_init : int, default=1
+        Starts of k-means.
+    cv : int, default=5
+        Folds of the choice; fewer if a class has fewer bags.
+    class_weight : dict, "balanced" or None, default=None
+        Weight of each class in the accuracy.
+    random_state : int, RandomState instance or None, default=None
+        For k-means and the folds.
+    pos_label : label, optional
+        The positive class; the greater label if not given.
+
+    Attributes
+    ----------
+    center_ : array of shape (n_features,)
+        Centre of the sphere.
+    radius_ : float
+        Its radius.
+    n_clusters_ : int
+        The number of clusters asked for.
+    training_accuracy_ : float
+        Accuracy of the sphere on the training bags, weighted by ``class_weight``.
+    detected_instances_ : array of int of shape (n_positive_bags,)
+        Flat index of the detected instance of each positive training bag.
+    instance_scores_ : array of shape (n_instances,)
+        Score of each training instance, higher is more likely positive.
+
+    Notes
+    -----
+    Cost: O(i k N+ d + k (N d + B log B)) in i k-means iterations, k clusters, instances (N+ in
+    positive bags), features and bags; the choice of k repeats it folds times.
+
+    References
+    ----------
+    Tax, Hendriks, Valstar, Pantic: The Detection of Concept Frames Using Clustering
+    Multi-Instance Learning, ICPR 2010.
+
+    Examples
+    --------
+    >>> from pigmil.datasets import make_ring
+    >>> from pigmil.estimators.clustering_mil import ClusteringMIL
+    >>> bags = make_ring(random_state=0)
+    >>> len(ClusteringMIL(n_clusters=5, random_state=0).fit(bags).detected_instances_)
+    20
+    """
+
+    _accepts_sparse = True
+    card = Card(
+        name="Clustering MIL",
+        title="Sphere around a cluster of positive instances",
+        paper="Tax, Hendriks, Valstar, Pantic: The Detection of Concept Frames Using Clustering "
+        "Multi-Instance Learning, ICPR 2010",
+        year=2010,
+        detects=True,
+        classifies=True,
+        cost="O(i k N+ d + k (N d + B log B)), i iterations, k clusters",
+        use="One compact concept that every positive bag shares; a model that fits one sentence.",
+    )
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "n_clusters": [
+            Interval(Integral, 1, None, closed="left"),
+            StrOptions({"auto"}),
+            "array-like",
+        ],
+        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "cv": [Interval(Integral, 2, None, closed="left")],
+        "class_weight": [StrOptions({"balanced"}), dict, None],
+        "random_state": ["random_state"],
+        "pos_label": [None, object],
+    }
+
+    def __init__(
+        self,
+        *,
+        n_clusters: int | Sequence[int] | str = "auto",
+        n_init: int = 1,
+        cv: int = 5,
+        class_weight: Any = None,
+        random_state: Any = None,
+        pos_label: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.n_init = n_init
+        self.cv = cv
+        self.class_weight = class_weight
+        self.random_state = random_state
+        self.pos_label = pos_label
+
+    def _fit(self, bags: Bags, positive: BoolArray) -> None:
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        costs = class_costs(self.class_weight, positive, self.classes_, self._positive_label())
+        weights = np.where(positive, costs[1], costs[0])
+        self.n_clusters_ = self._choose_n_clusters(bags, positive, weights, seed)
+        self.center_, self.radius_, self.training_accuracy_ = self._best_sphere(
+            bags, positive, weights, self.n_clusters_, seed
+        )
+        self._set_detection(bags, positive, self._score_instances(bags))
+
+    def _choose_n_clusters(
+        self, bags: Bags, positive: BoolArray, weights: FloatArray, seed: int
+    ) -> int:
+        if isinstance(self.n_clusters, Integral):
+            return int(self.n_clusters)
+        candidates = _CANDIDATES if self.n_clusters == "auto" else tuple(self.n_clusters)
+        n_folds = min(self.cv, int(positive.sum()), int((~positive).sum()))
+        if n_folds < 2 or len(candidates) == 1:
+            return int(candidates[0])
+        folds = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
+        right = np.zeros(len(candidates))
+        for train, test in folds.split(positive, positive):
+            for position, n_clusters in enumerate(candidates):
+                center, radius, _ = self._best_sphere(
+                    bags[train], positive[train], weights[train], n_clusters, seed
+                )
+                inside = _depths(bags[test], center, radius) > 0
+                right[position] += weights[test] @ (inside == positive[test])
+        best = np.flatnonzero(right >= right.max() - 1e-9)
+        return int(min(candidates[position] for position in best))
+
+    def _best_sphere(
+        self, bags: Bags, positive: BoolArray, weights: FloatArray, n_clusters: int, seed: int
+    ) -> tuple[FloatArray, float, float]:
+        """Centre, radius and training accuracy of the best sphere."""
+        rows = segment_gather(bags.offsets, np.flatnonzero(positive))
+        centers = _cluster_centers(bags.instances[rows], n_clusters, self.n_init, seed)
+        # One centre a row; of each the nearest instance of every bag.
+        nearest = np.concatenate(
+            [np.sqrt(squared, dtype=np.float64) for _, squared in nearest_in_bags(centers, bags)]
+        )
+        radii, accuracies, gaps = sweep_radii(nearest, positive, weights)
+        best = np.lexsort((-gaps, -np.round(accuracies, 12)))[0]
+        return centers[best], float(radii[best]), float(accuracies[best])
+
+    def _score_instances(self, bags: Bags) -> FloatArray:
+        return _instance_depths(bags, self.center_, self.radius_)
+
+    def _score_bags(self, bags: Bags) -> FloatArray:
+        return _depths(bags, self.center_, self.radius_)
+
+
+def sweep_radii(
+    nearest: FloatArray, positive: BoolArray, weights: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Best radius around every centre, all radii in one sorted sweep.
+
+    Parameters
+    ----------
+    nearest : array of shape (n_centers, n_bags)
+        Distance of each centre to the nearest instance of each bag.
+    positive : array of bool of shape (n_bags,)
+        Which bags are positive.
+    weights : array of shape (n_bags,)
+        How much each bag counts.
+
+    Returns
+    -------
+    radii, accuracies, gaps : array of shape (n_centers,)
+        The radius, in the middle between the farthest bag inside and the nearest outside; the
+        weighted share of bags on their side; the width of that gap over its upper end, 0
+        where all bags are inside.
+    """
+    order = np.argsort(nearest, axis=1, kind="stable")
+    inner = np.take_along_axis(nearest, order, axis=1)
+    outer = np.hstack([inner[:, 1:], np.full((len(inner), 1), np.inf)])
+    # Moving a bag inside gains its weight if it is positive and loses it if it is negative.
+    gains = np.cumsum(np.where(positive, weights, -weights)[order], axis=1)
+    accuracies = (weights[~positive].sum() + gains) / weights.sum()
+    # Between bags at the same distance there is no radius.
+    accuracies[inner == outer] = -np.inf
+    widths = np.where(np.isinf(outer), 0.0, 1 - inner / np.maximum(outer, np.finfo(float).tiny))
+    best = np.lexsort((-widths, -np.round(accuracies, 12)), axis=1)[:, :1]
+    inside, outside, accuracy, gap = (
+        np.take_along_axis(values, best, axis=1)[:, 0]
+        for values in (inner, outer, accuracies, widths)
+    )
+    # With every bag inside, half as far again as the farthest.
+    everything = np.where(inside > 0, 1.5 * inside, 1.0)
+    radii = np.where(np.isinf(outside), everything, (inside + outside) / 2)
+    return radii, accuracy, gap
+
+
+def _cluster_centers(instances: Any, n_clusters: int, n_init: int, seed: int) -> FloatArray:
+    if sp.issparse(instances):
+        # scikit-learn's k-means takes 32-bit indices only.
+        instances = sp.csr_array(
+            (instances.data, instances.indices.astype(np.int32), instances.indptr.astype(np.int32)),
+            shape=instances.shape,
+        )
+    model = KMeans(min(n_clusters, instances.shape[0]), n_init=n_init, random_state=seed)
+    with warnings.catch_warnings():
+        # Fewer distinct instances than clusters: some centres coincide, and the sweep is the same.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(instances)
+    return np.asarray(model.cluster_centers_, dtype=np.float64)
+
+
+def _depths(bags: Bags, center: FloatArray, radius: float) -> FloatArray:
+    """How deep the deepest instance of every bag lies inside the sphere."""
+    return segment_reduce(np.maximum, _instance_depths(bags, center, radius), bags.offsets)
+
+
+def _instance_depths(bags: Bags, center: FloatArray, radius: float) -> FloatArray:
+    distances = np.empty(bags.n_instances)
+    for rows, _, squared in squared_distance_blocks(bags.instances, center[None, :]):
+        distances[rows] = np.sqrt(squared[:, 0])
+    return radius - distances

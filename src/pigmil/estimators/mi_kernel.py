@@ -1,0 +1,148 @@
+"""MI-Kernel: an SVM on a kernel between sets of instances."""
+
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pigmil._core.sklearn_door import Interval, StrOptions
+from pigmil.bags import Bags
+from pigmil.distances import gaussian_self_sums, gaussian_sums, min_max_statistics
+from pigmil.estimators._gram_svm import GramSVM
+from pigmil.estimators.base import FloatArray
+from pigmil.estimators.card import Card
+
+
+class MIKernel(GramSVM):
+    """MI-Kernel: an SVM on the sum of an instance kernel over all pairs of two bags.
+
+    Implements ``k(X, X') = sum over x, x' of k(x, x')^p`` with a Gaussian ``k``, normalised in
+    feature space, ``k(X, X') / sqrt(k(X, X) k(X', X'))``, or by the sizes of the bags (Sec. 3 of
+    the paper), and the polynomial min-max statistic kernel ``(<s(X), s(X')> + 1)^p`` where
+    ``s`` holds the smallest and the largest value of every feature (Sec. 4).
+
+    Departs from the paper: lengths are measured in ``length_unit``, so that the width needs no
+    search over powers of ten and the kernel does not vanish in many dimensions (1.0 is the paper);
+    the inner product of the min-max kernel is in these units too, and is the mean over features.
+
+    Parameters
+    ----------
+    C : float, default=10.0
+        Cost of a violated margin.
+    gamma : float, default=1.0
+        Width of the Gaussian, per squared length.
+    power : int, default=1
+        ``p``: with the set kernel it multiplies ``gamma``, with the min-max kernel it is the
+        degree.
+    kernel : {"set", "min-max"}, default="set"
+        Which kernel.
+    normalization : {"feature-space", "size"} or None, default="feature-space"
+        How the set kernel is normalised; the min-max kernel always is in feature space, unless
+        None.
+    length_unit : {"auto", "median"} or float, default="auto"
+        See :func:`pigmil.distances.length_unit`.
+    class_weight : dict, "balanced" or None, default=None
+        Weight of each class in the SVM.
+    pos_label : label, optional
+        The positive class; the greater label if not given.
+
+    Attributes
+    ----------
+    support_ : array of int
+        Positions of the support bags among the training bags.
+    support_bags_ : Bags
+        These bags.
+    support_description_ : array
+        Norm, size or statistic of each of them.
+    dual_coef_, intercept_ : array of shape (n_support,), float
+        Of the SVM.
+    length_unit_ : float
+        The unit that was used.
+
+    Notes
+    -----
+    Cost: O(N^2 d + B^3) in instances, features and bags, in blocks.
+
+    References
+    ----------
+    Gartner, Flach, Kowalczyk, Smola: Multi-Instance Kernels, ICML 2002.
+
+    Examples
+    --------
+    >>> from pigmil.datasets import make_ring
+    >>> from pigmil.estimators.mi_kernel import MIKernel
+    >>> bags = make_ring(random_state=0)
+    >>> MIKernel().fit(bags).predict(bags).shape
+    (40,)
+    """
+
+    _accepts_sparse = True
+    card = Card(
+        name="MI-Kernel",
+        title="Multi-instance set kernel",
+        paper="Gartner, Flach, Kowalczyk, Smola: Multi-Instance Kernels, ICML 2002",
+        year=2002,
+        detects=False,
+        classifies=True,
+        cost="O(N^2 d + B^3)",
+        use="Bags that differ as a whole, not by one instance; a strong and quick baseline.",
+        grid={"gamma": (0.3, 1.0, 3.0)},
+    )
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "C": [Interval(Real, 0, None, closed="neither")],
+        "gamma": [Interval(Real, 0, None, closed="neither")],
+        "power": [Interval(Integral, 1, None, closed="left")],
+        "kernel": [StrOptions({"set", "min-max"})],
+        "normalization": [StrOptions({"feature-space", "size"}), None],
+        "length_unit": [
+            StrOptions({"auto", "median"}),
+            Interval(Real, 0, None, closed="neither"),
+        ],
+        "class_weight": [StrOptions({"balanced"}), dict, None],
+        "pos_label": [None, object],
+    }
+
+    def __init__(
+        self,
+        *,
+        C: float = 10.0,
+        gamma: float = 1.0,
+        power: int = 1,
+        kernel: str = "set",
+        normalization: str | None = "feature-space",
+        length_unit: str | float = "auto",
+        class_weight: Any = None,
+        pos_label: Any = None,
+    ) -> None:
+        self.C = C
+        self.gamma = gamma
+        self.power = power
+        self.kernel = kernel
+        self.normalization = normalization
+        self.length_unit = length_unit
+        self.class_weight = class_weight
+        self.pos_label = pos_label
+
+    @property
+    def _rate(self) -> float:
+        return self.power * self.gamma / self.length_unit_**2
+
+    def _describe(self, bags: Bags) -> FloatArray:
+        if self.kernel == "min-max":
+            return min_max_statistics(bags) / (self.length_unit_ * np.sqrt(2 * bags.n_features))
+        if self.normalization == "feature-space":
+            return np.sqrt(gaussian_self_sums(bags, gamma=self._rate))
+        return np.ones(bags.n_bags) if self.normalization is None else bags.sizes.astype(float)
+
+    def _gram(
+        self, queries: Bags, described: FloatArray, references: Bags | None, known: FloatArray
+    ) -> FloatArray:
+        if self.kernel == "set":
+            gram = gaussian_sums(queries, references, gamma=self._rate)
+            return gram / np.outer(described, known)
+        gram = described @ known.T + 1
+        if self.normalization is not None:
+            norms = [np.sqrt((side**2).sum(axis=1) + 1) for side in (described, known)]
+            gram /= np.outer(*norms)
+        return gram**self.power
