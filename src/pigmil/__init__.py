@@ -31,6 +31,8 @@ _HOME = {
     "MiSVM": "pigmil.estimators.mi_svm",
     "MISVM": "pigmil.estimators.mi_svm_bag",
     "MILD": "pigmil.estimators.mild",
+    "APR": "pigmil.estimators.apr",
+    "MILES": "pigmil.estimators.miles",
     "all_estimators": "pigmil.estimators",
     "as_bags": "pigmil.bags",
     "load": "pigmil.estimators.persistence",
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from pigmil.bags import OnInstances as OnInstances
     from pigmil.bags import as_bags as as_bags
     from pigmil.estimators import all_estimators as all_estimators
+    from pigmil.estimators.apr import APR as APR
     from pigmil.estimators.citation_knn import CitationKNN as CitationKNN
     from pigmil.estimators.clustering_mil import ClusteringMIL as ClusteringMIL
     from pigmil.estimators.diverse_density import DD as DD
@@ -65,6 +68,7 @@ if TYPE_CHECKING:
     from pigmil.estimators.persistence import load as load
     from pigmil.estimators.persistence import save as save
     from pigmil.estimators.pigmil import PIGMIL as PIGMIL
+    from pigmil.estimators.miles import MILES as MILES
     from pigmil.io import read_bags as read_bags
     from pigmil.io import write_bags as write_bags
 

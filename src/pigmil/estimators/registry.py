@@ -21,6 +21,9 @@ _METHODS: dict[str, str] = {
     "EMDD": "pigmil.estimators.em_dd",
     "MiSVM": "pigmil.estimators.mi_svm",
     "MISVM": "pigmil.estimators.mi_svm_bag",
+    "MILD": "pigmil.estimators.mild",
+    "APR": "pigmil.estimators.apr",
+    "MILES": "pigmil.estimators.miles",
 }
 
 

@@ -1,0 +1,174 @@
+"""MILES: the linear programme and its optimality conditions, the embedding, the contributions."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+from sklearn.exceptions import ConvergenceWarning
+
+import pigmil.estimators._l1_svm as l1_module
+import pigmil.estimators.miles as miles_module
+from pigmil import MILES, Bags
+from pigmil.estimators._l1_svm import fit_l1_svm
+
+
+def whole_programme(X, positive, costs):
+    """The textbook programme on all columns at once: w+, w-, b+, b-, slacks."""
+    n, p = X.shape
+    sign = np.where(positive, 1.0, -1.0)
+    signed = sign[:, None] * X
+    A = -np.hstack([signed, -signed, sign[:, None], -sign[:, None], np.eye(n)])
+    c = np.concatenate([np.ones(2 * p), [0.0, 0.0], costs])
+    found = linprog(c, A_ub=A, b_ub=-np.ones(n), method="highs-ipm")
+    assert found.status == 0
+    return found.fun
+
+
+def assert_optimal(X, positive, costs, model):
+    """Primal and dual feasible, complementary, and no gap between them."""
+    sign = np.where(positive, 1.0, -1.0)
+    margins = sign * (X @ model.weights + model.intercept)
+    slack = np.maximum(0.0, 1.0 - margins)
+    prices = (model.alphas * sign) @ X
+    assert (model.alphas >= -1e-9).all()
+    assert (model.alphas <= costs + 1e-7).all()
+    assert model.alphas @ sign == pytest.approx(0.0, abs=1e-6)
+    assert np.abs(prices).max() <= 1 + 1e-5
+    kept = np.abs(model.weights) > 1e-7
+    np.testing.assert_allclose(prices[kept], np.sign(model.weights[kept]), atol=1e-5)
+    assert np.abs(model.alphas[margins > 1 + 1e-6]).max(initial=0.0) <= 1e-6
+    np.testing.assert_allclose(model.alphas[slack > 1e-6], costs[slack > 1e-6], atol=1e-6)
+    primal = np.abs(model.weights).sum() + costs @ slack
+    assert primal == pytest.approx(model.alphas.sum(), rel=1e-5, abs=1e-6)
+    assert primal == pytest.approx(model.objective, rel=1e-6, abs=1e-9)
+
+
+def toy_bags(seed=0, n_bags=14, d=2):
+    rng = np.random.default_rng(seed)
+    parts = [rng.normal(size=(rng.integers(1, 5), d)) for _ in range(n_bags)]
+    for number in range(0, n_bags, 2):
+        parts[number][0] += 3.0
+    return Bags.from_list(parts, y=[1, 0] * (n_bags // 2))
+
+
+def test_one_column_by_hand():
+    # y (w x + b) >= 1 at x = 0 (negative) and x = 4 (positive) with the least |w|: w = 1/2, b = -1.
+    model = fit_l1_svm(np.array([[0.0], [4.0]]), np.array([False, True]), np.full(2, 9.0))
+    np.testing.assert_allclose(model.weights, [0.5])
+    assert model.intercept == pytest.approx(-1.0)
+    assert model.objective == pytest.approx(0.5)
+    np.testing.assert_allclose(model.alphas, [0.25, 0.25])
+
+
+def test_a_cost_too_low_keeps_no_column():
+    # Moving both slacks from 1 to 0 saves 0.2 and costs |w| = 0.5.
+    model = fit_l1_svm(np.array([[0.0], [4.0]]), np.array([False, True]), np.full(2, 0.1))
+    np.testing.assert_array_equal(model.weights, [0.0])
+    assert model.objective == pytest.approx(0.2)
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    C=st.sampled_from([0.05, 0.5, 3.0, 50.0]),
+    few=st.sampled_from([1, 3, 64]),
+)
+def test_few_columns_give_the_optimum_of_all(seed, C, few):
+    rng = np.random.default_rng(seed)
+    positive = np.arange(10) % 3 == 0
+    X = np.exp(-rng.exponential(size=(10, 25)))
+    X[:, 7] = X[:, 3]  # ties between columns
+    X[4] = X[6]  # and between rows
+    costs = C * np.where(positive, 2.0, 1.0)
+    before = l1_module._FEW_COLUMNS
+    l1_module._FEW_COLUMNS = few
+    try:
+        model = fit_l1_svm(X, positive, costs)
+    finally:
+        l1_module._FEW_COLUMNS = before
+    assert_optimal(X, positive, costs, model)
+    assert model.objective == pytest.approx(whole_programme(X, positive, costs), rel=1e-5)
+
+
+def test_too_few_rounds_warn(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, positive = rng.uniform(size=(20, 40)), np.arange(20) % 2 == 0
+    monkeypatch.setattr(l1_module, "_FEW_COLUMNS", 1)
+    monkeypatch.setattr(l1_module, "_MAX_ROUNDS", 2)
+    with pytest.warns(ConvergenceWarning, match="still lacked columns after 2 rounds"):
+        model = fit_l1_svm(X, positive, np.full(20, 10.0))
+    assert np.count_nonzero(model.weights) <= 2
+
+
+def test_the_fitted_model_is_the_optimum_over_all_instances():
+    bags = toy_bags()
+    method = MILES(gamma=0.7, C=3.0, length_unit=1.0, class_weight={0: 0.5}).fit(bags)
+    X = np.array(
+        [
+            [np.exp(-0.7 * ((bag - x) ** 2).sum(axis=1).min()) for x in bags.instances]
+            for bag in bags
+        ]
+    )
+    costs = np.where(bags.y == 1, 3.0, 1.5)
+    assert method.objective_ == pytest.approx(whole_programme(X, bags.y == 1, costs), rel=1e-6)
+    np.testing.assert_allclose(
+        method.decision_function(bags),
+        X[:, method.prototype_instances_] @ method.coef_ + method.intercept_,
+        atol=1e-10,
+    )
+
+
+def test_contributions_by_hand():
+    bags = Bags.from_list([np.array([[0.0], [0.0], [2.0]]), np.array([[1.0]])], y=[1, 0])
+    method = MILES(gamma=1.0, length_unit=1.0).fit(bags)
+    method.prototypes_ = np.array([[0.0], [3.0]])
+    method.coef_ = np.array([4.0, -1.0])
+    # Prototype 0: both copies at distance 0 share 4; prototype 3: the instance at 2, -exp(-1).
+    # In the second bag one instance answers both: 4 exp(-1) - exp(-4).
+    expected = [2.0, 2.0, -np.exp(-1), 4 * np.exp(-1) - np.exp(-4)]
+    np.testing.assert_allclose(method.decision_function_instances(bags), expected, atol=1e-12)
+
+
+@given(seed=st.integers(0, 10**6), chunk=st.sampled_from([1, 5, 8192]))
+def test_contributions_and_intercept_add_up_to_the_decision_value(seed, chunk):
+    bags = toy_bags(seed)
+    method = MILES().fit(bags)
+    before = miles_module._CHUNK_INSTANCES
+    miles_module._CHUNK_INSTANCES = chunk
+    try:
+        shares = method.decision_function_instances(bags)
+    finally:
+        miles_module._CHUNK_INSTANCES = before
+    sums = np.add.reduceat(shares, bags.offsets[:-1]) + method.intercept_
+    np.testing.assert_allclose(sums, method.decision_function(bags), atol=1e-9)
+
+
+def test_large_embeddings_in_single_precision_agree(monkeypatch):
+    bags = toy_bags(3)
+    exact = MILES().fit(bags)
+    monkeypatch.setattr(miles_module, "_DOUBLE_VALUES", 1)
+    monkeypatch.setattr(miles_module, "_CHUNK_PROTOTYPES", 7)
+    rough = MILES().fit(bags)
+    assert rough.objective_ == pytest.approx(exact.objective_, rel=1e-5)
+
+
+def test_sparse_instances_give_the_same_model():
+    bags = toy_bags(1)
+    sparse = bags.with_instances(sp.csr_array(bags.instances))
+    np.testing.assert_allclose(
+        MILES().fit(sparse).decision_function(sparse),
+        MILES().fit(bags).decision_function(bags),
+        atol=1e-6,
+    )
+
+
+def test_degenerate_bags():
+    one_positive = Bags.from_list(
+        [np.ones((2, 1)), np.zeros((1, 1)), np.zeros((3, 1))], y=[1, 0, 0]
+    )
+    assert MILES(C=100.0).fit(one_positive).predict(one_positive).tolist() == [1, 0, 0]
+    constant = Bags.from_list([np.zeros((2, 3))] * 4, y=[0, 1, 0, 1])
+    method = MILES().fit(constant)
+    assert method.coef_.size == 0
+    np.testing.assert_array_equal(method.instance_scores_, 0.0)
