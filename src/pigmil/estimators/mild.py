@@ -1,0 +1,233 @@
+"""MILD: the instance of a positive bag that alone, with a radius, tells bags apart best."""
+
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.svm import SVC
+
+from pigmil._core.segments import segment_reduce
+from pigmil._core.sklearn_door import Interval, StrOptions
+from pigmil.bags import Bags
+from pigmil.distances import length_unit, nearest_in_bags
+from pigmil.embedding import embed_bags
+from pigmil.estimators._linear_svm import _for_libsvm, class_costs, fit_linear_svm
+from pigmil.estimators.base import BoolArray, FloatArray, MILClassifier
+from pigmil.estimators.card import Card
+
+
+def best_precision(
+    squared: NDArray[Any], positive: BoolArray
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Most training bags that one threshold gets right, for every instance, in one sorted sweep.
+
+    A bag is called positive when its squared distance is at most the threshold. Thresholds are
+    the distances themselves; the smallest of the best ones is returned.
+
+    Parameters
+    ----------
+    squared : array of shape (n_rows, n_bags)
+        Squared distance of each instance to the nearest instance of each bag.
+    positive : array of bool of shape (n_bags,)
+        Which bags are positive.
+
+    Returns
+    -------
+    right : array of int of shape (n_rows,)
+        Number of bags labelled right.
+    threshold : array of shape (n_rows,)
+        The squared distance that does it.
+
+    Notes
+    -----
+    Cost: O(n_bags log n_bags) an instance.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> right, threshold = best_precision(
+    ...     np.array([[0.0, 1.0, 9.0, 4.0]]), np.array([True, True, False, False])
+    ... )
+    >>> int(right[0]), float(threshold[0])
+    (4, 1.0)
+    """
+    order = np.argsort(squared, axis=1, kind="stable")
+    distances = np.take_along_axis(squared, order, axis=1)
+    signs = np.where(positive, 1, -1)
+    right = np.cumsum(signs[order], axis=1) + int((~positive).sum())
+    # A threshold takes in all bags at its distance: only the last of equal ones counts.
+    right[:, :-1][distances[:, :-1] == distances[:, 1:]] = -1
+    best = right.argmax(axis=1)
+    rows = np.arange(len(squared))
+    return right[rows, best], distances[rows, best]
+
+
+class MILD(MILClassifier):
+    """MILD: disambiguation by empirical precision, then an SVM on instances or on bags.
+
+    Implements Li and Yeung: for an instance x and a threshold, call a bag positive when its
+    nearest instance is within the threshold of x; the empirical precision of x is the largest
+    fraction of training bags labelled right, over all thresholds. The true positive of a positive
+    bag is its instance of best empirical precision. At bag level every bag is described by its
+    similarity to each true positive; at instance level the true positives are trained against
+    all negative instances and a bag is worth its best instance.
+
+    Departs from the paper: among instances of equal precision the one with the smaller threshold
+    is taken, which does not depend on the order of the instances (the paper names no rule);
+    the kernel width follows from a unit of length; the semi-supervised extension is left out.
+
+    Parameters
+    ----------
+    level : {"bag", "instance"}, default="bag"
+        Which representation is classified.
+    kernel : {"linear", "rbf"}, default="linear"
+        Kernel of the SVM.
+    C : float, default=10.0
+        Cost of the hinge loss.
+    gamma : float, default=1.0
+        Width of the similarity of bags and of the RBF kernel on instances, per squared unit of
+        length.
+    length_unit : {"auto", "median"} or float, default="auto"
+        See :func:`pigmil.distances.length_unit`.
+    class_weight : None, "balanced" or dict, default="balanced"
+        Cost factors of the classes. At instance level there are many negatives to a positive.
+    pos_label : label, optional
+        The positive class; the greater label if not given.
+
+    Attributes
+    ----------
+    detected_instances_ : array of int of shape (n_positive_bags,)
+        Flat index of the true positive of each positive training bag.
+    true_positives_ : array or CSR of shape (n_positive_bags, n_features)
+        Those instances.
+    instance_scores_ : array of shape (n_instances,)
+        Empirical precision of each instance of the positive training bags, less the tie-break
+        (below the step of one bag); NaN in negative bags.
+    svm_ : LinearSVM or SVC
+        The classifier.
+    training_bags_ : Bags
+        Kept to judge new instances, with ``training_positive_``.
+    length_unit_ : float
+        The unit that was used.
+
+    Notes
+    -----
+    With these defaults the bag level does best on Musk-1 and Musk-2 among linear kernels; the
+    instance level gains from ``kernel="rbf"``.
+
+    Cost: O(n_positive_instances (n_instances n_features + n_bags log n_bags)), in blocks, and an
+    SVM of bags or of negative instances.
+
+    References
+    ----------
+    Li, Yeung: MILD: multiple-instance learning via disambiguation, IEEE Transactions on Knowledge
+    and Data Engineering 22 (2010).
+
+    Examples
+    --------
+    >>> from pigmil import MILD
+    >>> from pigmil.datasets import make_ring
+    >>> bags = make_ring(random_state=0)
+    >>> MILD().fit(bags).score(bags, bags.y)
+    1.0
+    """
+
+    _accepts_sparse = True
+    card = Card(
+        name="MILD",
+        title="Multiple-instance learning via disambiguation",
+        paper="Li, Yeung: MILD: multiple-instance learning via disambiguation, IEEE TKDE",
+        year=2010,
+        detects=True,
+        classifies=True,
+        cost="O(N+ (N d + B log B)), and an SVM",
+        use="Positives that gather in one place, each near an instance of most positive bags.",
+    )
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "level": [StrOptions({"bag", "instance"})],
+        "kernel": [StrOptions({"linear", "rbf"})],
+        "C": [Interval(Real, 0, None, closed="neither")],
+        "gamma": [Interval(Real, 0, None, closed="neither")],
+        "length_unit": [
+            StrOptions({"auto", "median"}),
+            Interval(Real, 0, None, closed="neither"),
+        ],
+        "class_weight": [StrOptions({"balanced"}), dict, None],
+        "pos_label": [None, object],
+    }
+
+    def __init__(
+        self,
+        *,
+        level: str = "bag",
+        kernel: str = "linear",
+        C: float = 10.0,
+        gamma: float = 1.0,
+        length_unit: str | float = "auto",
+        class_weight: Any = "balanced",
+        pos_label: Any = None,
+    ) -> None:
+        self.level = level
+        self.kernel = kernel
+        self.C = C
+        self.gamma = gamma
+        self.length_unit = length_unit
+        self.class_weight = class_weight
+        self.pos_label = pos_label
+
+    def _fit(self, bags: Bags, positive: BoolArray) -> None:
+        self.length_unit_ = length_unit(bags.instances, self.length_unit)
+        self.training_bags_, self.training_positive_ = bags, positive
+        inside = np.flatnonzero(positive[bags.bag_index])
+        scores = np.full(bags.n_instances, np.nan)
+        scores[inside] = self._precision(bags.instances[inside])
+        self._set_detection(bags, positive, scores)
+        self.true_positives_ = bags.instances[self.detected_instances_]
+        rows, labels = self._training_rows(bags, positive)
+        self._fit_svm(rows, labels)
+
+    def _precision(self, instances: Any) -> FloatArray:
+        """Empirical precision, less up to half the step of one bag for a large threshold."""
+        n_bags = self.training_bags_.n_bags
+        scores = np.empty(instances.shape[0])
+        for rows, squared in nearest_in_bags(instances, self.training_bags_):
+            right, threshold = best_precision(squared, self.training_positive_)
+            wide = threshold / (threshold + self.length_unit_**2)
+            scores[rows] = (right - 0.5 * wide) / n_bags
+        return scores
+
+    def _training_rows(self, bags: Bags, positive: BoolArray) -> tuple[Any, BoolArray]:
+        if self.level == "bag":
+            return self._embed(bags), positive
+        parts = [self.true_positives_, bags[~positive].instances]
+        rows = sp.vstack(parts, format="csr") if bags.is_sparse else np.concatenate(parts)
+        return rows, np.arange(rows.shape[0]) < parts[0].shape[0]
+
+    def _embed(self, bags: Bags) -> FloatArray:
+        return embed_bags(bags, self.true_positives_, self.gamma / self.length_unit_**2)
+
+    def _fit_svm(self, rows: Any, labels: BoolArray) -> None:
+        costs = class_costs(self.class_weight, labels, self.classes_, self._positive_label())
+        if self.kernel == "linear":
+            self.svm_: Any = fit_linear_svm(rows, labels, C=self.C, costs=costs)
+            return
+        # The embedding has its own scale; instances are measured in the unit of length.
+        width = "scale" if self.level == "bag" else self.gamma / self.length_unit_**2
+        weights = {False: costs[0], True: costs[1]}
+        self.svm_ = SVC(C=self.C, gamma=width, class_weight=weights).fit(_for_libsvm(rows), labels)
+
+    def _decide(self, rows: Any) -> FloatArray:
+        if self.kernel == "linear":
+            return self.svm_.decide(rows)
+        return np.asarray(self.svm_.decision_function(_for_libsvm(rows)))
+
+    def _score_bags(self, bags: Bags) -> FloatArray:
+        if self.level == "bag":
+            return self._decide(self._embed(bags))
+        return segment_reduce(np.maximum, self._decide(bags.instances), bags.offsets)
+
+    def _score_instances(self, bags: Bags) -> FloatArray:
+        return self._precision(bags.instances)
