@@ -1,7 +1,6 @@
 """Models on disk through skops: loading builds known types only and runs no code from the file."""
 
 import os
-import tempfile
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 import sklearn
 
 from pigmil._core.errors import ModelFileError
+from pigmil._core.files import atomic_file
 from pigmil._core.optional import import_optional
 
 _FORMAT = 1
@@ -54,14 +54,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> Path:
         "sklearn": sklearn.__version__,
         "model": model,
     }
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    try:
-        skops.dump(content, name)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with atomic_file(path) as temporary:
+        skops.dump(content, temporary)
     return path
 
 
