@@ -102,6 +102,7 @@ def test_the_decision_is_the_svm_on_the_embedding(model, ring):
     prototypes = ring.instances[model.prototypes_]
     gamma = model.classifier_.decay / model.length_unit_**2
     embedded = embed_bags(ring, prototypes, gamma)
+    embedded = (embedded - embedded.mean(axis=0)) / embedded.std(axis=0) / np.sqrt(len(prototypes))
     expected = embedded @ model.classifier_.svm.weights + model.classifier_.svm.intercept
     np.testing.assert_allclose(model.decision_function(ring), expected, atol=1e-9)
 

@@ -34,6 +34,9 @@ class BagSVM:
         Unit of length.
     C : float
         Cost of the SVM.
+    centre, scale : array of shape (n_prototypes,)
+        What the similarities are reduced by and divided by before the SVM; 0 and 1 if they are
+        left as they are.
     svm : LinearSVM
         The fitted SVM.
     slope : float
@@ -44,12 +47,15 @@ class BagSVM:
     decay: float
     unit: float
     C: float
+    centre: FloatArray
+    scale: FloatArray
     svm: LinearSVM
     slope: float
 
     def embed(self, bags: Bags) -> FloatArray:
-        """Similarity of every bag to every prototype."""
-        return embed_bags(bags, self.prototypes, self.decay / self.unit**2)
+        """Similarity of every bag to every prototype, scaled as in training."""
+        embedded = embed_bags(bags, self.prototypes, self.decay / self.unit**2)
+        return (embedded - self.centre) / self.scale
 
     def decide(self, bags: Bags) -> FloatArray:
         """Decision value of every bag."""
@@ -64,6 +70,7 @@ def fit_bag_svm(
     C: float | str,
     decay: float | str,
     unit: float,
+    scaled: bool,
     costs: tuple[float, float],
     random_state: Any,
 ) -> BagSVM:
@@ -83,6 +90,9 @@ def fit_bag_svm(
         inside it. Ties go to the smaller cost, then to the smaller width.
     unit : float
         Unit of length.
+    scaled : bool
+        Bring every similarity to mean 0 and the same spread over the training bags, all together
+        to unit length, so that a prototype far from most bags counts as much as a near one.
     costs : (float, float)
         Factors on C of the negative and the positive class.
     random_state : int, RandomState instance or None
@@ -96,7 +106,12 @@ def fit_bag_svm(
     cs = COSTS if C == "cv" else (float(C),)
     # One pass over the data: another width is a power of the same similarities.
     base = embed_bags(bags, prototypes, decays[0] / unit**2)
-    embeddings = {value: base ** (value / decays[0]) for value in decays}
+    moments = {}
+    embeddings = {}
+    for value in decays:
+        embedded = base ** (value / decays[0])
+        moments[value] = _moments(embedded, scaled)
+        embeddings[value] = (embedded - moments[value][0]) / moments[value][1]
     folds = _folds(positive, random_state)
     held_out = {
         (value, c): _held_out(embeddings[value], positive, folds, c, costs)
@@ -112,7 +127,17 @@ def fit_bag_svm(
                 best_decay, best_c, best_right = value, c, right
     svm = fit_linear_svm(embeddings[best_decay], positive, C=best_c, costs=costs)
     slope = _slope(held_out[best_decay, best_c], positive)
-    return BagSVM(prototypes, best_decay, unit, best_c, svm, slope)
+    return BagSVM(prototypes, best_decay, unit, best_c, *moments[best_decay], svm, slope)
+
+
+def _moments(embedded: FloatArray, scaled: bool) -> tuple[FloatArray, FloatArray]:
+    columns = embedded.shape[1]
+    if not scaled:
+        return np.zeros(columns), np.ones(columns)
+    spread = embedded.std(axis=0)
+    # A similarity that is the same for all bags tells nothing, whatever its rounding errors say.
+    spread[spread <= 1e-9] = np.inf
+    return embedded.mean(axis=0), spread * np.sqrt(columns)
 
 
 def hard_negatives(bags: Bags, positive: BoolArray, pool: Any) -> IntArray:

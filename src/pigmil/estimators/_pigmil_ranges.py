@@ -40,6 +40,8 @@ RANGES: dict[str, Any] = {
     "prototypes": [
         StrOptions({"pool", "pool+hard_negatives", "working_sets+hard_negatives", "all"})
     ],
+    "max_prototypes": [_AT_LEAST_ONE],
+    "embedding_scaling": ["boolean"],
     "embedding_decay": [StrOptions({"cv"}), _POSITIVE],
     "C": [StrOptions({"cv"}), _POSITIVE],
     "class_weight": [StrOptions({"balanced"}), dict, None],

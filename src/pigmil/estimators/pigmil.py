@@ -99,11 +99,15 @@ class PIGMIL(MILClassifier):
         Detected instances of each working bag: the pool's, then the best-scored of its working
         set.
     prototypes : {"pool", "pool+hard_negatives", "working_sets+hard_negatives", "all"}
-        Instances that span the embedding, default ``"pool+hard_negatives"``; a hard negative is
-        the instance of a negative bag nearest to the pool, ``"all"`` every training instance.
-    embedding_decay : float or "cv", default=1.0
+        Instances that span the embedding, default ``"all"``, every training instance; a hard
+        negative is the instance of a negative bag nearest to the pool.
+    max_prototypes : int, default=10000
+        Bound on the prototypes; beyond it they are drawn by ``random_state``.
+    embedding_decay : float or "cv", default=0.3
         Kernel width of the embedding per squared unit of length; ``"cv"`` chooses among 0.3, 1, 3.
-    C : float or "cv", default="cv"
+    embedding_scaling : bool, default=True
+        Bring every similarity to mean 0 and equal spread over the training bags (paper: not).
+    C : float or "cv", default=10.0
         Cost of the bag SVM; ``"cv"`` chooses among 1, 10, 100, 1000.
     class_weight : None, "balanced" or dict, default=None
         Weights of the bag classes in the SVM.
@@ -212,9 +216,11 @@ class PIGMIL(MILClassifier):
         max_updates: int = 20,
         max_candidates: int = 8000,
         n_instances_per_bag: int = 1,
-        prototypes: str = "pool+hard_negatives",
-        embedding_decay: float | str = 1.0,
-        C: float | str = "cv",
+        prototypes: str = "all",
+        max_prototypes: int = 10000,
+        embedding_decay: float | str = 0.3,
+        embedding_scaling: bool = True,
+        C: float | str = 10.0,
         class_weight: Any = None,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -248,7 +254,9 @@ class PIGMIL(MILClassifier):
         self.max_candidates = max_candidates
         self.n_instances_per_bag = n_instances_per_bag
         self.prototypes = prototypes
+        self.max_prototypes = max_prototypes
         self.embedding_decay = embedding_decay
+        self.embedding_scaling = embedding_scaling
         self.C = C
         self.class_weight = class_weight
         self.random_state = random_state
@@ -284,6 +292,8 @@ class PIGMIL(MILClassifier):
             "confidence_bias": False,
             "walk_start": "random",
             "prototypes": "pool",
+            "embedding_decay": 1.0,
+            "embedding_scaling": False,
             "C": 1.0,
         }
         return cls(**{**literal, **changes})
@@ -322,7 +332,7 @@ class PIGMIL(MILClassifier):
             callback=self.callback,
         )
         self._detect(bags, positive)
-        self.prototypes_ = self._choose_prototypes(bags, positive)
+        self.prototypes_ = self._choose_prototypes(bags, positive, rng)
         costs = class_costs(self.class_weight, positive, self.classes_, self._positive_label())
         self.classifier_ = fit_bag_svm(
             bags,
@@ -331,6 +341,7 @@ class PIGMIL(MILClassifier):
             C=self.C,
             decay=self.embedding_decay,
             unit=self.length_unit_,
+            scaled=self.embedding_scaling,
             costs=costs,
             random_state=rng,
         )
@@ -381,15 +392,17 @@ class PIGMIL(MILClassifier):
             pool_bag=owners[pool],
         )
 
-    def _choose_prototypes(self, bags: Bags, positive: BoolArray) -> IntArray:
-        if self.prototypes == "all":
-            return np.arange(bags.n_instances)
+    def _choose_prototypes(self, bags: Bags, positive: BoolArray, rng: Any) -> IntArray:
         chosen = self.pool_
-        if self.prototypes.startswith("working_sets"):
+        if self.prototypes == "all":
+            chosen = np.arange(bags.n_instances)
+        elif self.prototypes.startswith("working_sets"):
             kept = np.flatnonzero(self.working_bags_.kept)
             chosen = np.concatenate([self.working_sets_[bag] for bag in kept])
         if self.prototypes.endswith("hard_negatives"):
             chosen = np.append(chosen, hard_negatives(bags, positive, bags.instances[self.pool_]))
+        if len(chosen) > self.max_prototypes:
+            chosen = np.sort(rng.choice(chosen, self.max_prototypes, replace=False))
         return chosen
 
     def _score_bags(self, bags: Bags) -> FloatArray:
