@@ -32,7 +32,12 @@ def run(tmp_path):
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM],
             cwd=tmp_path,
-            env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), **environment},
+            env={
+                **os.environ,
+                "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
+                "NUMBA_DISABLE_JIT": "0",
+                **environment,
+            },
             capture_output=True,
             text=True,
             check=True,

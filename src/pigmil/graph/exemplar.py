@@ -118,7 +118,7 @@ def _block_size(d: int) -> int:
     """Candidates in one block, so that their working sets fit a fixed memory."""
     from pigmil.graph.exemplar_mining import ROOM
 
-    return int(np.clip(_BLOCK_BYTES // (8 * ROOM * (ROOM + d)), 16, 512))
+    return int(np.clip(_BLOCK_BYTES // (8 * ROOM * d), 16, 512))
 
 
 def _solve_block(

@@ -130,22 +130,6 @@ def choose_new(
 
 
 @njit
-def _drop_inactive(gram: Floats, members: Ints, size: int, alpha: Floats) -> int:
-    """Compact a working set to the members that carry weight; return its new size."""
-    kept = 0
-    for m in range(size):
-        if alpha[m] > 0.0:
-            members[kept] = members[m]
-            alpha[kept] = alpha[m]
-            for c in range(size):
-                gram[kept, c] = gram[m, c]
-            for c in range(size):
-                gram[c, kept] = gram[c, m]
-            kept += 1
-    return kept
-
-
-@njit
 def grow_and_solve(
     points: Floats,
     which: Ints,
@@ -157,36 +141,41 @@ def grow_and_solve(
     members: Ints,
     size: Ints,
     alpha: Floats,
-    gram: Floats,
     weights: Floats,
     dual: Floats,
     overflow: Flags,
 ) -> None:
-    """Add the chosen negatives to each working set, solve it exactly, refresh weights and dual."""
+    """Renew each working set by the chosen negatives, solve it exactly, refresh weight and dual.
+
+    Members without weight leave the set: they come back if they matter, and small sets are what
+    makes the rounds cheap. The Gram matrix is computed afresh each time; keeping it would cost
+    more in memory traffic than the product does.
+    """
     room = members.shape[1]
     linear = np.full(room, 2.0)
-    scratch = np.empty((room, points.shape[1]))  # one for all: fresh pages cost more than the QP
+    scratch = np.empty((room, points.shape[1]))
     for t in range(which.size):
         i = which[t]
-        size[i] = _drop_inactive(gram[i], members[i], size[i], alpha[i])
-        if size[i] + n_new[i] > room:
+        k = 0
+        for m in range(size[i]):
+            if alpha[i, m] > 0.0:
+                members[i, k] = members[i, m]
+                alpha[i, k] = alpha[i, m]
+                k += 1
+        if k + n_new[i] > room:
+            size[i] = k
             overflow[i] = True
             continue
-        old = size[i]
-        k = old + n_new[i]
         for r in range(n_new[i]):
-            members[i, old + r] = new[i, r]
-            alpha[i, old + r] = 0.0
+            members[i, k] = new[i, r]
+            alpha[i, k] = 0.0
+            k += 1
         size[i] = k
         difference = scratch[:k]
         for m in range(k):
             difference[m] = points[i] - rows[slot[members[i, m]]]
-        added = np.dot(difference[old:], difference.T)
-        gram[i, old:k, :k] = added
-        for r in range(k - old):
-            for c in range(old):
-                gram[i, c, old + r] = added[r, c]
-        solve_box_qp(gram[i], linear, k, upper, alpha[i], EXACT, 20 * k + 100)
+        gram = np.dot(difference, difference.T)
+        solve_box_qp(gram, linear, k, upper, alpha[i], EXACT, 20 * k + 100)
         weights[i] = np.dot(alpha[i, :k], difference)
         dual[i] = 2.0 * alpha[i, :k].sum() - 0.5 * np.dot(weights[i], weights[i])
 

@@ -29,7 +29,6 @@ class WorkingSets:
     members: Ints = field(init=False)
     size: Ints = field(init=False)
     alpha: Floats = field(init=False)
-    gram: Floats = field(init=False)
     weights: Floats = field(init=False)
     dual: Floats = field(init=False)
     gap: Floats = field(init=False)
@@ -41,7 +40,6 @@ class WorkingSets:
         self.members = np.zeros((m, ROOM), np.int64)
         self.size = np.zeros(m, np.int64)
         self.alpha = np.zeros((m, ROOM))
-        self.gram = np.empty((m, ROOM, ROOM))
         self.weights = np.zeros((m, d))
         self.dual = np.zeros(m)
         self.gap = np.full(m, np.inf)
@@ -49,6 +47,9 @@ class WorkingSets:
         self._slot = np.full(self.negatives.n, -1, np.int64)
         self._rows = np.empty((0, d))
         self._n_rows = 0
+        # Reused in every pass: fresh memory is dearer than the passes over small sets.
+        self._largest = np.empty((m, COLLECTED))
+        self._index = np.empty((m, COLLECTED), np.int64)
         self._new = np.empty((m, ADDED), np.int64)
         self._n_new = np.zeros(m, np.int64)
 
@@ -60,8 +61,7 @@ class WorkingSets:
 
         hinge = np.zeros(which.size)
         count = np.zeros(which.size, np.int64)
-        largest = np.empty((which.size, COLLECTED))
-        index = np.empty((which.size, COLLECTED), np.int64)
+        largest, index = self._largest[: which.size], self._index[: which.size]
         for first, scores in self.negatives.scores(weights, stride):
             collect_largest(scores, first, stride, offset, floor, hinge, count, largest, index)
         self.passes += 1
@@ -160,7 +160,6 @@ class WorkingSets:
             self.members,
             self.size,
             self.alpha,
-            self.gram,
             self.weights,
             self.dual,
             self.overflow,
