@@ -33,6 +33,7 @@ _HOME = {
     "MILD": "pigmil.estimators.mild",
     "APR": "pigmil.estimators.apr",
     "MILES": "pigmil.estimators.miles",
+    "MiSim": "pigmil.estimators.mi_sim",
     "all_estimators": "pigmil.estimators",
     "as_bags": "pigmil.bags",
     "load": "pigmil.estimators.persistence",
@@ -61,14 +62,15 @@ if TYPE_CHECKING:
     from pigmil.estimators.mi_graph import MIGraph as MIGraph
     from pigmil.estimators.mi_graph import MiGraph as MiGraph
     from pigmil.estimators.mi_kernel import MIKernel as MIKernel
+    from pigmil.estimators.mi_sim import MiSim as MiSim
     from pigmil.estimators.mi_svm import MiSVM as MiSVM
     from pigmil.estimators.mi_svm_bag import MISVM as MISVM
     from pigmil.estimators.mild import MILD as MILD
+    from pigmil.estimators.miles import MILES as MILES
     from pigmil.estimators.mind import MInD as MInD
     from pigmil.estimators.persistence import load as load
     from pigmil.estimators.persistence import save as save
     from pigmil.estimators.pigmil import PIGMIL as PIGMIL
-    from pigmil.estimators.miles import MILES as MILES
     from pigmil.io import read_bags as read_bags
     from pigmil.io import write_bags as write_bags
 

@@ -24,6 +24,7 @@ _METHODS: dict[str, str] = {
     "MILD": "pigmil.estimators.mild",
     "APR": "pigmil.estimators.apr",
     "MILES": "pigmil.estimators.miles",
+    "MiSim": "pigmil.estimators.mi_sim",
 }
 
 
