@@ -5,9 +5,12 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from pigmil.bags import Bags
-from pigmil.evaluation.splits import bag_splits, duplicate_groups
+from pigmil.evaluation.splits import bag_splits, duplicate_groups, instance_prints
+
+BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ def audit(
 
     Notes
     -----
-    Cost: a sort of the instances, O(N log N d).
+    Cost: a hash and a sort of the instances, O(N d + N log N).
 
     Examples
     --------
@@ -58,6 +61,7 @@ def audit(
     """
     found: list[Finding] = []
     found += _class_sizes(bags, folds)
+    found += _group_counts(groups, folds)
     if any(finding.severe for finding in found):
         return found
     found += _repeated_bags(bags, folds, repeats, random_state, groups)
@@ -83,6 +87,19 @@ def _class_sizes(bags: Bags, folds: int) -> list[Finding]:
             )
         ]
     return []
+
+
+def _group_counts(groups: Any, folds: int) -> list[Finding]:
+    n = folds if groups is None else len(np.unique(groups))
+    if n >= folds:
+        return []
+    return [
+        Finding(
+            "few_groups",
+            True,
+            f"The bags form {n} groups, fewer than the {folds} folds; use at most {n} folds.",
+        )
+    ]
 
 
 def _repeated_bags(
@@ -123,61 +140,85 @@ def _repeated_bags(
 
 
 def _repeated_instances(bags: Bags) -> list[Finding]:
-    values = bags.instances.toarray() if sp.issparse(bags.instances) else bags.instances
-    _, group = np.unique(np.ascontiguousarray(values), axis=0, return_inverse=True)
+    _, group = np.unique(instance_prints(bags), return_inverse=True)
     group = group.ravel()
-    label = np.repeat(np.unique(bags.y, return_inverse=True)[1], bags.sizes)
-    in_both = np.intersect1d(group[label == 0], group[label == 1])
-    shared = np.isin(group, in_both) & (label == 1)
+    positive = _positive_rows(bags)
+    in_both = np.intersect1d(group[~positive], group[positive])
+    shared = np.isin(group, in_both) & positive
     if not shared.any():
         return []
-    bag_of = bags.bag_index
-    only = [bag for bag in np.unique(bag_of[shared]) if shared[bag_of == bag].all()]
+    copies = np.bincount(bags.bag_index[shared], minlength=bags.n_bags)
+    only = int((copies == bags.sizes).sum())
     message = (
         f"{int(shared.sum())} instances of positive bags are exact copies of instances of "
         "negative bags"
     )
     if only:
-        message += f"; {len(only)} positive bags hold nothing else"
-    return [Finding("shared_instances", bool(only), message + ".")]
+        message += f"; {only} positive bags hold nothing else"
+    return [Finding("shared_instances", only > 0, message + ".")]
 
 
 def _columns(bags: Bags) -> list[Finding]:
-    values = bags.instances
-    low = np.asarray(values.min(axis=0).todense() if sp.issparse(values) else values.min(axis=0))
-    high = np.asarray(values.max(axis=0).todense() if sp.issparse(values) else values.max(axis=0))
-    low, high = low.ravel(), high.ravel()
-    constant = np.flatnonzero(low == high)
+    positive = _positive_rows(bags)
     found = []
-    if constant.size:
+    low, high = _ends(bags.instances)
+    broken = np.flatnonzero(~(np.isfinite(low) & np.isfinite(high)))
+    if broken.size:
+        found.append(
+            Finding(
+                "non_finite_columns",
+                True,
+                f"Features {_told(bags, broken)} hold values that are NaN or infinite.",
+            )
+        )
+    constant = low == high
+    if constant.any():
         found.append(
             Finding(
                 "constant_columns",
-                constant.size == bags.n_features,
-                f"{constant.size} of {bags.n_features} features are constant.",
+                bool(constant.all()),
+                f"{int(constant.sum())} of {bags.n_features} features are constant.",
             )
         )
-    label = np.repeat(np.unique(bags.y, return_inverse=True)[1], bags.sizes).astype(bool)
-    leaking = [
-        int(column)
-        for column in np.setdiff1d(np.arange(bags.n_features), constant)
-        if _equals_label(values, int(column), label)
-    ]
-    if leaking:
-        names = bags.feature_names
-        told = [repr(names[column]) if names else str(column) for column in leaking[:5]]
-        found.append(
-            Finding("label_column", True, f"Features {', '.join(told)} equal the bag label.")
-        )
+    for kind, what, rows in (
+        ("label_column", "the bag label", positive),
+        ("instance_label_column", "the instance label", _positive_instances(bags)),
+    ):
+        leaking = _splits_exactly(bags.instances, rows)
+        if leaking.size:
+            found.append(Finding(kind, True, f"Features {_told(bags, leaking)} equal {what}."))
     return found
 
 
-def _equals_label(values: Any, column: int, label: Any) -> bool:
-    """Whether a column has one value on positive rows and another on negative ones."""
-    part = values[:, [column]].toarray().ravel() if sp.issparse(values) else values[:, column]
-    positive, negative = part[label], part[~label]
-    return bool(
-        (positive == positive[0]).all()
-        and (negative == negative[0]).all()
-        and positive[0] != negative[0]
-    )
+def _positive_rows(bags: Bags) -> BoolArray:
+    """Which instances are of positive bags."""
+    return np.repeat(np.unique(bags.y, return_inverse=True)[1].ravel() == 1, bags.sizes)
+
+
+def _positive_instances(bags: Bags) -> BoolArray:
+    """Which instances are labelled positive; none where the truth is not known throughout."""
+    labels = bags.instance_labels
+    if labels is None or not (labels == labels).all() or len(np.unique(labels)) != 2:
+        return np.zeros(bags.n_instances, dtype=bool)
+    return np.asarray(labels == np.unique(labels)[1])
+
+
+def _splits_exactly(values: Any, rows: BoolArray) -> Any:
+    """Columns that have one value on the rows and another on all the rest."""
+    if rows.all() or not rows.any():
+        return np.zeros(0, dtype=np.int64)
+    (low, high), (other_low, other_high) = _ends(values[rows]), _ends(values[~rows])
+    return np.flatnonzero((low == high) & (other_low == other_high) & (low != other_low))
+
+
+def _ends(values: Any) -> tuple[Any, Any]:
+    """Least and greatest value of each column; NaN where there is one."""
+    if sp.issparse(values):
+        return values.min(axis=0).toarray().ravel(), values.max(axis=0).toarray().ravel()
+    return values.min(axis=0), values.max(axis=0)
+
+
+def _told(bags: Bags, columns: Any) -> str:
+    names = bags.feature_names
+    told = [repr(names[column]) if names else str(column) for column in columns[:5]]
+    return ", ".join(told) + (f" and {len(columns) - 5} more" if len(columns) > 5 else "")

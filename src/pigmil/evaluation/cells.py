@@ -1,10 +1,10 @@
 """One cell of a comparison: fit on the training bags of a fold, measure on its test bags."""
 
-import multiprocessing
-import sys
+import threading
 import time
-import traceback
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,11 @@ from pigmil.estimators import card_of
 from pigmil.evaluation.protocol import protocol_estimator
 from pigmil.evaluation.splits import Split
 
-_MEBIBYTE = 2**20
+_INNER_FOLDS = 5
+_lock = threading.Lock()
+_told = threading.local()
+_recording: list[None] = []
+_saved: list[Any] = []
 
 
 def compute_cell(
@@ -49,33 +53,64 @@ def compute_cell(
         ``instance_auc``, ``instance_ap``, ``top1`` on the test bags; ``fit_seconds``,
         ``predict_seconds`` (processor time), ``peak_mb``; ``warnings``, a list.
     """
-    estimator = protocol_estimator(method, tune=tune, random_state=seed, **parameters)
     train, test = bags[split.train], bags[split.test]
+    inner = min(_INNER_FOLDS, int(np.unique(train.y, return_counts=True)[1].min()))
+    estimator = protocol_estimator(
+        method, tune=tune and inner > 1, inner_folds=inner, random_state=seed, **parameters
+    )
+    # Threads of one process share its processor time; a worker process has its own.
+    alone = threading.current_thread() is threading.main_thread()
+    clock = time.process_time if alone else time.thread_time
     _reset_peak()
-    with warnings.catch_warnings(record=True) as caught, threadpool_limits(1):
-        warnings.simplefilter("always")
-        start = time.process_time()
+    with recorded_warnings() as told, threadpool_limits(1):
+        start = clock()
         estimator.fit(train, train.y)
-        fitted = time.process_time()
+        fitted = clock()
         found: dict[str, Any] = {}
         if card_of(method).classifies:
             found |= _bag_metrics(estimator, test)
-        predicted = time.process_time()
+        predicted = clock()
         if bags.instance_labels is not None and card_of(method).detects:
-            found |= _instance_metrics(estimator, train, test)
+            found |= _instance_metrics(estimator, train, test, bags)
     return {
         **found,
         "fit_seconds": fitted - start,
         "predict_seconds": predicted - fitted,
         "peak_mb": _peak(),
-        "warnings": sorted(
-            {
-                f"{item.category.__name__}: {item.message}"
-                for item in caught
-                if issubclass(item.category, ConvergenceWarning | UserWarning)
-            }
-        ),
+        "warnings": sorted(set(told)),
     }
+
+
+@contextmanager
+def recorded_warnings() -> Iterator[list[str]]:
+    """Collect the warnings of this thread, none shown.
+
+    ``warnings.catch_warnings`` is not made for threads: the filters that one thread puts back
+    can be those of another. Here the first to enter sets them and the last to leave restores.
+    """
+    with _lock:
+        if not _recording:
+            saved = warnings.catch_warnings()
+            saved.__enter__()
+            warnings.simplefilter("always")
+            warnings.showwarning = _keep
+            _saved.append(saved)
+        _recording.append(None)
+    mine: list[str] = []
+    _told.messages = mine
+    try:
+        yield mine
+    finally:
+        del _told.messages
+        with _lock:
+            _recording.pop()
+            if not _recording:
+                _saved.pop().__exit__(None, None, None)
+
+
+def _keep(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
+    if issubclass(category, ConvergenceWarning | UserWarning):
+        getattr(_told, "messages", []).append(f"{category.__name__}: {message}")
 
 
 def _bag_metrics(estimator: Any, test: Bags) -> dict[str, float]:
@@ -93,86 +128,38 @@ def _bag_metrics(estimator: Any, test: Bags) -> dict[str, float]:
     }
 
 
-def _instance_metrics(estimator: Any, train: Bags, test: Bags) -> dict[str, float]:
+def _instance_metrics(estimator: Any, train: Bags, test: Bags, bags: Bags) -> dict[str, float]:
     pipeline = getattr(estimator, "best_estimator_", estimator)
     method = pipeline[-1]
     scores = method.decision_function_instances(pipeline[:-1].transform(test))
-    labels = test.instance_labels
+    # A fold may lack positive instances; which label is positive is known from all the bags.
+    known = bags.instance_labels == bags.instance_labels
+    is_positive = np.unique(bags.instance_labels[known])[-1]
     inside = np.repeat(test.y == method.classes_[-1], test.sizes)
-    known = inside & (scores == scores)
-    mixed = len(np.unique(labels[known])) == 2
+    truth = _positive(test.instance_labels, is_positive)
+    mixed = np.unique(truth[inside][truth[inside] == truth[inside]]).size == 2
+    found = _positive(train.instance_labels, is_positive)
     return {
-        "detection_accuracy": float(
-            metrics.detection_accuracy(method.detected_instances_, train.instance_labels)
-        ),
-        "instance_auc": float(metrics.instance_auc(scores[known], labels[known]))
+        "detection_accuracy": metrics.detection_accuracy(
+            method.detected_instances_, found, pos_label=1.0
+        )
+        if (found == 1.0).any()
+        else np.nan,
+        "instance_auc": metrics.instance_auc(scores[inside], truth[inside]) if mixed else np.nan,
+        "instance_ap": metrics.instance_average_precision(scores[inside], truth[inside])
         if mixed
         else np.nan,
-        "instance_ap": float(metrics.instance_average_precision(scores[known], labels[known]))
-        if mixed
+        "top1": metrics.top1_hit_rate(
+            scores, test, test.y, truth, pos_label=1.0, bag_pos_label=method.classes_[-1]
+        )
+        if (truth == 1.0).any()
         else np.nan,
-        "top1": float(metrics.top1_hit_rate(scores, test, test.y, labels)),
     }
 
 
-def compute_guarded(
-    arguments: dict[str, Any], *, time_limit: float | None, memory_limit: float | None
-) -> tuple[dict[str, Any], str | None]:
-    """Compute a cell; an error becomes its text, and limits end it from outside.
-
-    Parameters
-    ----------
-    arguments : dict
-        Of :func:`compute_cell`.
-    time_limit : float or None
-        Seconds after which the cell is ended.
-    memory_limit : float or None
-        Mebibytes of address space beyond what the process has at the start.
-
-    Returns
-    -------
-    metrics : dict
-        Empty if the cell failed.
-    error : str or None
-        What it failed with.
-    """
-    if time_limit is None and memory_limit is None:
-        return _attempt(arguments)
-    context: Any = multiprocessing.get_context("spawn" if sys.platform == "win32" else "forkserver")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_limited, args=(sender, arguments, memory_limit), daemon=True)
-    process.start()
-    sender.close()
-    try:
-        if not receiver.poll(time_limit):
-            return {}, f"TimeoutError: the cell took longer than time_limit={time_limit:g} s"
-        return receiver.recv()
-    except EOFError:
-        process.join(5)
-        return {}, f"ChildProcessError: the cell's process ended with {process.exitcode}"
-    finally:
-        process.kill()
-        process.join()
-        receiver.close()
-
-
-def _limited(sender: Any, arguments: dict[str, Any], memory_limit: float | None) -> None:
-    if memory_limit is not None:
-        import resource
-
-        with open("/proc/self/statm") as file:
-            now = int(file.read().split()[0]) * resource.getpagesize()
-        bound = now + int(memory_limit * _MEBIBYTE)
-        resource.setrlimit(resource.RLIMIT_AS, (bound, bound))
-    sender.send(_attempt(arguments))
-
-
-def _attempt(arguments: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
-    try:
-        return compute_cell(**arguments), None
-    except Exception as error:  # a failing method must not end the comparison
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        return {}, f"{type(error).__name__}: {error} ({place.name}, line {place.lineno})"
+def _positive(labels: Any, positive: Any) -> Any:
+    """1 for positive, 0 for negative, NaN for unknown."""
+    return np.where(labels == labels, (labels == positive).astype(np.float64), np.nan)
 
 
 def _reset_peak() -> None:

@@ -1,16 +1,18 @@
 """Results of a comparison: tables, ranks, significance, and files for papers and machines."""
 
+import importlib
 import json
+import logging
 import os
-import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pigmil._core.optional import import_optional
+from pigmil.evaluation.exports import write_results
 from pigmil.evaluation.statistics import Comparison, compare_over_datasets, corrected_t_test
 from pigmil.evaluation.store import Store
 
+_logger = logging.getLogger("pigmil")
 _SHARES = ("accuracy", "balanced_accuracy", "f1", "auc", "detection_accuracy", "instance_auc",
            "instance_ap", "top1")  # fmt: skip
 
@@ -35,6 +37,8 @@ class Results:
         The failed ones: ``data``, ``method``, ``repeat``, ``fold``, ``error``.
     """
 
+    lesser_is_better: ClassVar[tuple[str, ...]] = ("fit_seconds", "predict_seconds", "peak_mb")
+
     def __init__(
         self,
         rows: list[dict[str, Any]],
@@ -53,10 +57,27 @@ class Results:
 
     @classmethod
     def from_store(cls, path: str | os.PathLike[str]) -> "Results":
-        """Read everything that a store holds."""
-        with Store(path) as store:
+        """Read what a store holds.
+
+        Where a method was run on a data set more than once, with other parameters, folds or
+        another version of the library, the run that ended last counts.
+        """
+        with Store(path, read_only=True) as store:
             findings = {row["data"]: row["found"] for row in store.audits()}
-            return cls(store.rows(), findings=findings, path=Path(path))
+            rows = store.rows()
+        runs: dict[tuple[str, str], dict[tuple[str, ...], float]] = {}
+        for row in rows:
+            ended = runs.setdefault((row["data"], row["method"]), {})
+            ended[_run_of(row)] = max(ended.get(_run_of(row), 0.0), row["finished"])
+        latest = {pair: max(ended, key=ended.__getitem__) for pair, ended in runs.items()}
+        kept = [row for row in rows if latest[row["data"], row["method"]] == _run_of(row)]
+        if len(kept) < len(rows):
+            _logger.warning(
+                "'%s' holds %d cells of earlier runs with other settings, left out",
+                path,
+                len(rows) - len(kept),
+            )
+        return cls(kept, findings=findings, path=Path(path))
 
     @property
     def frame(self) -> Any:
@@ -80,7 +101,8 @@ class Results:
         metric : str, default="accuracy"
             Any metric of :func:`pigmil.evaluation.cells.compute_cell`. Shares are in per cent.
         statistic : {"mean", "std", "count", "text"}, default="mean"
-            Over all cells; ``"text"`` is "mean ± std" ready to print.
+            Over all cells; ``"text"`` is "mean ± std" ready to print, with the number of cells
+            where some of them failed.
 
         Returns
         -------
@@ -89,20 +111,45 @@ class Results:
         frame = self.frame
         if frame.empty or metric not in frame:
             have = sorted(set(frame.columns) - {"data", "method", "repeat", "fold"})
-            raise ValueError(f"There are no results for {metric!r}; there are {', '.join(have)}.")
+            raise ValueError(
+                f"There are no results for {metric!r}; there are {', '.join(have) or 'none'}. "
+                f"{self.summary()}"
+            )
+        # A method that failed everywhere keeps its column, empty.
+        data = list(dict.fromkeys(row["data"] for row in self.rows))
+        methods = list(dict.fromkeys(row["method"] for row in self.rows))
         scale = 100.0 if metric in _SHARES else 1.0
-        order = dict.fromkeys(frame["data"]), dict.fromkeys(frame["method"])
         groups = frame.groupby(["data", "method"])[metric]
         tables = {
             "mean": groups.mean() * scale,
             "std": groups.std(ddof=0) * scale,
             "count": groups.count(),
         }
-        if statistic == "text":
-            mean, std = tables["mean"].unstack(), tables["std"].unstack()
-            text = mean.round(1).astype(str) + " ± " + std.round(1).astype(str)
-            return text.where(mean.notna(), "-").reindex(index=order[0], columns=order[1])
-        return tables[statistic].unstack().reindex(index=order[0], columns=order[1])
+        if statistic not in (*tables, "text"):
+            raise ValueError(f"statistic must be one of {[*tables, 'text']}; got {statistic!r}.")
+        shaped = {
+            name: values.unstack().reindex(index=data, columns=methods)
+            for name, values in tables.items()
+        }
+        shaped["count"] = shaped["count"].fillna(0).astype(int)
+        return self._text(shaped) if statistic == "text" else shaped[statistic]
+
+    def _text(self, tables: dict[str, Any]) -> Any:
+        """Mean ± std, with how many cells there are where some failed."""
+        wanted: dict[tuple[str, str], int] = {}
+        for row in self.rows:
+            pair = row["data"], row["method"]
+            wanted[pair] = wanted.get(pair, 0) + 1
+        text = tables["mean"].astype(object)
+        for data in text.index:
+            for method in text.columns:
+                count, of = int(tables["count"].loc[data, method]), wanted.get((data, method), 0)
+                told = "-"
+                if count:
+                    mean, std = (tables[name].loc[data, method] for name in ("mean", "std"))
+                    told = f"{mean:.1f} ± {std:.1f}" + (f" ({count}/{of})" if count < of else "")
+                text.loc[data, method] = told
+        return text
 
     def ranks(self, metric: str = "accuracy") -> Any:
         """Average rank of each method over the data sets, 1 is best."""
@@ -110,7 +157,9 @@ class Results:
 
     def significance(self, metric: str = "accuracy") -> Comparison:
         """Friedman, Nemenyi and Wilcoxon-Holm over the data sets."""
-        return compare_over_datasets(self.table(metric))
+        return compare_over_datasets(
+            self.table(metric), greater_is_better=metric not in self.lesser_is_better
+        )
 
     def paired_tests(self, metric: str = "accuracy", *, baseline: str) -> Any:
         """Corrected resampled t-test of every method against one, on each data set.
@@ -128,15 +177,19 @@ class Results:
             ``data``, ``method``, ``difference``, ``t``, ``p``.
         """
         pd = import_optional("pandas", extra="evaluation", purpose="Tables of results")
-        folds = json.loads(self.rows[0]["protocol"])["folds"] if self.rows else 10
+        methods = {row["method"] for row in self.rows}
+        if baseline not in methods:
+            raise ValueError(f"There is no method {baseline!r}; there are {sorted(methods)}.")
+        folds = {row["data"]: json.loads(row["protocol"])["folds"] for row in self.rows}
         found = []
         for data, part in self.frame.groupby("data", sort=False):
             wide = part.pivot_table(index=["repeat", "fold"], columns="method", values=metric)
-            for method in wide.columns.drop(baseline):
+            for method in wide.columns.drop(baseline, errors="ignore"):
+                if baseline not in wide:
+                    continue
                 pair = wide[[method, baseline]].dropna()
-                t, p = corrected_t_test(
-                    pair[method], pair[baseline], test_share=1 / max(1, folds - 1)
-                )
+                share = 1 / max(1, folds[data] - 1)
+                t, p = corrected_t_test(pair[method], pair[baseline], test_share=share)
                 difference = (pair[method] - pair[baseline]).mean()
                 found.append((data, method, difference, t, p))
         return pd.DataFrame(found, columns=["data", "method", "difference", "t", "p"])
@@ -173,71 +226,25 @@ class Results:
         -------
         Path
         """
-        path = Path(path)
-        writers: dict[str, Callable[[str], Any]] = {
-            ".md": lambda to: Path(to).write_text(self._markdown(metric), encoding="utf-8"),
-            ".tex": lambda to: Path(to).write_text(self._latex(metric), encoding="utf-8"),
-            ".csv": lambda to: self.frame.to_csv(to, index=False),
-            ".parquet": lambda to: self.frame.to_parquet(to, index=False),
-            ".json": lambda to: Path(to).write_text(self._json(), encoding="utf-8"),
-        }
-        if path.suffix not in writers:
-            raise ValueError(f"Cannot export to '{path.name}'; suffixes are {', '.join(writers)}.")
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        os.close(handle)
-        try:
-            writers[path.suffix](name)
-            os.replace(name, path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-        return path
+        return write_results(self, path, metric)
 
-    def _markdown(self, metric: str) -> str:
-        text = self.table(metric, statistic="text")
-        head = "| data set | " + " | ".join(map(_cell, text.columns)) + " |"
-        rule = "|---" * (len(text.columns) + 1) + "|"
-        body = [f"| {_cell(name)} | " + " | ".join(row) + " |" for name, row in text.iterrows()]
-        failed = [
-            f"- {_cell(item['method'])} on {_cell(item['data'])}, repeat {item['repeat']}, fold "
-            f"{item['fold']}: {_cell(item['error'])}"
-            for item in self.failures
-        ]
-        told = [
-            f"- {_cell(name)}: {_cell(item['message'])}"
-            for name, found in self.findings.items()
-            for item in found
-        ]
-        parts = ["\n".join([head, rule, *body])]
-        if failed:
-            parts.append(f"{len(failed)} cells failed:\n\n" + "\n".join(failed))
-        if told:
-            parts.append("The audit of the data found:\n\n" + "\n".join(told))
-        return "\n\n".join(parts) + "\n"
+    def report(self, path: str | os.PathLike[str]) -> Path:
+        """Write the report of the comparison, in the format of the suffix.
 
-    def _latex(self, metric: str) -> str:
-        mean, std = self.table(metric), self.table(metric, statistic="std")
-        lines = [
-            rf"\begin{{tabular}}{{l{'r' * len(mean.columns)}}}",
-            r"\toprule",
-            " & ".join(["data set", *map(_latex_text, mean.columns)]) + r" \\",
-            r"\midrule",
-        ]
-        for name, row in mean.iterrows():
-            best = row.max()
-            cells = []
-            for method, value in row.items():
-                if value != value:
-                    cells.append("--")
-                    continue
-                cell = rf"{value:.1f} $\pm$ {std.loc[name, method]:.1f}"
-                cells.append(rf"\textbf{{{cell}}}" if value == best else cell)
-            lines.append(" & ".join([_latex_text(name), *cells]) + r" \\")
-        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+        Parameters
+        ----------
+        path : path
+            Where to, ``.html`` or ``.md``.
 
-    def _json(self) -> str:
-        content = {"rows": self.rows, "failures": self.failures, "findings": self.findings}
-        return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+        Returns
+        -------
+        Path
+        """
+        # Rooms import only rooms below, and the report is above: it is looked up by name when it
+        # is asked for, so that evaluation works and is tested without it.
+        write_report = importlib.import_module("pigmil.report").write_report
+        written: Path = write_report(self, path)
+        return written
 
     def summary(self) -> str:
         """How many cells there are, how many failed, and with what."""
@@ -250,11 +257,6 @@ class Results:
         return f"Results({self.summary().splitlines()[0]})"
 
 
-def _cell(text: Any) -> str:
-    return str(text).replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
-
-
-def _latex_text(text: Any) -> str:
-    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    special |= {sign: f"\\{sign}" for sign in "&%$#_{}"}
-    return "".join(special.get(sign, sign) for sign in str(text))
+def _run_of(row: dict[str, Any]) -> tuple[str, ...]:
+    """What sets one run of a method on a data set apart from another."""
+    return tuple(row[name] for name in ("checksum", "parameters", "protocol", "version"))

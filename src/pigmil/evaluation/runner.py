@@ -2,14 +2,11 @@
 
 import json
 import logging
-import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 
 from pigmil import __version__
 from pigmil._core.errors import BagsError
@@ -17,23 +14,14 @@ from pigmil.bags import Bags, as_bags
 from pigmil.datasets import load
 from pigmil.estimators import card_of, get_estimator
 from pigmil.evaluation.audit import audit
-from pigmil.evaluation.cells import compute_guarded
+from pigmil.evaluation.cells import compute_cell
+from pigmil.evaluation.execution import Progress, Task, run_tasks
+from pigmil.evaluation.limits import check_limits
 from pigmil.evaluation.results import Results
-from pigmil.evaluation.splits import Split, bag_splits, data_checksum, duplicate_groups
+from pigmil.evaluation.splits import bag_splits, data_checksum, duplicate_groups
 from pigmil.evaluation.store import Cell, Store, canonical
 
 _logger = logging.getLogger("pigmil")
-_HEARTBEAT = 20.0
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a comparison is, as handed to the callback after every finished cell."""
-
-    done: int
-    total: int
-    cell: Cell
-    error: str | None
 
 
 def compare(
@@ -65,7 +53,7 @@ def compare(
     methods : sequence of str, or mapping of label to parameters
         Names as in :func:`pigmil.all_estimators`; or ``{"PIGMIL": {"prototypes": "pool"}}``,
         where a label may be ``"method|anything"`` to enter one method several times.
-    datasets : sequence of str, or mapping of name to bags
+    datasets : sequence of str, mapping of name to bags, or Bags
         Names as in :func:`pigmil.datasets.list`, or labelled bags under names of your own.
     repeats, folds : int, default=5, 10
         The paper's protocol.
@@ -84,7 +72,8 @@ def compare(
     retry_failed : bool, default=False
         Try cells again that failed before.
     time_limit, memory_limit : float, optional
-        Seconds and mebibytes a cell may take.
+        Seconds and mebibytes a cell may take; each cell then runs in a process of its own, and
+        one that goes beyond is recorded as failed.
     callback : callable, optional
         Called with a :class:`Progress` after every finished cell.
 
@@ -105,103 +94,77 @@ def compare(
     ...     len(results.rows)
     2
     """
-    sets = _bags_of(datasets)
+    check_limits(time_limit, memory_limit)
     entries = _entries_of(methods)
+    sets = _bags_of(datasets)
     grouping = {name: _groups_of(bags, groups, name) for name, bags in sets.items()}
     with Store(store) as kept:
         findings = _audit_all(sets, grouping, kept, folds, repeats, random_state, strict)
-        if retry_failed:
-            kept.forget_failures()
-        tasks = []
-        for name, bags in sets.items():
-            checksum = data_checksum(bags)
-            splits = list(
-                bag_splits(
-                    bags,
-                    repeats=repeats,
-                    folds=folds,
-                    random_state=random_state,
-                    groups=grouping[name],
-                )
+        tasks = [
+            task
+            for name, bags in sets.items()
+            for task in _tasks(
+                name, bags, grouping[name], entries, repeats, folds, tune, random_state
             )
-            for label, (method, parameters) in entries.items():
-                protocol = _protocol(folds, tune, random_state, grouping[name])
-                for split in splits:
-                    cell = Cell(
-                        name, checksum, label, canonical(parameters), protocol,
-                        split.repeat, split.fold, __version__,
-                    )  # fmt: skip
-                    arguments = {
-                        "bags": bags,
-                        "split": split,
-                        "method": method,
-                        "parameters": parameters,
-                        "tune": tune,
-                        "seed": random_state + split.repeat,
-                    }
-                    tasks.append((cell, arguments))
-        _run(tasks, kept, n_jobs, time_limit, memory_limit, callback)
-        wanted = {cell.key for cell, _ in tasks}
-        rows = [row for row in kept.rows() if row["key"] in wanted]
+        ]
+        # Repeat by repeat: stopped early, every method has met every data set, and the time left
+        # can be told.
+        tasks.sort(key=lambda task: task.cell.repeat)
+        if retry_failed:
+            kept.forget_failures(task.cell.key for task in tasks)
+        rows = run_tasks(
+            tasks,
+            kept,
+            n_jobs=n_jobs,
+            time_limit=time_limit,
+            memory_limit=memory_limit,
+            callback=callback,
+        )
     return Results(rows, findings=findings, path=Path(store))
 
 
-def _run(
-    tasks: Sequence[tuple[Cell, dict[str, Any]]],
-    store: Store,
-    n_jobs: int | None,
-    time_limit: float | None,
-    memory_limit: float | None,
-    callback: Callable[[Progress], None] | None,
-) -> None:
-    finished = store.finished()
-    open_tasks = [task for task in tasks if task[0].key not in finished]
-    done = len(tasks) - len(open_tasks)
-    _logger.info("%d of %d cells are in the store already", done, len(tasks))
-    claimed: set[str] = set()
-
-    def claimable() -> Iterable[Any]:
-        for cell, arguments in open_tasks:
-            if store.claim(cell.key):
-                claimed.add(cell.key)
-                yield delayed(_one)(cell, arguments, time_limit, memory_limit)
-
-    stop = threading.Event()
-    beat = threading.Thread(target=_heartbeat, args=(store.path, stop), daemon=True)
-    beat.start()
-    try:
-        # One cell is dispatched when one returns: claims are taken late, so that another
-        # process on the same store finds work, and results are kept as they come.
-        parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="n_jobs")
-        for cell, found, error in parallel(claimable()):
-            store.finish(cell, found, error)
-            claimed.discard(cell.key)
-            done += 1
-            if error is not None:
-                _logger.warning("%s on %s failed: %s", cell.method, cell.data, error)
-            if callback is not None:
-                callback(Progress(done, len(tasks), cell, error))
-    finally:
-        stop.set()
-        beat.join()
-        store.release(claimed)
-
-
-def _one(
-    cell: Cell, arguments: dict[str, Any], time_limit: float | None, memory_limit: float | None
-) -> tuple[Cell, dict[str, Any], str | None]:
-    found, error = compute_guarded(arguments, time_limit=time_limit, memory_limit=memory_limit)
-    return cell, found, error
-
-
-def _heartbeat(path: Path, stop: threading.Event) -> None:
-    with Store(path) as store:
-        while not stop.wait(_HEARTBEAT):
-            store.alive()
+def _tasks(
+    name: str,
+    bags: Bags,
+    groups: Any,
+    entries: Mapping[str, tuple[str, dict[str, Any]]],
+    repeats: int,
+    folds: int,
+    tune: bool,
+    random_state: int,
+) -> Iterator[Task]:
+    checksum = data_checksum(bags)
+    protocol = _protocol(folds, tune, random_state, groups)
+    splits = list(
+        bag_splits(bags, repeats=repeats, folds=folds, random_state=random_state, groups=groups)
+    )
+    for label, (method, parameters) in entries.items():
+        for split in splits:
+            cell = Cell(
+                data=name,
+                checksum=checksum,
+                method=label,
+                parameters=canonical(parameters),
+                protocol=protocol,
+                repeat=split.repeat,
+                fold=split.fold,
+                version=__version__,
+            )
+            arguments = {
+                "bags": bags,
+                "split": split,
+                "method": method,
+                "parameters": parameters,
+                "tune": tune,
+                "seed": random_state + split.repeat,
+            }
+            yield Task(cell, compute_cell, arguments)
 
 
 def _bags_of(datasets: Any) -> dict[str, Bags]:
-    if isinstance(datasets, Mapping):
+    if isinstance(datasets, Bags):
+        sets = {"data": datasets}
+    elif isinstance(datasets, Mapping):
         sets = {str(name): as_bags(bags) for name, bags in datasets.items()}
     else:
         names = [datasets] if isinstance(datasets, str) else list(datasets)
@@ -228,8 +191,19 @@ def _entries_of(methods: Any) -> dict[str, tuple[str, dict[str, Any]]]:
 def _groups_of(bags: Bags, groups: Any, name: str) -> Any:
     if groups is None:
         return None
-    if groups == "duplicates":
+    if isinstance(groups, str):
+        if groups != "duplicates":
+            raise ValueError(f"groups must be 'duplicates', a mapping or None; got {groups!r}.")
         return duplicate_groups(bags)
+    if not isinstance(groups, Mapping):
+        raise ValueError(
+            f"groups must be 'duplicates', a mapping of data set to array, or None; got a "
+            f"{type(groups).__name__}."
+        )
+    if name in groups and len(groups[name]) != bags.n_bags:
+        raise ValueError(
+            f"groups of '{name}' has {len(groups[name])} entries for {bags.n_bags} bags."
+        )
     return np.asarray(groups[name]) if name in groups else None
 
 
@@ -262,7 +236,7 @@ def _audit_all(
         store.note_audit(data_checksum(bags), name, findings[name])
         for finding in found:
             _logger.warning("%s: %s", name, finding.message)
-    impossible = {"unlabelled", "classes", "small_class"}
+    impossible = {"unlabelled", "classes", "small_class", "few_groups"}
     refused = [
         f"{name}: {finding['message']}"
         for name, found in findings.items()
@@ -274,4 +248,4 @@ def _audit_all(
     return findings
 
 
-__all__ = ["Progress", "Split", "compare"]
+__all__ = ["Progress", "compare"]

@@ -76,10 +76,27 @@ def duplicate_groups(bags: Bags) -> IntArray:
     >>> duplicate_groups(Bags.from_list([a, b, a + 1]))
     array([0, 0, 1])
     """
-    prints = np.array([_fingerprint(bag) for bag in bags])
+    rows = instance_prints(bags)
+    parts = np.split(rows, bags.offsets[1:-1])
+    prints = np.array([hashlib.sha256(np.sort(part).tobytes()).hexdigest() for part in parts])
     _, first, group = np.unique(prints, return_index=True, return_inverse=True)
     appearance = np.argsort(np.argsort(first))
     return appearance[group.ravel()].astype(np.int64)
+
+
+def instance_prints(bags: Bags) -> Any:
+    """Fingerprint of each instance, 16 bytes: equal instances have equal ones.
+
+    Cost: one hash an instance; sparse bags are made dense one bag at a time.
+    """
+    return np.array(
+        [
+            hashlib.blake2b(row.tobytes(), digest_size=16).digest()
+            for bag in bags
+            for row in _values(bag)
+        ],
+        dtype="V16",
+    )
 
 
 def data_checksum(bags: Bags) -> str:
@@ -100,9 +117,3 @@ def _labels(labels: Any) -> Any:
 def _values(bag: Any) -> Any:
     dense = bag.toarray() if sp.issparse(bag) else np.asarray(bag)
     return np.ascontiguousarray(dense, dtype=np.float64) + 0.0  # -0.0 and 0.0 are one value
-
-
-def _fingerprint(bag: Any) -> str:
-    values = _values(bag)
-    order = np.lexsort(values.T[::-1])
-    return hashlib.sha256(values[order].tobytes()).hexdigest()

@@ -1,5 +1,6 @@
 """Whether a difference between methods is more than chance: library tests, no typed tables."""
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,9 @@ class Comparison:
         P values of Wilcoxon's signed-rank test for each pair, adjusted by Holm's method.
     n_datasets : int
         Data sets on which every method has a result.
+    critical_difference : float
+        Average ranks that differ by more differ by the Nemenyi test at level 0.05; NaN where it
+        cannot be made.
     """
 
     ranks: Any
@@ -34,15 +38,18 @@ class Comparison:
     nemenyi: Any
     wilcoxon: Any
     n_datasets: int
+    critical_difference: float
 
 
-def average_ranks(table: Any) -> Any:
-    """Average rank of each column over the rows, 1 for the greatest; ties share their ranks.
+def average_ranks(table: Any, *, greater_is_better: bool = True) -> Any:
+    """Average rank of each column over the rows, 1 for the best; ties share their ranks.
 
     Parameters
     ----------
     table : pandas.DataFrame
         One row a data set, one column a method; rows with a missing value do not count.
+    greater_is_better : bool, default=True
+        Whether the best is the greatest.
 
     Examples
     --------
@@ -50,20 +57,46 @@ def average_ranks(table: Any) -> Any:
     >>> average_ranks(pd.DataFrame({"a": [0.9, 0.8], "b": [0.7, 0.8]})).tolist()
     [1.25, 1.75]
     """
-    return table.dropna().rank(axis=1, ascending=False).mean()
+    return table.dropna().rank(axis=1, ascending=not greater_is_better).mean()
 
 
-def compare_over_datasets(table: Any) -> Comparison:
+def critical_difference(n_methods: int, n_datasets: int, *, level: float = 0.05) -> float:
+    """Least difference of average ranks that the Nemenyi test calls significant.
+
+    Parameters
+    ----------
+    n_methods, n_datasets : int
+        Size of the comparison.
+    level : float, default=0.05
+        Level of the test.
+
+    Examples
+    --------
+    >>> round(critical_difference(4, 14), 2)  # the example of Demsar 2006
+    1.25
+    """
+    quantile = stats.studentized_range.ppf(1 - level, n_methods, np.inf) / np.sqrt(2)
+    return float(quantile * np.sqrt(n_methods * (n_methods + 1) / (6 * n_datasets)))
+
+
+def compare_over_datasets(table: Any, *, greater_is_better: bool = True) -> Comparison:
     """Friedman test with Nemenyi and Wilcoxon-Holm comparisons (Demsar 2006).
 
     Parameters
     ----------
     table : pandas.DataFrame
         One row a data set, one column a method; rows with a missing value do not count.
+    greater_is_better : bool, default=True
+        For the ranks.
 
     Returns
     -------
     Comparison
+
+    Notes
+    -----
+    Friedman's statistic is corrected for ties. Data sets without a difference are split evenly
+    between the two methods of a Wilcoxon test, as Demsar does.
 
     References
     ----------
@@ -75,7 +108,7 @@ def compare_over_datasets(table: Any) -> Comparison:
     complete = table.dropna()
     names = list(complete.columns)
     unknown = pd.DataFrame(np.nan, index=names, columns=names)
-    statistic = p = float("nan")
+    statistic = p = bound = float("nan")
     nemenyi = wilcoxon = unknown
     if len(complete) >= 2 and len(names) >= 3:
         values = complete.to_numpy()
@@ -83,10 +116,17 @@ def compare_over_datasets(table: Any) -> Comparison:
             statistic, p = stats.friedmanchisquare(*values.T)
             nemenyi = posthocs.posthoc_nemenyi_friedman(values)
             nemenyi.index = nemenyi.columns = names
+            bound = critical_difference(len(names), len(complete))
     if len(complete) >= 2 and len(names) >= 2:
         wilcoxon = _wilcoxon_holm(complete, unknown)
     return Comparison(
-        average_ranks(complete), float(statistic), float(p), nemenyi, wilcoxon, len(complete)
+        average_ranks(complete, greater_is_better=greater_is_better),
+        float(statistic),
+        float(p),
+        nemenyi,
+        wilcoxon,
+        len(complete),
+        bound,
     )
 
 
@@ -97,7 +137,7 @@ def _wilcoxon_holm(table: Any, frame: Any) -> Any:
         for right in names[i + 1 :]:
             difference = (table[left] - table[right]).to_numpy()
             alike = not difference.any()
-            p_values.append(1.0 if alike else float(stats.wilcoxon(difference).pvalue))
+            p_values.append(1.0 if alike else _wilcoxon(difference))
             pairs.append((left, right))
     adjusted = frame.copy()
     for (left, right), p in zip(pairs, holm(p_values), strict=True):
@@ -105,6 +145,12 @@ def _wilcoxon_holm(table: Any, frame: Any) -> Any:
     for name in names:
         adjusted.loc[name, name] = 1.0
     return adjusted
+
+
+def _wilcoxon(difference: Any) -> float:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that few data sets allow an approximation only
+        return float(stats.wilcoxon(difference, zero_method="zsplit").pvalue)
 
 
 def holm(p_values: ArrayLike) -> Any:

@@ -1,0 +1,134 @@
+"""Results as files: tables for papers and pages, rows for machines."""
+
+import contextlib
+import json
+import math
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pigmil.evaluation.results import Results
+
+
+def write_results(results: "Results", path: str | os.PathLike[str], metric: str) -> Path:
+    """Write results in the format of the suffix; see :meth:`Results.export`."""
+    path = Path(path)
+    writers: dict[str, Callable[[str], Any]] = {
+        ".md": lambda to: _write(to, markdown_page(results, metric)),
+        ".tex": lambda to: _write(to, latex_table(results, metric)),
+        ".csv": lambda to: results.frame.to_csv(to, index=False),
+        ".parquet": lambda to: results.frame.to_parquet(to, index=False),
+        ".json": lambda to: _write(to, json_text(results)),
+    }
+    if path.suffix not in writers:
+        raise ValueError(f"Cannot export to '{path.name}'; suffixes are {', '.join(writers)}.")
+    with whole_file(path) as name:
+        writers[path.suffix](name)
+    return path
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[str]:
+    """Name of a file beside ``path`` that takes its place at the end, or is gone on an error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}.", suffix=path.suffix)
+    os.close(handle)
+    try:
+        yield name
+        mask = os.umask(0)  # temporary files are made for their owner only
+        os.umask(mask)
+        os.chmod(name, 0o666 & ~mask)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def markdown_page(results: "Results", metric: str) -> str:
+    """The table "mean ± std", what failed and what the audit found, in Markdown."""
+    parts = [markdown_table(results.table(metric, statistic="text"))]
+    if results.failures:
+        failed = [
+            f"- {_cell(item['method'])} on {_cell(item['data'])}, repeat {item['repeat']}, fold "
+            f"{item['fold']}: {_cell(item['error'])}"
+            for item in results.failures
+        ]
+        parts.append(f"{len(failed)} cells failed:\n\n" + "\n".join(failed))
+    told = [
+        f"- {_cell(name)}: {_cell(item['message'])}"
+        for name, found in results.findings.items()
+        for item in found
+    ]
+    if told:
+        parts.append("The audit of the data found:\n\n" + "\n".join(told))
+    return "\n\n".join(parts) + "\n"
+
+
+def markdown_table(text: Any, corner: str = "data set") -> str:
+    """A frame of texts as a Markdown table, its index as the first column."""
+    head = f"| {corner} | " + " | ".join(map(_cell, text.columns)) + " |"
+    rule = "|---" * (len(text.columns) + 1) + "|"
+    body = [
+        f"| {_cell(name)} | " + " | ".join(map(_cell, row)) + " |" for name, row in text.iterrows()
+    ]
+    return "\n".join([head, rule, *body])
+
+
+def latex_table(results: "Results", metric: str) -> str:
+    """The table "mean ± std" in LaTeX with booktabs, the best of each row in bold."""
+    mean, std = results.table(metric), results.table(metric, statistic="std")
+    lines = [
+        rf"\begin{{tabular}}{{l{'r' * len(mean.columns)}}}",
+        r"\toprule",
+        " & ".join(["data set", *map(latex_text, mean.columns)]) + r" \\",
+        r"\midrule",
+    ]
+    for name, row in mean.iterrows():
+        best = row.min() if metric in results.lesser_is_better else row.max()
+        cells = []
+        for method, value in row.items():
+            if math.isnan(value):
+                cells.append("--")
+                continue
+            cell = rf"{value:.1f} $\pm$ {std.loc[name, method]:.1f}"
+            cells.append(rf"\textbf{{{cell}}}" if value == best else cell)
+        lines.append(" & ".join([latex_text(name), *cells]) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def json_text(results: "Results") -> str:
+    """All cells, failures and findings as JSON, values that are no number as null."""
+    content = {"rows": results.rows, "failures": results.failures, "findings": results.findings}
+    return json.dumps(_strict(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def latex_text(text: Any) -> str:
+    r"""Text with LaTeX's special characters escaped.
+
+    Examples
+    --------
+    >>> print(latex_text("50% of a_b"))
+    50\% of a\_b
+    """
+    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    special |= {sign: f"\\{sign}" for sign in "&%$#_{}"}
+    return "".join(special.get(sign, sign) for sign in str(text))
+
+
+def _write(path: str, text: str) -> None:
+    Path(path).write_text(text, encoding="utf-8")
+
+
+def _strict(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _strict(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _cell(text: Any) -> str:
+    return str(text).replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
