@@ -1,0 +1,5 @@
+"""``python -m pigmil.cli``."""
+
+from pigmil.cli import main
+
+main()

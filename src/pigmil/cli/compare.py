@@ -1,0 +1,169 @@
+"""``pigmil compare`` and ``pigmil reproduce``."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pigmil.cli.console import (
+    DebugOption,
+    JobsOption,
+    JsonOption,
+    Output,
+    QuietOption,
+    SeedOption,
+    command,
+)
+from pigmil.cli.data import BagOption, FormatOption, InstanceLabelOption, LabelOption, open_bags
+
+
+class Part(StrEnum):
+    """What of the paper to reproduce."""
+
+    table1 = "table1"
+    table2 = "table2"
+    figures = "figures"
+    all = "all"
+
+
+@command
+def compare(
+    output: Output,
+    data: Annotated[list[str], typer.Argument(metavar="DATA...", help="Files or data set names.")],
+    methods: Annotated[
+        list[str] | None,
+        typer.Option("--methods", "-m", help="Method; repeat, or separate by commas."),
+    ] = None,
+    repeats: Annotated[int, typer.Option(help="Repeats of the cross-validation.", min=1)] = 5,
+    folds: Annotated[int, typer.Option(help="Folds.", min=2)] = 10,
+    store: Annotated[Path, typer.Option(help="File of the results; resumed if it exists.")] = Path(
+        "pigmil-results.sqlite"
+    ),
+    tune: Annotated[bool, typer.Option(help="Tune by inner cross-validation.")] = True,
+    keep_twins: Annotated[
+        bool, typer.Option("--keep-twins", help="Keep identical bags in one fold.")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse data with severe findings.")
+    ] = False,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds a cell may take.")] = None,
+    memory_limit: Annotated[float | None, typer.Option(help="Mebibytes a cell may take.")] = None,
+    metric: Annotated[str, typer.Option(help="Metric of the printed table.")] = "accuracy",
+    export: Annotated[
+        list[Path] | None,
+        typer.Option("--export", help="Write results: .md, .tex, .csv, .parquet, .json."),
+    ] = None,
+    report: Annotated[Path | None, typer.Option("--report", help="HTML or .md report.")] = None,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Try cells again that failed.")
+    ] = False,
+    format: FormatOption = None,
+    bag: BagOption = None,
+    label: LabelOption = None,
+    instance_label: InstanceLabelOption = None,
+    jobs: JobsOption = 1,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Compare methods on data sets by repeated cross-validation.
+
+    Stopped with Ctrl-C it resumes when called again.
+
+    Example:
+
+      pigmil compare mydata.parquet --methods PIGMIL,MILES,miGraph -j 2 --export table.md
+    """
+    from pigmil.evaluation import compare as run
+
+    names = [name for text in methods or ["PIGMIL,MILES,MI-Kernel,miGraph,Citation-kNN"]
+             for name in text.split(",")]  # fmt: skip
+    sets = {
+        Path(item).stem if Path(item).exists() else item: open_bags(
+            item, format=format, bag=bag, label=label, instance_label=instance_label
+        )
+        for item in data
+    }
+    with output.progress("comparing") as tell:
+        results = run(
+            names,
+            sets,
+            repeats=repeats,
+            folds=folds,
+            store=store,
+            n_jobs=jobs,
+            tune=tune,
+            random_state=seed,
+            groups="duplicates" if keep_twins else None,
+            strict=strict,
+            retry_failed=retry_failed,
+            time_limit=time_limit,
+            memory_limit=memory_limit,
+            callback=lambda step: tell(
+                step.done, step.total, f"{step.cell.data} {step.cell.method}"
+            ),
+        )
+    show(output, results, metric)
+    for path in export or []:
+        output.wrote(results.export(path, metric), "results")
+    if report is not None:
+        output.wrote(results.report(report), "report")
+    output.wrote(store, "all cells; call again to resume or extend")
+
+
+def show(output: Output, results: Any, metric: str) -> None:
+    """Print the table of results, the ranks, and what failed."""
+    output.say(results.summary())
+    if len(results.rows) == len(results.failures):
+        raise RuntimeError("all cells failed")
+    text = results.table(metric, statistic="text")
+    output.table(["data set", *text.columns], [(name, *row) for name, row in text.iterrows()])
+    outcome = results.significance(metric)
+    if outcome.n_datasets > 1:
+        output.say(
+            "average ranks: "
+            + ", ".join(f"{name} {rank:.2f}" for name, rank in outcome.ranks.sort_values().items())
+            + f"; Friedman p = {outcome.friedman_p:.3g}"
+        )
+    for name, found in results.findings.items():
+        for item in found:
+            output.say(f"audit of {name}: {item['message']}")
+    output.result = {
+        "table": results.table(metric).to_dict(),
+        "failures": results.failures,
+        "findings": results.findings,
+    }
+
+
+@command
+def reproduce(
+    output: Output,
+    which: Annotated[Part, typer.Argument(help="What to reproduce.")] = Part.all,
+    folder: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder for tables, figures and numbers.")
+    ] = Path("pigmil-reproduction"),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="About two minutes; says what it leaves out.")
+    ] = False,
+    jobs: JobsOption = 1,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Reproduce the tables and figures of the paper, ours beside theirs.
+
+    Stopped with Ctrl-C it resumes when called again with the same folder.
+
+    Example:
+
+      pigmil reproduce table1 --quick
+    """
+    from pigmil.evaluation.reproduce import reproduce as run
+
+    with output.progress(f"reproducing {which.value}") as tell:
+        written = run(which.value, folder, quick=quick, n_jobs=jobs, callback=tell)
+    for path in written:
+        output.wrote(Path(path), "reproduction")
+    output.result = {"which": which.value, "quick": quick}
