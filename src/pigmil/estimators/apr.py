@@ -1,6 +1,6 @@
 """APR: an axis-parallel rectangle around one instance of every positive bag, and no negatives."""
 
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +16,12 @@ _BACKFIT_PASSES = 100
 _BISECTIONS = 60
 
 
-def grow_box(instances: FloatArray, offsets: IntArray) -> IntArray:
+def grow_box(
+    instances: FloatArray,
+    offsets: IntArray,
+    negatives: FloatArray | None = None,
+    n_seeds: int = 1,
+) -> IntArray:
     """Choose one instance of every bag so that the box around them is small.
 
     Starts from the instance nearest to the middle of the minimax box (the least upper bound and
@@ -30,6 +35,11 @@ def grow_box(instances: FloatArray, offsets: IntArray) -> IntArray:
         Instances of the positive bags, in the features under consideration.
     offsets : array of int of shape (n_bags + 1,)
         Where each bag begins.
+    negatives : array of shape (n_negatives, n_features), optional
+        Read only where there are several seeds.
+    n_seeds : int, default=1
+        Grow from so many seeds, spread evenly over the instances from the nearest to the farthest
+        from the middle, and keep the box that holds fewest negatives, of those the smallest.
 
     Returns
     -------
@@ -52,11 +62,23 @@ def grow_box(instances: FloatArray, offsets: IntArray) -> IntArray:
     highest = segment_reduce(np.maximum, instances, offsets).min(axis=0)
     lowest = segment_reduce(np.minimum, instances, offsets).max(axis=0)
     away = instances - (highest + lowest) / 2
-    seed = int(np.einsum("ij,ij->i", away, away).argmin())
-    chosen: IntArray = grow(
-        np.ascontiguousarray(instances), offsets, seed, segment_ids(offsets)[seed], _BACKFIT_PASSES
-    )
-    return chosen
+    nearest_first = np.argsort(np.einsum("ij,ij->i", away, away), kind="stable")
+    places = np.linspace(0, len(instances) - 1, min(n_seeds, len(instances))).astype(np.int64)
+    owner = segment_ids(offsets)
+    values = np.ascontiguousarray(instances)
+    best: IntArray | None = None
+    lowest_cost = (np.inf, np.inf)
+    for seed in nearest_first[places]:
+        chosen: IntArray = grow(values, offsets, int(seed), int(owner[seed]), _BACKFIT_PASSES)
+        if n_seeds == 1 or negatives is None:
+            return chosen
+        lower, upper = values[chosen].min(axis=0), values[chosen].max(axis=0)
+        held = ((negatives >= lower) & (negatives <= upper)).all(axis=1).sum()
+        cost = (float(held), float((upper - lower).sum()))
+        if best is None or cost < lowest_cost:
+            best, lowest_cost = chosen, cost
+    assert best is not None
+    return best
 
 
 def discriminating_features(
@@ -184,6 +206,10 @@ class APR(MILClassifier):
         1, the narrower the kernel and the smaller the expansion.
     epsilon : float, default=0.01
         Mass of the density of each feature left outside the final bounds.
+    n_seeds : int, default=1
+        Boxes to grow in each round. 1 is the paper: a box knows nothing of the negatives while
+        it grows, and may close around a dense background that all bags share. With more seeds the
+        box that holds fewest negatives is kept.
     pos_label : label, optional
         The positive class; the greater label if not given.
 
@@ -243,6 +269,7 @@ class APR(MILClassifier):
         "margin": [Interval(Real, 0, None, closed="left")],
         "tau": [Interval(Real, 0, 1, closed="neither")],
         "epsilon": [Interval(Real, 0, 1, closed="neither")],
+        "n_seeds": [Interval(Integral, 1, None, closed="left")],
         "pos_label": [None, object],
     }
 
@@ -252,11 +279,13 @@ class APR(MILClassifier):
         margin: float = 1.0,
         tau: float = 0.999,
         epsilon: float = 0.01,
+        n_seeds: int = 1,
         pos_label: Any = None,
     ) -> None:
         self.margin = margin
         self.tau = tau
         self.epsilon = epsilon
+        self.n_seeds = n_seeds
         self.pos_label = pos_label
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
@@ -282,7 +311,9 @@ class APR(MILClassifier):
         # Every round keeps a part of the features, so this comes to an end.
         while True:
             self.n_iter_ += 1
-            chosen = grow_box(instances[:, features], offsets)
+            chosen = grow_box(
+                instances[:, features], offsets, negatives[:, features], self.n_seeds
+            )
             box = instances[chosen][:, features]
             lower, upper = box.min(axis=0), box.max(axis=0)
             self.features_, self.tight_lower_, self.tight_upper_ = features, lower, upper
