@@ -125,6 +125,26 @@ def test_chosen_output_makes_tables_of_tables_and_leaves_bags(bags, kind):
     assert isinstance(scaler.set_output(transform="default").transform(np.ones((1, 2))), np.ndarray)
 
 
+class Doubling:
+    """A transformer with nothing but what every transformer has."""
+
+    def get_params(self, deep=False):
+        return {}
+
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return 2 * X
+
+
+def test_a_bare_transformer_will_do(bags):
+    doubled = OnInstances(Doubling()).set_output(transform="pandas").fit(bags).transform(bags)
+    np.testing.assert_array_equal(doubled.instances, 2 * bags.instances)
+    assert doubled.feature_names is None
+    assert OnInstances(Doubling()).__sklearn_tags__().input_tags.sparse is False
+
+
 def test_names_of_an_earlier_table_are_forgotten(bags):
     scaler = BagScaler().fit(pd.DataFrame({"p": [1.0, 2.0], "q": [1.0, 3.0]}))
     assert scaler.feature_names_in_.tolist() == ["p", "q"]

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -171,3 +172,5 @@ def test_wheel_labels_are_replaced_by_number(tmp_path):
     assert bags.ids.tolist() == ["1", "2", "3"]
     assert bags.instances.ravel().tolist() == [5, 6, 7, 8.5]
     assert bags.feature_names == ("f0",)
+    as_given = read_wheel_csv(tmp_path / "x.csv", replace(entry, wheel_positive=None))
+    assert as_given.y.tolist() == [1, -1, -1]

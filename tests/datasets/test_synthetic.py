@@ -130,6 +130,33 @@ class TestEverySet:
             make(0, noise=5, **sizes)
 
 
+@pytest.mark.parametrize(
+    ("make", "nearest", "all_of_them", "farthest"),
+    # Table I of the paper, in percent: KDE_min, KDE and KDE_max
+    [(make_basic, 80, 80, 80), (make_rhombus, 85, 90, 95), (make_ring, 100, 0, 0)],
+)
+def test_density_baselines_do_as_the_paper_prints(make, nearest, all_of_them, farthest):
+    hits = {"nearest": [], "all": [], "farthest": []}
+    for seed in range(40):
+        bags = make(seed)
+        candidates = bags[bags.y == 1].instances
+        gaps = np.linalg.norm(candidates[:, None] - bags[bags.y == -1].instances, axis=2)
+        gaps = gaps.reshape(160, 20, 8)  # candidate, negative bag, its instance
+        truth = bags.instance_labels[:160].reshape(20, 8) == 1
+        densities = {
+            "nearest": np.exp(-gaps.min(axis=2)),
+            "all": np.exp(-gaps).sum(axis=2),
+            "farthest": np.exp(-gaps.max(axis=2)),
+        }
+        for name, density in densities.items():
+            chosen = density.sum(axis=1).reshape(20, 8).argmin(axis=1)
+            hits[name].append(truth[np.arange(20), chosen].mean())
+    # the paper's one draw has a standard deviation of up to 12 points, our mean one of 2
+    assert 100 * np.mean(hits["nearest"]) == pytest.approx(nearest, abs=6)
+    assert 100 * np.mean(hits["all"]) == pytest.approx(all_of_them, abs=6)
+    assert 100 * np.mean(hits["farthest"]) == pytest.approx(farthest, abs=6)
+
+
 class TestBasic:
     def test_supports(self):
         for seed in range(5):

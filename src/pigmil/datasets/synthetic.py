@@ -158,8 +158,8 @@ def make_rhombus(
     Examples
     --------
     >>> from pigmil.datasets import make_rhombus
-    >>> make_rhombus(random_state=0).sizes.max()
-    8
+    >>> make_rhombus(random_state=0, negatives_per_bag=1).sizes[:3]
+    array([5, 5, 5])
     """
     rng = check_random_state(random_state)
     layout = Layout(
