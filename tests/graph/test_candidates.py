@@ -162,10 +162,10 @@ def test_the_first_pool_is_the_lowest_score_of_each_working_bag():
 @given(some_bags(min_bags=2))
 def test_kernel_exemplars_are_the_log_ratio(bags):
     queries = bags.instances[:4] + 0.25
-    exemplars = KernelExemplars(bags.instances[:2] + 1.0, bags, gamma=1.5, unit=2.0, floor=0.4)
+    exemplars = KernelExemplars(bags.instances[:2] + 1.0, bags, gamma=1.5, unit=2.0)
     found = exemplars.confidence(queries)
     for i, exemplar in enumerate(exemplars.exemplars):
         for j, x in enumerate(queries):
-            kernel = -1.5 * max(math.dist(exemplar, x) / 2.0, 0.4)
+            kernel = -1.5 * math.dist(exemplar, x) / 2.0
             against = math.log(density_twin(x, list(bags), 1.5, 2.0, "nearest"))
             assert found[i, j] == pytest.approx(kernel - against, abs=1e-4)

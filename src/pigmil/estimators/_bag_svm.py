@@ -16,7 +16,7 @@ from pigmil.estimators._linear_svm import LinearSVM, fit_gram_svm, fit_linear_sv
 from pigmil.estimators.base import BoolArray, FloatArray
 
 COSTS = (1.0, 10.0, 100.0, 1000.0)
-DECAYS = (0.3, 1.0, 3.0)
+DECAYS = (0.1, 0.3, 1.0, 3.0, 10.0)
 _INNER_FOLDS = 5
 
 
@@ -86,8 +86,8 @@ def fit_bag_svm(
         Instances that span the embedding.
     C, decay : float or "cv"
         Cost and kernel width; ``"cv"`` chooses by stratified cross-validation over the training
-        bags, C among 1, 10, 100, 1000 and the decay among 0.3, 1, 3. Prototypes stay as they are
-        inside it. Ties go to the smaller cost, then to the smaller width.
+        bags, the decay among ``DECAYS`` and C among ``COSTS``. Prototypes stay as they are inside
+        it. Ties go to the smaller decay, then to the smaller cost.
     unit : float
         Unit of length.
     scaled : bool
@@ -104,40 +104,38 @@ def fit_bag_svm(
     """
     decays = DECAYS if decay == "cv" else (float(decay),)
     cs = COSTS if C == "cv" else (float(C),)
+    folds = _folds(positive, random_state)
     # One pass over the data: another width is a power of the same similarities.
     base = embed_bags(bags, prototypes, decays[0] / unit**2)
-    moments = {}
-    embeddings = {}
+    best = (-1.0, decays[0], cs[0], np.empty(0))
     for value in decays:
-        embedded = base ** (value / decays[0])
-        moments[value] = _moments(embedded, scaled)
-        embeddings[value] = (embedded - moments[value][0]) / moments[value][1]
-    folds = _folds(positive, random_state)
-    held_out = {
-        (value, c): _held_out(embeddings[value], positive, folds, c, costs)
-        for value in decays
-        for c in cs
-    }
-    best_decay, best_c = decays[0], cs[0]
-    best_right = -1.0
-    for c in cs:
-        for value in decays:
-            right = float(((held_out[value, c] > 0) == positive).mean())
-            if right > best_right + 1e-12:
-                best_decay, best_c, best_right = value, c, right
-    svm = fit_linear_svm(embeddings[best_decay], positive, C=best_c, costs=costs)
-    slope = _slope(held_out[best_decay, best_c], positive)
-    return BagSVM(prototypes, best_decay, unit, best_c, *moments[best_decay], svm, slope)
+        embedded, *_ = _scaled(base, value / decays[0], scaled)
+        gram = embedded @ embedded.T
+        for c in cs:
+            held_out = _held_out(gram, positive, folds, c, costs)
+            right = float(((held_out > 0) == positive).mean())
+            if right > best[0]:
+                best = (right, value, c, held_out)
+    _, best_decay, best_c, held_out = best
+    embedded, centre, scale = _scaled(base, best_decay / decays[0], scaled)
+    svm = fit_linear_svm(embedded, positive, C=best_c, costs=costs)
+    slope = _slope(held_out, positive)
+    return BagSVM(prototypes, best_decay, unit, best_c, centre, scale, svm, slope)
 
 
-def _moments(embedded: FloatArray, scaled: bool) -> tuple[FloatArray, FloatArray]:
+def _scaled(
+    base: FloatArray, power: float, scaled: bool
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Similarities at another width, centred and scaled, with what they were reduced by."""
+    embedded = base if power == 1.0 else base**power
     columns = embedded.shape[1]
     if not scaled:
-        return np.zeros(columns), np.ones(columns)
-    spread = embedded.std(axis=0)
+        return embedded, np.zeros(columns), np.ones(columns)
+    centre, spread = embedded.mean(axis=0), embedded.std(axis=0)
     # A similarity that is the same for all bags tells nothing, whatever its rounding errors say.
     spread[spread <= 1e-9] = np.inf
-    return embedded.mean(axis=0), spread * np.sqrt(columns)
+    scale = spread * np.sqrt(columns)
+    return (embedded - centre) / scale, centre, scale
 
 
 def hard_negatives(bags: Bags, positive: BoolArray, pool: Any) -> IntArray:
@@ -173,14 +171,13 @@ def _folds(positive: BoolArray, random_state: Any) -> list[tuple[NDArray[Any], N
 
 
 def _held_out(
-    embedded: FloatArray,
+    gram: FloatArray,
     positive: BoolArray,
     folds: list[tuple[NDArray[Any], NDArray[Any]]],
     C: float,
     costs: tuple[float, float],
 ) -> FloatArray:
     """Decision value of every bag by an SVM that has not seen it."""
-    gram = embedded @ embedded.T
     decisions = np.empty(len(positive))
     for train, test in folds:
         signed, intercept = fit_gram_svm(

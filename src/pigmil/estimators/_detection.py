@@ -168,7 +168,6 @@ def update(
     *,
     kind: str,
     gamma: float,
-    kernel_floor: float,
     svm_cost: float,
     include_bias: bool,
     gamma_far: float,
@@ -182,9 +181,7 @@ def update(
     """Update the pool on the graph (Section III-B, Algs. 1 and 2); instances by flat index."""
     instances = sides.positive.instances[found.chosen]
     if kind == "rbf":
-        exemplars: Any = KernelExemplars(
-            instances, sides.negative, gamma=gamma, unit=sides.unit, floor=kernel_floor
-        )
+        exemplars: Any = KernelExemplars(instances, sides.negative, gamma=gamma, unit=sides.unit)
     elif kind == "lda":
         from pigmil.graph.exemplar import exemplar_lda
 

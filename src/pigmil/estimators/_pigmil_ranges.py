@@ -19,7 +19,6 @@ RANGES: dict[str, Any] = {
     "t_test": [StrOptions({"one_sample", "welch", "pooled"}), None],
     "t_threshold": [Real],
     "similarity": [StrOptions({"svm", "lda", "rbf"})],
-    "kernel_floor": [_NOT_NEGATIVE],
     "exemplar_C": [_POSITIVE],
     "confidence_bias": ["boolean"],
     "quasi_clique_density": [Interval(Real, 0, 1, closed="right")],

@@ -65,8 +65,6 @@ class PIGMIL(MILClassifier):
     similarity : {"rbf", "svm", "lda"}, default="rbf"
         Exemplar classifiers behind the similarity: kernels, linear SVMs (the paper), or linear
         discriminants.
-    kernel_floor : float, default=0.5
-        With ``"rbf"``: distances below it count as it.
     exemplar_C : float, default=1.0
         With ``"svm"``: cost of the exemplar SVMs.
     confidence_bias : bool, default=True
@@ -103,12 +101,13 @@ class PIGMIL(MILClassifier):
         negative is the instance of a negative bag nearest to the pool.
     max_prototypes : int, default=10000
         Bound on the prototypes; beyond it they are drawn by ``random_state``.
-    embedding_decay : float or "cv", default=0.3
-        Kernel width of the embedding per squared unit of length; ``"cv"`` chooses among 0.3, 1, 3.
+    embedding_decay : float or "cv", default="cv"
+        Kernel width of the embedding per squared unit of length; ``"cv"`` chooses among 0.1, 0.3,
+        1, 3 and 10 by cross-validation over the training bags.
     embedding_scaling : bool, default=True
         Bring every similarity to mean 0 and equal spread over the training bags (paper: not).
-    C : float or "cv", default=10.0
-        Cost of the bag SVM; ``"cv"`` chooses among 1, 10, 100, 1000.
+    C : float or "cv", default="cv"
+        Cost of the bag SVM; ``"cv"`` chooses among 1, 10, 100 and 1000 likewise.
     class_weight : None, "balanced" or dict, default=None
         Weights of the bag classes in the SVM.
     random_state : int, RandomState instance or None, default=None
@@ -150,9 +149,11 @@ class PIGMIL(MILClassifier):
     Departures, each measured on data: the working score asks for support by other positive bags
     (the one-sided score picks outliers on real data); the similarity comes from kernel exemplars
     (linear exemplar SVMs leave the graph nearly empty in more than a few dimensions); lengths are
-    measured in a unit that grows with the dimension (with unit 1 the embedding underflows);
-    hard negatives join the prototypes. The form of the t-test, the bias in the confidence, the
-    normalisation of the graph and the start of the walk are open in the paper.
+    measured in a unit that grows with the dimension (with unit 1 the embedding underflows); all
+    instances are prototypes, scaled alike. So bags are told apart well whether or not the
+    detection is right: judge the detection by instance labels, or by looking. The form of the
+    t-test, the bias in the confidence, the normalisation of the graph and the start of the walk
+    are open in the paper.
 
     Cost: densities O(N_positive N_negative d), similarity O(m (m + N_negative) d) for m
     candidates, updating O(m) times the consistency of one graph, embedding O(N P d).
@@ -198,7 +199,6 @@ class PIGMIL(MILClassifier):
         t_test: str | None = "one_sample",
         t_threshold: float = 1.5,
         similarity: str = "rbf",
-        kernel_floor: float = 0.5,
         exemplar_C: float = 1.0,
         confidence_bias: bool = True,
         quasi_clique_density: float = 0.9,
@@ -218,9 +218,9 @@ class PIGMIL(MILClassifier):
         n_instances_per_bag: int = 1,
         prototypes: str = "all",
         max_prototypes: int = 10000,
-        embedding_decay: float | str = 0.3,
+        embedding_decay: float | str = "cv",
         embedding_scaling: bool = True,
-        C: float | str = 10.0,
+        C: float | str = "cv",
         class_weight: Any = None,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -235,7 +235,6 @@ class PIGMIL(MILClassifier):
         self.t_test = t_test
         self.t_threshold = t_threshold
         self.similarity = similarity
-        self.kernel_floor = kernel_floor
         self.exemplar_C = exemplar_C
         self.confidence_bias = confidence_bias
         self.quasi_clique_density = quasi_clique_density
@@ -320,7 +319,6 @@ class PIGMIL(MILClassifier):
             found,
             kind=self.similarity,
             gamma=self.decay,
-            kernel_floor=self.kernel_floor,
             svm_cost=self.exemplar_C,
             include_bias=self.confidence_bias or self.similarity == "rbf",
             gamma_far=self.gamma_far,

@@ -18,7 +18,7 @@ FloatArray = NDArray[np.float64]
 class KernelExemplars:
     """Exemplars whose confidence is a log ratio of a kernel to the density of negatives.
 
-    ``confidence[i, j] = -gamma max(|x_i - x_j| / unit, floor) - n(x_j)``: the logarithm of the
+    ``confidence[i, j] = -gamma |x_i - x_j| / unit - n(x_j)``: the logarithm of the
     kernel between exemplar and instance over the density of negative bags at the instance (see
     :func:`pigmil.graph.density.log_density`). It is positive where the exemplar is nearer than
     negative bags typically are. A linear exemplar SVM asks the same question with a plane; in
@@ -32,15 +32,12 @@ class KernelExemplars:
         What they are told apart from.
     gamma, unit : float
         Decay per unit of length, and the unit.
-    floor : float
-        Distances below it count as it: a close pair is no surer than a near one.
     """
 
     exemplars: Any
     negative_bags: Bags
     gamma: float = 2.0
     unit: float = 1.0
-    floor: float = 0.5
 
     def confidence(self, instances: Any, include_bias: bool = True) -> FloatArray:
         """Confidence of each exemplar (rows) in each instance (columns).
@@ -63,12 +60,11 @@ class KernelExemplars:
         >>> negative = Bags.from_list([np.array([[0.0]])])
         >>> exemplars = KernelExemplars(np.array([[2.0]]), negative, gamma=1.0)
         >>> exemplars.confidence(np.array([[2.0], [3.0], [0.5]]))
-        array([[ 1.5,  2. , -1. ]])
+        array([[ 2.,  2., -1.]])
         """
         result = np.empty((self.exemplars.shape[0], instances.shape[0]))
         for rows, columns, squared in squared_distance_blocks(self.exemplars, instances):
-            lengths = np.maximum(np.sqrt(squared) / self.unit, self.floor)
-            result[rows, columns] = -self.gamma * lengths
+            result[rows, columns] = np.sqrt(squared) * (-self.gamma / self.unit)
         if include_bias:
             nearest = np.empty(instances.shape[0])
             against = log_density(
