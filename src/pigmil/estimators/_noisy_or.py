@@ -1,4 +1,4 @@
-"""The noisy-or model shared by DD and EM-DD: objective, gradient, starts and threshold."""
+"""The noisy-or model shared by DD and EM-DD: objective, gradient and starts."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -276,45 +276,6 @@ def log_density_at(queries: Any, bags: Bags, positive: BoolArray, scale: float) 
             log_bag = _log_any(e, none, part.offsets) if marked else none
             result[rows] += log_bag.sum(axis=1)
     return result
-
-
-def best_cut(values: FloatArray, positive: BoolArray) -> float:
-    """Threshold above which bags are called positive with fewest errors on the training bags.
-
-    Among equally good thresholds the middle one is taken; each lies half-way between two
-    neighbouring values, or one unit outside all of them.
-
-    Parameters
-    ----------
-    values : array of shape (n_bags,)
-        Value of each training bag.
-    positive : array of bool of shape (n_bags,)
-        Which are positive.
-
-    Notes
-    -----
-    Cost: O(n_bags log n_bags).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> best_cut(np.array([1.0, 2.0, 4.0]), np.array([False, False, True]))
-    3.0
-    """
-    order = np.argsort(values, kind="stable")
-    sorted_values, sorted_positive = values[order], positive[order]
-    # Right when the first k are called negative: negatives among them and positives after them.
-    right = np.concatenate([[0], np.cumsum(np.where(sorted_positive, -1, 1))])
-    cuts = np.concatenate(
-        [
-            [sorted_values[0] - 1.0],
-            (sorted_values[:-1] + sorted_values[1:]) / 2,
-            [sorted_values[-1] + 1.0],
-        ]
-    )
-    between = np.concatenate([[True], sorted_values[:-1] < sorted_values[1:], [True]])
-    best = np.flatnonzero(between & (right == right[between].max()))
-    return float(cuts[best[len(best) // 2]])
 
 
 def pick_starts(

@@ -311,9 +311,7 @@ class APR(MILClassifier):
         # Every round keeps a part of the features, so this comes to an end.
         while True:
             self.n_iter_ += 1
-            chosen = grow_box(
-                instances[:, features], offsets, negatives[:, features], self.n_seeds
-            )
+            chosen = grow_box(instances[:, features], offsets, negatives[:, features], self.n_seeds)
             box = instances[chosen][:, features]
             lower, upper = box.min(axis=0), box.max(axis=0)
             self.features_, self.tight_lower_, self.tight_upper_ = features, lower, upper

@@ -16,13 +16,13 @@ from pigmil.bags import Bags
 from pigmil.distances import length_unit
 from pigmil.estimators._noisy_or import (
     NoisyOr,
-    best_cut,
     climb,
     densities_of_positive_bags,
     log_density_at,
     log_membership,
     pick_starts,
 )
+from pigmil.estimators._thresholds import best_cut
 from pigmil.estimators.base import BoolArray, FloatArray, MILClassifier
 from pigmil.estimators.card import Card
 

@@ -19,12 +19,12 @@ from pigmil.estimators._noisy_or import (
     Concept,
     NoisyOr,
     bag_loss,
-    best_cut,
     climb,
     densities_of_positive_bags,
     log_membership,
     pick_starts,
 )
+from pigmil.estimators._thresholds import best_cut
 from pigmil.estimators.base import BoolArray, FloatArray, MILClassifier
 from pigmil.estimators.card import Card
 

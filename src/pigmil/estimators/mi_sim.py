@@ -11,6 +11,7 @@ from pigmil._core.sklearn_door import Interval, StrOptions
 from pigmil.bags import Bags
 from pigmil.distances import length_unit
 from pigmil.estimators._linear_svm import class_costs, fit_linear_svm
+from pigmil.estimators._thresholds import best_cut
 from pigmil.estimators.base import BoolArray, FloatArray, MILClassifier
 from pigmil.estimators.card import Card
 from pigmil.graph.consistency import consistency
@@ -50,6 +51,14 @@ def bounded_candidates(sizes: IntArray, bound: int) -> IntArray:
     return np.minimum(sizes, low)
 
 
+def _first_of_each(values: FloatArray, sizes: IntArray, how_many: IntArray) -> IntArray:
+    """Positions of the lowest values of each bag; equal ones keep their order."""
+    order = np.lexsort((values, np.repeat(np.arange(len(sizes)), sizes)))
+    place = np.arange(len(values)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    chosen: IntArray = order[place < np.repeat(how_many, sizes)]
+    return chosen
+
+
 class MiSim(MILClassifier):
     """mi-Sim: discriminative and consistent similarities between instances of positive bags.
 
@@ -57,20 +66,25 @@ class MiSim(MILClassifier):
     SVM of every instance of the positive bags against all negatives; similarity one over the
     product of the ranks two exemplars give each other; consistency, the size of the largest
     quasi-clique through a pair; and a random walk with restart on the graph. The highest-ranked
-    instance of each positive bag is its positive; a linear SVM of these against all negative
-    instances is the classifier, and a bag is worth its best instance.
+    instance of each positive bag is the one detected; a linear SVM of the top of each bag
+    against all negative instances is the classifier, and a bag is worth its best instance.
 
     Departs from the paper: an edge weighs similarity times consistency and rows are divided by
     their sums, as of a random walk (``combine="sum"`` and ``normalise="max"`` are PIGMIL's). The
     confidence of an exemplar in itself is its distance to its own hyperplane: the raw decision
     value is 1 for every exemplar and would restart the walk everywhere alike. The graph has at
     most ``max_candidates`` vertices; where there are more instances, the same number of each bag
-    enters, those where negative bags are least dense (KDE_min).
+    enters, those where negative bags are least dense (KDE_min). How much of a bag is its top is
+    ``top_share``. The maximum over many instances is biased upwards, so bags are called positive
+    above the threshold that makes fewest errors on the training bags, not above 0.
 
     Parameters
     ----------
-    C : float, default=1.0
+    C : float, default=0.1
         Cost of the hinge loss of the final SVM.
+    top_share : float, default=0.5
+        Share of the instances of a positive bag that train the final SVM, rounded up; 0 for the
+        one detected.
     exemplar_C : float, default=1.0
         Cost of the exemplar SVMs.
     density : float, default=0.9
@@ -101,7 +115,9 @@ class MiSim(MILClassifier):
     candidates_ : array of int
         Flat indices of the vertices of the graph.
     svm_ : LinearSVM
-        The classifier.
+        The classifier of instances.
+    threshold_ : float
+        Its value above which an instance makes a bag positive.
 
     Notes
     -----
@@ -144,6 +160,7 @@ class MiSim(MILClassifier):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "C": [Interval(Real, 0, None, closed="neither")],
+        "top_share": [Interval(Real, 0, 1, closed="both")],
         "exemplar_C": [Interval(Real, 0, None, closed="neither")],
         "density": [Interval(Real, 0, 1, closed="right")],
         "combine": [StrOptions({"product", "sum"})],
@@ -158,7 +175,8 @@ class MiSim(MILClassifier):
     def __init__(
         self,
         *,
-        C: float = 1.0,
+        C: float = 0.1,
+        top_share: float = 0.5,
         exemplar_C: float = 1.0,
         density: float = 0.9,
         combine: str = "product",
@@ -170,6 +188,7 @@ class MiSim(MILClassifier):
         pos_label: Any = None,
     ) -> None:
         self.C = C
+        self.top_share = top_share
         self.exemplar_C = exemplar_C
         self.density = density
         self.combine = combine
@@ -188,26 +207,33 @@ class MiSim(MILClassifier):
             bags.instances[self.candidates_], negative_bags.instances
         )
         self._set_detection(bags, positive, scores)
-        parts = [bags.instances[self.detected_instances_], negative_bags.instances]
+        self._fit_svm(bags, positive, scores, negative_bags)
+
+    def _fit_svm(
+        self, bags: Bags, positive: BoolArray, scores: FloatArray, negative_bags: Bags
+    ) -> None:
+        inside = np.flatnonzero(positive[bags.bag_index])
+        ranked = np.where(np.isnan(scores), -np.inf, scores)[inside]
+        sizes = bags.sizes[positive]
+        share = np.maximum(1, np.ceil(self.top_share * sizes)).astype(np.int64)
+        top = inside[_first_of_each(-ranked, sizes, share)]
+        parts = [bags.instances[top], negative_bags.instances]
         rows = sp.vstack(parts, format="csr") if bags.is_sparse else np.concatenate(parts)
-        labels = np.arange(rows.shape[0]) < parts[0].shape[0]
+        labels = np.arange(rows.shape[0]) < len(top)
         costs = class_costs(self.class_weight, labels, self.classes_, self._positive_label())
         self.svm_ = fit_linear_svm(rows, labels, C=self.C, costs=costs)
+        values = segment_reduce(np.maximum, self.svm_.decide(bags.instances), bags.offsets)
+        self.threshold_ = best_cut(values, positive)
 
-    def _choose_candidates(
-        self, bags: Bags, positive: BoolArray, negative_bags: Bags
-    ) -> IntArray:
+    def _choose_candidates(self, bags: Bags, positive: BoolArray, negative_bags: Bags) -> IntArray:
         inside = np.flatnonzero(positive[bags.bag_index])
         if len(inside) <= self.max_candidates:
             return inside
         unit = length_unit(bags.instances)
         density = log_density(bags.instances[inside], negative_bags, unit=unit)
-        # Within each bag the least dense come first; equal ones keep their order.
-        order = np.lexsort((density, bags.bag_index[inside]))
         sizes = bags.sizes[positive]
-        place = np.arange(len(inside)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        allowed = np.repeat(bounded_candidates(sizes, self.max_candidates), sizes)
-        return np.sort(inside[order[place < allowed]])
+        allowed = bounded_candidates(sizes, self.max_candidates)
+        return np.sort(inside[_first_of_each(density, sizes, allowed)])
 
     def _rank(self, candidates: Any, negatives: Any) -> FloatArray:
         exemplars = exemplar_svms(candidates, negatives, C=self.exemplar_C, n_jobs=self.n_jobs)
@@ -227,7 +253,7 @@ class MiSim(MILClassifier):
         )
 
     def _score_instances(self, bags: Bags) -> FloatArray:
-        return self.svm_.decide(bags.instances)
+        return self.svm_.decide(bags.instances) - self.threshold_
 
     def _score_bags(self, bags: Bags) -> FloatArray:
         return segment_reduce(np.maximum, self._score_instances(bags), bags.offsets)

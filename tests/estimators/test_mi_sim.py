@@ -1,0 +1,122 @@
+"""mi-Sim: candidates, ranking from the shared graph pieces, and the final SVM."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.svm import SVC
+
+from pigmil import Bags, MiSim
+from pigmil.datasets import make_basic, make_ring
+from pigmil.estimators.mi_sim import bounded_candidates
+from pigmil.graph.density import log_density
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=8), st.integers(1, 60))
+def test_bound_is_met_as_closely_as_possible(sizes, bound):
+    sizes = np.array(sizes)
+    taken = bounded_candidates(sizes, bound)
+    level = taken.max()
+    np.testing.assert_array_equal(taken, np.minimum(sizes, level))
+    assert taken.sum() <= max(bound, len(sizes))
+    if level < sizes.max():
+        assert np.minimum(sizes, level + 1).sum() > bound
+
+
+def test_the_least_dense_instances_of_each_bag_are_candidates():
+    bags = make_basic(0)
+    model = MiSim(max_candidates=60).fit(bags)
+    positive = bags.y == 1
+    density = log_density(bags.instances, bags[~positive], unit=1.0)
+    for bag in np.flatnonzero(positive):
+        start, end = bags.offsets[bag], bags.offsets[bag + 1]
+        expected = start + np.argsort(density[start:end])[:3]
+        inside = model.candidates_[(model.candidates_ >= start) & (model.candidates_ < end)]
+        assert set(inside) == set(expected)
+    assert np.isnan(np.delete(model.instance_scores_, model.candidates_)).all()
+
+
+def slow_ranks(confidences, i):
+    others = [j for j in range(len(confidences)) if j != i and confidences[i, j] > 0]
+    return {j: 1 + sum(confidences[i, k] > confidences[i, j] for k in others) for j in others}
+
+
+def test_ranking_by_the_definitions_on_a_small_set():
+    """Exemplar SVMs by libsvm, ranks, quasi-cliques by enumeration, and the walk, in loops."""
+    rng = np.random.default_rng(4)
+    negatives = rng.normal(size=(12, 2))
+    parts = [rng.normal(2.0, 0.7, size=(2, 2)) for _ in range(3)]
+    bags = Bags.from_list([*parts, negatives[:6], negatives[6:]], y=[1, 1, 1, 0, 0])
+    model = MiSim().fit(bags)
+    x = np.concatenate(parts)
+    m = len(x)
+    confidences, own = np.empty((m, m)), np.empty(m)
+    for i in range(m):
+        svm = SVC(kernel="linear", class_weight={1: 12, 0: 1}, tol=1e-8)
+        svm.fit(np.concatenate([x[i : i + 1], negatives]), [1] + [0] * 12)
+        confidences[i] = svm.decision_function(x)
+        own[i] = confidences[i, i] / np.linalg.norm(svm.coef_)
+    ranks = [slow_ranks(confidences, i) for i in range(m)]
+    alike = np.array(
+        [
+            [1 / (ranks[i][j] * ranks[j][i]) if j in ranks[i] and i in ranks[j] else 0.0
+             for j in range(m)]
+            for i in range(m)
+        ]
+    )  # fmt: skip
+    sizes = np.zeros((m, m))
+    for subset in range(1, 2**m):
+        members = [v for v in range(m) if subset >> v & 1]
+        k = len(members)
+        edges = sum(alike[a, b] > 0 for a in members for b in members if a < b)
+        if k > 1 and edges >= (9 * k * (k - 1) // 2) // 10:
+            for a in members:
+                for b in members:
+                    sizes[a, b] = max(sizes[a, b], k)
+    weights = alike * sizes
+    totals = weights.sum(axis=1, keepdims=True)
+    weights = weights / np.where(totals > 0, totals, 1.0)
+    scores = np.ones(m)
+    for _ in range(11):
+        scores = 0.2 * own + 0.8 * weights @ scores
+    np.testing.assert_allclose(model.instance_scores_[:m], scores, rtol=5e-3)
+
+
+def test_top_of_each_bag_trains_the_svm():
+    bags = make_ring(0)
+    positive = bags.y == 1
+    model = MiSim(top_share=0.25, max_candidates=10**6).fit(bags)
+    top = []
+    for bag in np.flatnonzero(positive):
+        start, end = bags.offsets[bag], bags.offsets[bag + 1]
+        top += list(start + np.argsort(-model.instance_scores_[start:end])[:2])
+    rows = np.concatenate([bags.instances[top], bags[~positive].instances])
+    svm = SVC(kernel="linear", C=0.1, class_weight="balanced", tol=1e-6)
+    svm.fit(rows, np.arange(len(rows)) < len(top))
+    np.testing.assert_allclose(model.svm_.weights, svm.coef_[0], atol=2e-3)
+    values = model.decision_function_instances(bags)
+    expected = [part.max() for part in np.split(values, bags.offsets[1:-1])]
+    np.testing.assert_allclose(model.decision_function(bags), expected)
+
+
+def test_detection_on_the_ring_and_the_same_from_sparse_instances():
+    bags = make_ring(2)
+    model = MiSim().fit(bags)
+    assert (bags.instance_labels[model.detected_instances_] == 1).mean() >= 0.95
+    sparse = MiSim().fit(bags.with_instances(sp.csr_array(bags.instances)))
+    assert (bags.instance_labels[sparse.detected_instances_] == 1).mean() >= 0.95
+
+
+@pytest.mark.parametrize("combine", ["product", "sum"])
+@pytest.mark.parametrize(
+    ("parts", "y"),
+    [
+        ([np.zeros((1, 2)), np.ones((1, 2))], [1, 0]),
+        ([np.zeros((2, 2)), np.zeros((3, 2))], [1, 0]),
+        ([np.zeros((2, 1)), np.ones((2, 1)), np.zeros((1, 1))], [1, 1, 0]),
+    ],
+)
+def test_degenerate_bags(parts, y, combine):
+    model = MiSim(combine=combine).fit(Bags.from_list(parts, y=y))
+    assert np.isfinite(model.decision_function(parts)).all()
