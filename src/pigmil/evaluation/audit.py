@@ -82,7 +82,7 @@ def _class_sizes(bags: Bags, folds: int) -> list[Finding]:
             Finding(
                 "small_class",
                 True,
-                f"The class {values[counts.argmin()]!r} has {smallest} bags, fewer than the "
+                f"The class {values[counts.argmin()].item()!r} has {smallest} bags, fewer than the "
                 f"{folds} folds; use at most {smallest} folds.",
             )
         ]
@@ -122,7 +122,8 @@ def _repeated_bags(
         Finding(
             "repeated_bags",
             apart > 0,
-            f"{int(repeated.sum())} of {bags.n_bags} bags occur more than once; in "
+            f"{bags.n_bags - len(counts)} of {bags.n_bags} bags are copies of another "
+            f"({int(repeated.sum())} bags occur more than once); in "
             f"{apart / max(1, repeats):.0f} cases a repeat the test bag's twin is among the "
             "training bags"
             + (". Keep twins in one fold with groups='duplicates'." if apart else "."),

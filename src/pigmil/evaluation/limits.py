@@ -92,9 +92,11 @@ def _child() -> None:
     """Answer one call: read it from standard input, write the outcome to standard output."""
     answer = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # what a method prints must not mix with the answer
-    # What nearly every call needs, so that its import is not counted in the time.
+    # What nearly every call needs, so that its import counts neither as time nor as memory.
     import pigmil.evaluation.cells  # noqa: F401
+    from pigmil.estimators import all_estimators
 
+    all_estimators()
     answer.write(_READY)
     function, arguments, memory_limit = pickle.loads(sys.stdin.buffer.read())
     if memory_limit is not None:
@@ -106,6 +108,8 @@ def _child() -> None:
     outcome = _attempt(function, arguments)
     if memory_limit is not None:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))  # room for the answer
+        if "failed to map segment" in str(outcome[1]):  # a library that found no room to load
+            outcome = {}, f"MemoryError: {outcome[1]}"
     answer.write(pickle.dumps(outcome))
 
 

@@ -112,7 +112,7 @@ class Store:
     path : path
         The file; made if it is not there.
     read_only : bool, default=False
-        Open an existing file to read and write nothing, not even beside it.
+        Open an existing file and change nothing in it.
     owner : str, optional
         Name under which cells are claimed; that of another open store to share its claims.
 

@@ -1,0 +1,141 @@
+"""Every finding of the audit, on bags made to show it, and on real ones."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from pigmil import Bags, datasets
+from pigmil.evaluation import audit
+from pigmil.evaluation.splits import data_checksum, duplicate_groups
+
+
+def found(bags, **changes):
+    return {finding.kind: finding for finding in audit(bags, **{"folds": 4, **changes})}
+
+
+def with_column(bags, column):
+    return bags.with_instances(np.column_stack([bags.instances, column]))
+
+
+def test_clean_bags_have_no_findings(bags):
+    assert audit(bags, folds=4) == []
+
+
+def test_unlabelled_bags(bags):
+    assert found(Bags.from_list(list(bags)))["unlabelled"].severe
+
+
+def test_three_classes(bags):
+    assert "found [0, 1, 2]" in found(bags.with_labels(np.arange(24) % 3))["classes"].message
+
+
+def test_a_class_smaller_than_the_folds(bags):
+    finding = found(bags[:15], folds=4)["small_class"]
+    assert finding.severe
+    assert finding.message == "The class 1 has 3 bags, fewer than the 4 folds; use at most 3 folds."
+
+
+def test_fewer_groups_than_folds(bags):
+    finding = found(bags, groups=np.arange(24) % 3)["few_groups"]
+    assert finding.severe
+    assert "3 groups, fewer than the 4 folds" in finding.message
+
+
+def test_whole_bags_repeated_whatever_the_order_of_instances(bags):
+    parts = list(bags)
+    parts[1] = parts[0][::-1]
+    parts[13] = parts[12].copy()
+    twins = Bags.from_list(parts, y=bags.y)
+    finding = found(twins)["repeated_bags"]
+    assert finding.severe
+    assert finding.message.startswith(
+        "2 of 24 bags are copies of another (4 bags occur more than once); in "
+    )
+    assert "groups='duplicates'" in finding.message
+    together = found(twins, groups=duplicate_groups(twins))["repeated_bags"]
+    assert not together.severe
+    assert "in 0 cases" in together.message
+
+
+def test_identical_bags_of_both_classes(bags):
+    parts = list(bags)
+    parts[12] = parts[0]
+    kinds = found(Bags.from_list(parts, y=bags.y))
+    assert kinds["contradicting_bags"].message == "1 groups of identical bags carry both labels."
+    assert kinds["shared_instances"].severe
+
+
+def test_instances_shared_across_classes(bags):
+    values = bags.instances.copy()
+    values[36] = values[0]  # the first instance of the first positive bag
+    one = found(bags.with_instances(values))["shared_instances"]
+    assert not one.severe
+    assert one.message.startswith("1 instances of positive bags are exact copies")
+    values[36:39] = values[[0, 4, 8]]  # all of that bag
+    whole = found(bags.with_instances(values))["shared_instances"]
+    assert whole.severe
+    assert "1 positive bags hold nothing else" in whole.message
+
+
+def test_zero_and_minus_zero_are_one_value(bags):
+    values = bags.instances.copy()
+    values[0], values[36] = [0.0, 1.0], [-0.0, 1.0]
+    assert "shared_instances" in found(bags.with_instances(values))
+
+
+def test_a_column_that_equals_the_label(bags):
+    leak = with_column(bags, np.repeat(np.where(bags.y == 1, 7.0, -2.0), 3))
+    finding = found(leak)["label_column"]
+    assert finding.severe
+    assert finding.message == "Features 2 equal the bag label."
+    nearly = np.repeat(np.where(bags.y == 1, 7.0, -2.0), 3)
+    nearly[0] = 7.0
+    assert "label_column" not in found(with_column(bags, nearly))
+
+
+def test_a_column_that_equals_the_instance_label(bags):
+    truth = np.where(np.arange(72) >= 36, np.arange(72) % 3 == 0, False).astype(int)
+    known = Bags.from_flat(
+        np.column_stack([bags.instances, truth * 5.0]),
+        bags.bag_index,
+        y=bags.y,
+        instance_labels=truth,
+    )
+    assert found(known)["instance_label_column"].message == "Features 2 equal the instance label."
+
+
+def test_constant_columns(bags):
+    finding = found(with_column(bags, np.full(72, 3.0)))["constant_columns"]
+    assert (finding.severe, finding.message) == (False, "1 of 3 features are constant.")
+    # With nothing else the bags are all alike as well.
+    assert found(bags.with_instances(np.ones((72, 1))))["constant_columns"].severe
+
+
+def test_columns_that_are_not_finite(bags):
+    values = bags.instances.copy()
+    values[5, 1] = np.nan
+    held = Bags(values, bags.offsets, y=bags.y, feature_names=("a", "b"), check_finite=False)
+    finding = found(held)["non_finite_columns"]
+    assert finding.severe
+    assert finding.message == "Features 'b' hold values that are NaN or infinite."
+
+
+def test_sparse_bags_are_audited_like_dense_ones(bags):
+    values = np.where(np.abs(bags.instances) < 0.5, 0.0, bags.instances)
+    values[36] = values[0]
+    dense = with_column(bags.with_instances(values), np.zeros(72))
+    sparse = dense.with_instances(sp.csr_array(dense.instances))
+    assert sparse.is_sparse
+    assert audit(sparse, folds=4) == audit(dense, folds=4) != []
+    assert data_checksum(sparse) == data_checksum(dense)
+
+
+@pytest.mark.parametrize(
+    ("name", "repeated"),
+    [("mutagenesis_atoms", 70), ("mutagenesis_bonds", 62), ("mutagenesis_chains", 18)],
+)
+def test_mutagenesis_repeats_whole_bags(data_dir, name, repeated):
+    bags = datasets.load(name, folder=data_dir)
+    finding = found(bags, folds=10)["repeated_bags"]
+    assert finding.severe
+    assert finding.message.startswith(f"{repeated} of 188 bags are copies of another ")

@@ -1,0 +1,131 @@
+"""What is measured in a cell, by hand."""
+
+import threading
+import warnings
+
+import numpy as np
+import pytest
+
+from pigmil import Bags
+from pigmil.evaluation.cells import compute_cell, recorded_warnings
+from pigmil.evaluation.protocol import protocol_estimator
+from pigmil.evaluation.splits import Split
+
+
+def cell(bags, method, train, test, **changes):
+    split = Split(0, 0, np.asarray(train), np.asarray(test))
+    settings = {"parameters": {}, "tune": False, "seed": 0, **changes}
+    return compute_cell(bags, split, method, **settings)
+
+
+@pytest.fixture
+def line():
+    """Bags on a line: positives at 1, 2, 3, negatives at -1, -2, -3, and two misplaced ones."""
+    values = [1.0, 2.0, 3.0, -1.0, -2.0, -3.0, 1.5, -1.5, 2.5, -2.5]
+    y = np.array([1, 1, 1, 0, 0, 0, 1, 0, 0, 1])  # the last two lie on the wrong side
+    return Bags.from_list([np.array([[value]]) for value in values], y=y)
+
+
+def test_bag_metrics_by_hand(fakes, line):
+    found = cell(line, "Mean rule", range(6), range(6, 10))
+    assert found["accuracy"] == 0.5
+    assert found["balanced_accuracy"] == 0.5
+    assert found["f1"] == 0.5
+    # Scores order the test bags 2.5, 1.5, -1.5, -2.5 and truth is 0, 1, 0, 1: one pair of four.
+    assert found["auc"] == 0.25
+    assert found["fit_seconds"] >= 0
+    assert found["peak_mb"] > 10 or np.isnan(found["peak_mb"])
+
+
+def test_a_fold_of_one_class_has_no_auc(fakes, line):
+    found = cell(line, "Mean rule", range(6), [6])
+    assert found["accuracy"] == 1.0
+    assert np.isnan(found["auc"])
+    assert np.isnan(found["balanced_accuracy"])
+
+
+@pytest.fixture
+def known():
+    """Positive bags hold a positive instance, detected or not by its first feature."""
+    rows = [[3, 1], [2, 5], [4, 1], [0, 1], [1, 0], [5, 4], [2, 9], [1, 1]]
+    labels = ["yes", "no", "no", "no", "no", "no", "yes", "no"]
+    bag = [0, 0, 1, 1, 2, 2, 3, 3]
+    # Bags 0 and 3 are positive; of bag 3 the positive instance comes first by the feature.
+    order = np.array([0, 1, 2, 3, 4, 5, 6, 7])
+    return Bags.from_flat(
+        np.array(rows, dtype=float)[order],
+        np.array(bag),
+        y=np.array([1, 0, 0, 1]),
+        instance_labels=np.array(labels, dtype=object),
+    )
+
+
+def test_instance_metrics_by_hand(fakes, known):
+    found = cell(known, "First feature", [0, 1], [2, 3])
+    assert found["detection_accuracy"] == 1.0
+    assert found["top1"] == 1.0
+    assert found["instance_auc"] == 1.0
+    assert found["instance_ap"] == 1.0
+
+
+def test_a_fold_without_positive_instances_has_no_instance_metrics(fakes, known):
+    # In bag 2 "no" is the only label: it must not be taken for the positive one.
+    found = cell(known, "First feature", [0, 1, 3], [2])
+    assert np.isnan(found["top1"])
+    assert np.isnan(found["instance_auc"])
+    assert found["detection_accuracy"] == 1.0
+
+
+def test_detectors_that_do_not_classify_have_no_bag_metrics(bags):
+    found = cell(bags, "KDE_min", range(0, 24, 2), range(1, 24, 2))
+    assert "accuracy" not in found
+    assert "fit_seconds" in found
+
+
+def test_scaling_is_fitted_inside_the_fold(fakes, line):
+    far = line.with_instances(np.vstack([line.instances[:9], [[1e9]]]))
+    near = cell(line, "Mean rule", range(6), range(6, 9))
+    away = cell(far, "Mean rule", range(6), range(6, 9))
+    assert (near["accuracy"], near["auc"]) == (away["accuracy"], away["auc"])
+
+
+def test_tuning_sees_training_bags_only(fakes, bags):
+    estimator = protocol_estimator("Tuned", tune=True).fit(bags, bags.y)
+    assert estimator.best_params_ == {"method__shift": 0.0}
+    assert cell(bags, "Tuned", range(0, 24, 2), range(1, 24, 2), tune=True)["accuracy"] > 0.8
+    fixed = protocol_estimator("Tuned", tune=True, shift=100.0)
+    assert not hasattr(fixed, "cv")  # a parameter that is given is not searched
+
+
+def test_inner_folds_shrink_with_the_smallest_class(fakes, bags):
+    # Three positive training bags cannot be dealt into five folds, one cannot into two.
+    for n_positive in (3, 1):
+        train = [*range(12), *range(12, 12 + n_positive)]
+        found = cell(bags, "Tuned", train, range(16, 24), tune=True)
+        assert not any("least populated" in text for text in found["warnings"])
+
+
+def test_warnings_are_kept_with_the_cell(fakes, line):
+    found = cell(line, "Warning", range(6), range(6, 10))
+    assert found["warnings"] == ["ConvergenceWarning: seen 6 bags"]
+
+
+def test_threads_keep_their_warnings_apart():
+    before = list(warnings.filters)
+    barrier = threading.Barrier(4)
+    heard = {}
+
+    def work(number):
+        with recorded_warnings() as told:
+            for _ in range(20):
+                barrier.wait()
+                warnings.warn(f"of {number}", UserWarning, stacklevel=1)
+        heard[number] = set(told)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert heard == {number: {f"UserWarning: of {number}"} for number in range(4)}
+    assert list(warnings.filters) == before

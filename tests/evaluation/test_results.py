@@ -1,0 +1,203 @@
+"""Tables, tests and files of results."""
+
+import json
+import os
+import re
+import stat
+import sys
+import types
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pigmil.evaluation import Results
+from pigmil.evaluation.statistics import corrected_t_test
+from pigmil.evaluation.store import Cell, Store
+
+NAMES = ("a_b|50%", "c & d", "plain")
+SETS = ("set #1", "über^2", "third")
+
+
+def row(data, method, repeat, fold, accuracy, **changes):
+    return {
+        "key": f"{data}{method}{repeat}{fold}",
+        "data": data,
+        "method": method,
+        "parameters": "{}",
+        "protocol": '{"folds":2}',
+        "repeat": repeat,
+        "fold": fold,
+        "checksum": "x",
+        "version": "0",
+        "status": "done",
+        "error": None,
+        "finished": 1.0,
+        "metrics": {"accuracy": accuracy, "auc": float("nan"), "fit_seconds": 1 - accuracy,
+                    "warnings": ["w"]},
+        **changes,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def results():
+    rng = np.random.RandomState(3)
+    rows = [
+        row(data, method, repeat, fold, round(0.5 + 0.15 * place + 0.1 * rng.rand(), 3))
+        for data in SETS
+        for place, method in enumerate(NAMES)
+        for repeat in range(2)
+        for fold in range(2)
+    ]
+    failed = row("third", "plain", 2, 0, 0.0, status="failed", error="E: no | luck", metrics={})
+    found = {"third": [{"kind": "x", "severe": True, "message": "a | b"}]}
+    return Results([*rows, failed], findings=found)
+
+
+def cells(results, data, method):
+    return np.array(
+        [
+            r["metrics"]["accuracy"]
+            for r in results.rows
+            if (r["data"], r["method"], r["status"]) == (data, method, "done")
+        ]
+    )
+
+
+def test_tables_by_hand(results):
+    values = cells(results, "set #1", "plain")
+    assert results.table().loc["set #1", "plain"] == pytest.approx(100 * values.mean())
+    std = results.table(statistic="std").loc["set #1", "plain"]
+    assert std == pytest.approx(100 * np.sqrt(((values - values.mean()) ** 2).mean()))
+    assert results.table(statistic="count").loc["third", "plain"] == 4
+    text = results.table(statistic="text")
+    assert text.loc["set #1", "plain"] == f"{100 * values.mean():.1f} ± {std:.1f}"
+    assert text.loc["third", "plain"].endswith(" (4/5)")
+    assert results.table("fit_seconds").loc["set #1", "plain"] == pytest.approx(1 - values.mean())
+
+
+def test_unknown_metrics_and_statistics_are_told(results):
+    with pytest.raises(ValueError, match="no results for 'magic'; there are accuracy, auc, fit"):
+        results.table("magic")
+    with pytest.raises(ValueError, match="statistic must be one of"):
+        results.table(statistic="median")
+    with pytest.raises(ValueError, match=r"there are none\. 0 cells done, 1 failed"):
+        Results([results.rows[-1]]).table()
+
+
+def test_ranks_and_significance(results):
+    assert results.ranks().to_dict() == {NAMES[0]: 3.0, NAMES[1]: 2.0, NAMES[2]: 1.0}
+    assert results.ranks("fit_seconds").to_dict() == results.ranks().to_dict()
+    assert results.significance().friedman_statistic == pytest.approx(6.0)  # 3 sets, one order
+
+
+def test_paired_tests_use_the_cells_of_the_same_folds(results):
+    found = results.paired_tests(baseline="plain").set_index(["data", "method"])
+    pair = cells(results, "set #1", NAMES[0]), cells(results, "set #1", "plain")
+    expected = corrected_t_test(*pair, test_share=1.0)
+    assert tuple(found.loc[("set #1", NAMES[0]), ["t", "p"]]) == pytest.approx(expected)
+    assert found.loc[("set #1", NAMES[0]), "difference"] == pytest.approx(
+        (pair[0] - pair[1]).mean()
+    )
+    assert len(found) == 6
+    with pytest.raises(ValueError, match="no method 'magic'"):
+        results.paired_tests(baseline="magic")
+
+
+def test_markdown_parses_back(results, tmp_path):
+    text = results.export(tmp_path / "r.md").read_text("utf-8")
+    lines = text.splitlines()
+    table = [re.split(r"(?<!\\)\|", line)[1:-1] for line in lines[: len(SETS) + 2]]
+    assert {len(line) for line in table} == {4}
+    unescape = [[part.strip().replace("\\|", "|") for part in line] for line in table]
+    assert unescape[0] == ["data set", *NAMES]
+    assert [line[0] for line in unescape[2:]] == list(SETS)
+    assert unescape[2][1:] == results.table(statistic="text").iloc[0].tolist()
+    assert "1 cells failed:\n\n- plain on third, repeat 2, fold 0: E: no \\| luck" in text
+    assert "The audit of the data found:\n\n- third: a \\| b" in text
+
+
+def test_latex_is_booktabs_with_special_characters_escaped(results, tmp_path):
+    lines = results.export(tmp_path / "r.tex").read_text("utf-8").splitlines()
+    assert lines[:2] == [r"\begin{tabular}{lrrr}", r"\toprule"]
+    assert lines[2] == r"data set & a\_b|50\% & c \& d & plain \\"
+    assert lines[3] == r"\midrule"
+    assert lines[-2:] == [r"\bottomrule", r"\end{tabular}"]
+    assert lines[4].startswith(r"set \#1 & ")
+    assert lines[5].startswith(r"über\textasciicircum{}2 & ")
+    mean = results.table()
+    for line, (_, values) in zip(lines[4:7], mean.iterrows(), strict=True):
+        parts = re.split(r"(?<!\\)&", line.removesuffix(r" \\"))[1:]
+        numbers = [float(re.search(r"[\d.]+", part).group()) for part in parts]
+        assert numbers == [round(value, 1) for value in values]
+        assert [r"\textbf" in part for part in parts] == [False, False, True]
+
+
+@pytest.mark.parametrize(("suffix", "read"), [(".csv", pd.read_csv), (".parquet", pd.read_parquet)])
+def test_rows_parse_back(results, tmp_path, suffix, read):
+    again = read(results.export(tmp_path / f"r{suffix}"))
+    pd.testing.assert_frame_equal(again, results.frame, check_dtype=False)
+    assert len(again) == 36
+    assert "warnings" not in again
+
+
+def test_json_parses_back_strictly(results, tmp_path):
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    text = results.export(tmp_path / "r.json").read_text("utf-8")
+    content = json.loads(text, parse_constant=refuse)
+    assert content["rows"][0]["metrics"]["auc"] is None
+    assert content["rows"][0]["metrics"]["accuracy"] == results.rows[0]["metrics"]["accuracy"]
+    assert content["failures"] == results.failures
+    assert content["findings"] == results.findings
+
+
+def test_an_export_appears_whole_or_not_at_all(results, tmp_path):
+    with pytest.raises(ValueError, match=r"Cannot export to 'r\.doc'; suffixes are \.md, \.tex"):
+        results.export(tmp_path / "r.doc")
+    path = results.export(tmp_path / "deep" / "r.md")
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="no results for 'magic'"):
+        results.export(path, metric="magic")
+    assert path.read_bytes() == before
+    assert os.listdir(path.parent) == ["r.md"]
+    assert stat.S_IMODE(path.stat().st_mode) & 0o044  # readable for others, as files are
+
+
+def test_a_store_with_several_runs_gives_the_last_one(tmp_path, caplog):
+    path = tmp_path / "r.sqlite"
+    with Store(path) as store:
+        for folds, accuracy in (("5", 0.25), ("10", 0.75)):
+            for fold in range(2):
+                store.finish(
+                    Cell("data", "x", "KDE", "{}", f'{{"folds":{folds}}}', 0, fold, "0"),
+                    {"accuracy": accuracy},
+                )
+        store._connection.execute(
+            "UPDATE cells SET finished = finished + 1000 * (protocol LIKE '%5%')"
+        )
+    results = Results.from_store(path)
+    assert results.table().loc["data", "KDE"] == 25.0
+    assert "2 cells of earlier runs" in caplog.text
+
+
+def test_report_is_handed_to_the_room_above(results, tmp_path, monkeypatch):
+    room = types.ModuleType("pigmil.report")
+    room.write_report = lambda what, path: (what, path)
+    monkeypatch.setitem(sys.modules, "pigmil.report", room)
+    assert results.report(tmp_path / "r.html") == (results, tmp_path / "r.html")
+
+
+def test_the_diagram_of_critical_differences(results):
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    axes = results.critical_difference()
+    told = {text.get_text() for text in axes.texts} | {
+        text.get_text() for text in axes.get_children() if hasattr(text, "get_text")
+    }
+    assert any("plain" in text for text in told)
+    mpl.pyplot.close(axes.figure)
+    with pytest.raises(ValueError, match="at least three methods and two data sets"):
+        Results([r for r in results.rows if r["data"] == SETS[0]]).critical_difference()

@@ -1,0 +1,162 @@
+"""``compare``: the same folds for all, failures kept, inputs refused before any work."""
+
+import logging
+
+import numpy as np
+import pytest
+
+from pigmil import Bags
+from pigmil._core.errors import BagsError
+from pigmil.evaluation import Results, compare
+from pigmil.evaluation.splits import bag_splits, duplicate_groups
+
+
+def run(methods, data, tmp_path, **changes):
+    settings = {"repeats": 1, "folds": 3, "store": tmp_path / "r.sqlite", **changes}
+    return compare(methods, data, **settings)
+
+
+def test_a_failing_method_is_recorded_and_the_rest_goes_on(fakes, bags, tmp_path, caplog):
+    told = []
+    with caplog.at_level(logging.WARNING, "pigmil"):
+        results = run(["Failing", "Mean rule"], bags, tmp_path, callback=told.append)
+    assert [row["status"] for row in results.rows] == ["failed"] * 3 + ["done"] * 3
+    assert results.failures[0]["error"].startswith("RuntimeError: no | luck,\nagain (_fit, line")
+    assert "3 cells done, 3 failed" in results.summary()
+    assert "RuntimeError: no | luck" in results.summary()
+    assert "Failing on data failed" in caplog.text
+    assert [progress.failed for progress in told][-1] == 3
+    table = results.table()
+    assert np.isnan(table.loc["data", "Failing"])
+    assert table.loc["data", "Mean rule"] > 80
+    assert results.table(statistic="text").loc["data", "Failing"] == "-"
+
+
+def test_failed_cells_are_tried_again_only_when_asked(fakes, bags, tmp_path, monkeypatch):
+    run(["Failing"], bags, tmp_path)
+    monkeypatch.setenv("FAKE_MENDED", "1")
+    assert len(run(["Failing"], bags, tmp_path).failures) == 3
+    assert run(["Failing"], bags, tmp_path, retry_failed=True).failures == []
+
+
+def test_retrying_leaves_failures_of_other_comparisons(fakes, bags, tmp_path):
+    run(["Failing"], {"first": bags}, tmp_path)
+    run(["Mean rule"], {"second": bags[::-1]}, tmp_path, retry_failed=True)
+    assert len(Results.from_store(tmp_path / "r.sqlite").failures) == 3
+
+
+def test_some_failed_cells_are_told_in_the_table(fakes, bags, tmp_path):
+    results = run(["Mean rule"], bags, tmp_path)
+    results.rows[0]["status"] = "failed"
+    partial = Results(results.rows)
+    assert partial.table(statistic="text").loc["data", "Mean rule"].endswith("(2/3)")
+
+
+def test_every_method_meets_the_same_folds(fakes, bags, tmp_path):
+    run({"Counting|a": {}, "Counting|b": {}}, bags, tmp_path)
+    seen = [line.split()[1] for line in fakes.read_text().splitlines()]
+    assert seen[:3] == seen[3:]
+    assert len(set(seen)) == 3
+    # A method added later, by another call, meets them too.
+    run(["Counting"], bags, tmp_path)
+    assert [line.split()[1] for line in fakes.read_text().splitlines()][6:] == seen[:3]
+
+
+def test_folds_are_stratified_and_cover_every_bag_once_a_repeat(bags):
+    splits = list(bag_splits(bags, repeats=2, folds=4))
+    assert [(split.repeat, split.fold) for split in splits] == [
+        (repeat, fold) for repeat in range(2) for fold in range(4)
+    ]
+    for split in splits:
+        assert np.bincount(bags.y[split.test]).tolist() == [3, 3]
+        assert set(split.train) | set(split.test) == set(range(24))
+        assert not set(split.train) & set(split.test)
+    for repeat in (splits[:4], splits[4:]):
+        assert sorted(np.concatenate([split.test for split in repeat])) == list(range(24))
+    assert {tuple(split.test) for split in splits[:4]} != {tuple(s.test) for s in splits[4:]}
+
+
+@pytest.fixture
+def twins(bags):
+    """Each bag twice, the second time with its instances in another order."""
+    parts = [part for bag in bags for part in (bag, bag[::-1])]
+    return Bags.from_list(parts, y=np.repeat(bags.y, 2))
+
+
+def test_duplicates_stay_in_one_fold(fakes, twins, tmp_path):
+    groups = duplicate_groups(twins)
+    assert groups.tolist() == np.repeat(np.arange(24), 2).tolist()
+    for split in bag_splits(twins, repeats=2, folds=4, groups=groups):
+        assert not set(groups[split.train]) & set(groups[split.test])
+    loose = run(["Mean rule"], twins, tmp_path)
+    kept = run(["Mean rule"], twins, tmp_path, groups="duplicates")
+    assert [item["severe"] for item in loose.findings["data"]] == [True]
+    assert [item["severe"] for item in kept.findings["data"]] == [False]
+    assert not {row["key"] for row in loose.rows} & {row["key"] for row in kept.rows}
+
+
+def test_groups_may_be_given(fakes, bags, tmp_path):
+    pairs = np.repeat(np.arange(12), 2)
+    assert run(["Mean rule"], {"x": bags}, tmp_path, groups={"x": pairs}).failures == []
+    with pytest.raises(ValueError, match="groups of 'x' has 3 entries for 24 bags"):
+        run(["Mean rule"], {"x": bags}, tmp_path, groups={"x": [1, 2, 3]})
+    with pytest.raises(ValueError, match="groups must be 'duplicates'"):
+        run(["Mean rule"], bags, tmp_path, groups="twins")
+    with pytest.raises(ValueError, match="got a ndarray"):
+        run(["Mean rule"], bags, tmp_path, groups=pairs)
+
+
+def test_severe_findings_are_refused_only_when_strict(fakes, twins, tmp_path):
+    with pytest.raises(BagsError, match="refused:\n- data: 24 of 48 bags are copies of another"):
+        run(["Mean rule"], twins, tmp_path, strict=True)
+    assert run(["Mean rule"], twins, tmp_path).findings["data"][0]["kind"] == "repeated_bags"
+
+
+def test_what_cannot_be_compared_is_refused_at_once(bags, tmp_path):
+    with pytest.raises(BagsError, match="few: The class 1 has 2 bags, fewer than the 3 folds"):
+        run(["KDE"], {"few": bags[:14], "fine": bags}, tmp_path)
+    with pytest.raises(BagsError, match="'bare' carries no labels"):
+        run(["KDE"], {"bare": Bags.from_list(list(bags))}, tmp_path)
+    with pytest.raises(ValueError, match="Unknown method 'magic'"):
+        run(["magic"], bags, tmp_path)
+    with pytest.raises(TypeError, match="wrong"):
+        run({"PIGMIL": {"wrong": 1}}, bags, tmp_path)
+    with pytest.raises(ValueError, match="time_limit must be"):
+        run(["KDE"], bags, tmp_path, time_limit=-1)
+
+
+def test_the_same_data_under_two_names_are_computed_once(fakes, bags, tmp_path):
+    results = run(["Counting"], {"one": bags, "two": bags}, tmp_path)
+    assert len(fakes.read_text().splitlines()) == 3
+    assert results.table().index.tolist() == ["one", "two"]
+    assert results.table().loc["one"].tolist() == results.table().loc["two"].tolist()
+
+
+def test_tables_keep_the_order_asked_for(fakes, bags, tmp_path):
+    results = run(["Mean rule", "Counting"], {"z": bags, "a": bags[::-1]}, tmp_path)
+    assert results.table().index.tolist() == ["z", "a"]
+    assert results.table().columns.tolist() == ["Mean rule", "Counting"]
+
+
+def test_progress_tells_the_time_left(fakes, bags, tmp_path):
+    told = []
+    run(["Mean rule"], bags, tmp_path, callback=told.append)
+    assert [(progress.done, progress.total) for progress in told] == [(1, 3), (2, 3), (3, 3)]
+    assert told[0].remaining > told[-1].remaining == 0.0
+    assert 0 < told[0].elapsed < told[-1].elapsed
+
+
+def test_limits_end_cells_of_a_comparison(bags, tmp_path):
+    slow = run({"DD": {}}, {"slow": _many(bags)}, tmp_path, folds=2, time_limit=0.01)
+    assert {item["error"].partition(":")[0] for item in slow.failures} == {"TimeoutError"}
+    small = run({"MI-Kernel": {}}, {"s": _many(bags)}, tmp_path, folds=2, memory_limit=1)
+    # Where memory ends inside a library of its own, that may end the process.
+    assert all(
+        item["error"].startswith(("MemoryError", "ChildProcessError")) for item in small.failures
+    )
+    assert len(small.failures) == len(slow.failures) == 2
+
+
+def _many(bags):
+    rng = np.random.RandomState(0)
+    return Bags.from_list([rng.normal(0, 1, (40, 30)) for _ in bags], y=bags.y)

@@ -1,0 +1,211 @@
+"""The results store: claims, refusals, and reading without writing."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from pigmil.evaluation import Results
+from pigmil.evaluation.store import Cell, Store, StoreError, canonical
+
+CELL = Cell("data", "abc", "KDE", "{}", "{}", 0, 0, "0.1.0")
+CLAIM = """
+import sys
+from pigmil.evaluation.store import Store
+store = Store(sys.argv[1])
+print(store.claim("key"), flush=True)
+sys.stdin.readline()
+"""
+
+
+def claim_elsewhere(path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", CLAIM, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "True\n"
+    return process
+
+
+def test_a_claim_holds_while_its_process_lives(tmp_path):
+    path = tmp_path / "r.sqlite"
+    process = claim_elsewhere(path)
+    with Store(path) as store:
+        assert not store.claim("key")
+        process.kill()
+        process.communicate()
+        assert store.claim("key")
+
+
+def test_a_claim_without_a_sign_of_life_is_free(tmp_path):
+    path = tmp_path / "r.sqlite"
+    process = claim_elsewhere(path)
+    try:
+        with Store(path) as store:
+            # As if its process number had gone to another program meanwhile.
+            store._connection.execute("UPDATE claims SET seen = seen - 1000")
+            assert store.claim("key")
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_claim_of_another_host_is_respected_until_its_lease_ends(tmp_path):
+    with Store(tmp_path / "r.sqlite") as store, Store(tmp_path / "r.sqlite") as other:
+        other._host, other._pid = "elsewhere", 1
+        assert other.claim("key")
+        assert not store.claim("key")
+        store._connection.execute("UPDATE claims SET seen = seen - 1000")
+        other.alive()
+        assert not store.claim("key")
+        store._connection.execute("UPDATE claims SET seen = seen - 1000")
+        assert store.claim("key")
+
+
+def test_two_stores_of_one_process_do_not_take_each_others_cells(tmp_path):
+    with Store(tmp_path / "r.sqlite") as store:
+        with Store(tmp_path / "r.sqlite") as other:
+            assert other.claim("key")
+            assert not store.claim("key")
+        assert store.claim("key")  # the other is closed, its claim is nobody's
+
+
+def test_released_cells_can_be_claimed(tmp_path):
+    with Store(tmp_path / "r.sqlite") as store, Store(tmp_path / "r.sqlite") as other:
+        store.claim("key")
+        other.release(["key"])  # not its own
+        assert not other.claim("key")
+        store.release(["key"])
+        assert other.claim("key")
+
+
+def test_one_store_serves_many_threads(tmp_path):
+    with Store(tmp_path / "r.sqlite") as store:
+
+        def claim(number):
+            return store.claim(str(number % 10))
+
+        with ThreadPoolExecutor(8) as threads:
+            assert all(threads.map(claim, range(10)))
+
+        def finish(number):
+            store.finish(Cell("data", "abc", str(number), "{}", "{}", 0, 0, "0"), {"a": 1.0})
+
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(finish, range(40)))
+        assert len(store.rows()) == 40
+
+
+def test_many_may_open_a_new_store_at_once(tmp_path):
+    with ThreadPoolExecutor(8) as threads:
+        stores = list(threads.map(lambda _: Store(tmp_path / "r.sqlite"), range(16)))
+    for store in stores:
+        assert store.rows() == []
+        store.close()
+
+
+def test_only_the_named_failures_are_forgotten(tmp_path):
+    other = Cell("data", "abc", "DD", "{}", "{}", 0, 0, "0.1.0")
+    with Store(tmp_path / "r.sqlite") as store:
+        store.finish(CELL, {}, "an error")
+        store.finish(other, {}, "another")
+        assert store.forget_failures([CELL.key, "unknown"]) == 1
+        assert store.finished() == {other.key}
+
+
+def test_the_key_is_the_content_not_the_name():
+    assert CELL.key == Cell("other", *list(vars(CELL).values())[1:]).key
+    for field, value in {"checksum": "x", "method": "x", "parameters": "x", "protocol": "x",
+                         "repeat": 1, "fold": 1, "version": "x"}.items():  # fmt: skip
+        assert Cell(**{**vars(CELL), field: value}).key != CELL.key, field
+
+
+def test_equal_parameters_give_equal_text():
+    assert canonical({"C": np.float64(1.5), "k": np.int64(3)}) == canonical({"k": 3, "C": 1.5})
+    assert canonical({"f": np.mean}) == '{"f":"numpy.mean"}'
+    assert canonical([np.array([1, 2])]) == "[[1,2]]"
+
+
+def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("my notes, not a database, and long enough to be read as a header" * 20)
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=r"notes\.txt' cannot be used .* name a new file"):
+        Store(path)
+    assert path.read_bytes() == before
+
+
+def test_a_database_of_another_program_is_refused_and_left_alone(tmp_path):
+    path = tmp_path / "other.sqlite"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE treasure (gold REAL)")
+    connection.commit()
+    connection.close()
+    before = path.read_bytes()
+    for read_only in (False, True):
+        with pytest.raises(StoreError, match="another program"):
+            Store(path, read_only=read_only)
+    assert path.read_bytes() == before
+
+
+def test_another_schema_is_refused(tmp_path):
+    path = tmp_path / "r.sqlite"
+    with Store(path) as store:
+        store._connection.execute("UPDATE meta SET value = '99'")
+    with pytest.raises(StoreError, match="has schema 99, this version of pigmil writes 1"):
+        Store(path)
+
+
+def test_reading_writes_nothing(tmp_path):
+    path = tmp_path / "r.sqlite"
+    with Store(path) as store:
+        store.finish(CELL, {"accuracy": 0.5})
+    before = path.read_bytes()
+    assert Results.from_store(path).table().loc["data", "KDE"] == 50.0
+    with Store(path, read_only=True) as store, pytest.raises(sqlite3.OperationalError):
+        store.finish(CELL, {})
+    assert path.read_bytes() == before
+
+
+def test_a_missing_file_is_not_made_by_reading(tmp_path):
+    with pytest.raises(StoreError, match="no such file"):
+        Results.from_store(tmp_path / "none.sqlite")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.fixture
+def as_nobody():
+    """File permissions do not bind the superuser, so become somebody they bind."""
+    if os.geteuid():
+        yield
+        return
+    os.seteuid(65534)
+    yield
+    os.seteuid(0)
+
+
+@pytest.fixture
+def locked(tmp_path):
+    path = tmp_path / "r.sqlite"
+    with Store(path) as store:
+        store.finish(CELL, {"accuracy": 0.5})
+    for parent in (tmp_path, *list(tmp_path.parents)[:2]):
+        parent.chmod(0o755)
+    path.chmod(0o444)
+    tmp_path.chmod(0o555)
+    yield path
+    tmp_path.chmod(0o755)
+
+
+def test_a_store_that_may_not_be_written_can_be_read(locked, as_nobody):
+    assert Results.from_store(locked).table().loc["data", "KDE"] == 50.0
+    with pytest.raises(StoreError, match=r"r\.sqlite' cannot be used"):
+        Store(locked)
+    with pytest.raises(StoreError, match=r"new\.sqlite' cannot be used"):
+        Store(locked.parent / "new.sqlite")
