@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from pigmil._core.segments import segment_gather, segment_reduce
 from pigmil._core.sklearn_door import Interval, StrOptions
 from pigmil.bags import Bags
-from pigmil.distances import nearest_in_bags, squared_distance_blocks
+from pigmil.distances import squared_distance_blocks
 from pigmil.estimators._linear_svm import class_costs
 from pigmil.estimators.base import BoolArray, FloatArray, MILClassifier
 from pigmil.estimators.card import Card
@@ -142,7 +142,8 @@ class ClusteringMIL(MILClassifier):
     ) -> int:
         if isinstance(self.n_clusters, Integral):
             return int(self.n_clusters)
-        candidates = _CANDIDATES if self.n_clusters == "auto" else tuple(self.n_clusters)
+        asked: Any = self.n_clusters
+        candidates: list[int] = [*(_CANDIDATES if isinstance(asked, str) else asked)]
         n_folds = min(self.cv, int(positive.sum()), int((~positive).sum()))
         if n_folds < 2 or len(candidates) == 1:
             return int(candidates[0])
@@ -164,10 +165,7 @@ class ClusteringMIL(MILClassifier):
         """Centre, radius and training accuracy of the best sphere."""
         rows = segment_gather(bags.offsets, np.flatnonzero(positive))
         centers = _cluster_centers(bags.instances[rows], n_clusters, self.n_init, seed)
-        # One centre a row; of each the nearest instance of every bag.
-        nearest = np.concatenate(
-            [np.sqrt(squared, dtype=np.float64) for _, squared in nearest_in_bags(centers, bags)]
-        )
+        nearest = segment_reduce(np.minimum, _distances(bags, centers), bags.offsets).T
         radii, accuracies, gaps = sweep_radii(nearest, positive, weights)
         best = np.lexsort((-gaps, -np.round(accuracies, 12)))[0]
         return centers[best], float(radii[best]), float(accuracies[best])
@@ -241,7 +239,12 @@ def _depths(bags: Bags, center: FloatArray, radius: float) -> FloatArray:
 
 
 def _instance_depths(bags: Bags, center: FloatArray, radius: float) -> FloatArray:
-    distances = np.empty(bags.n_instances)
-    for rows, _, squared in squared_distance_blocks(bags.instances, center[None, :]):
-        distances[rows] = np.sqrt(squared[:, 0])
-    return radius - distances
+    return radius - _distances(bags, center[None, :])[:, 0]
+
+
+def _distances(bags: Bags, centers: FloatArray) -> FloatArray:
+    """Distance of every instance to every centre."""
+    distances = np.empty((bags.n_instances, len(centers)))
+    for rows, columns, squared in squared_distance_blocks(bags.instances, centers):
+        distances[rows, columns] = np.sqrt(squared)
+    return distances

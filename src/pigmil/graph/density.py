@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from pigmil.bags import Bags
 from pigmil.distances import nearest_in_bags, squared_distance_blocks
@@ -78,16 +77,12 @@ def log_density(
             result[rows] = np.logaddexp(result[rows], _log_sum_decay(squared, rate))
         return result - np.log(bags.n_bags)
     for rows, squared in nearest_in_bags(queries, bags, farthest=reduction == "farthest"):
-        exponent = -rate * np.sqrt(squared, dtype=np.float64)
-        if nearest is not None:
-            nearest[rows] = np.sqrt(squared.min(axis=1)) / unit
-        count = np.full(len(exponent), bags.n_bags)
+        count = np.full(len(squared), bags.n_bags)
         if own_bag is not None:
             inside = np.flatnonzero(own_bag[rows] >= 0)
-            exponent[inside, own_bag[rows][inside]] = -np.inf
+            squared[inside, own_bag[rows][inside]] = np.inf
             count[inside] -= 1
-        with np.errstate(divide="ignore"):
-            result[rows] = logsumexp(exponent, axis=1) - np.log(np.maximum(count, 1))
+        result[rows] = _log_sum_decay(squared, rate) - np.log(np.maximum(count, 1))
     return result
 
 
@@ -95,8 +90,11 @@ def _log_sum_decay(squared: NDArray[Any], rate: float) -> FloatArray:
     """``log sum exp(-rate sqrt(squared))`` of every row; overwrites the block, which is large."""
     distances = np.sqrt(squared, out=squared)
     nearest = distances.min(axis=1, keepdims=True)
+    # Nothing but bags that were left out: the sum is zero.
+    nearest[np.isinf(nearest)] = 0
     distances -= nearest
     distances *= -rate
     np.exp(distances, out=distances)
     total = distances.sum(axis=1, dtype=np.float64)
-    return np.log(total) - rate * nearest[:, 0].astype(np.float64)
+    with np.errstate(divide="ignore"):
+        return np.log(total) - rate * nearest[:, 0].astype(np.float64)

@@ -1,0 +1,194 @@
+"""MI-Kernel, miGraph and MIGraph: the matrix each SVM is given, and what it does with it."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.svm import SVC
+
+from pigmil import Bags, MIGraph, MiGraph, MIKernel
+from pigmil.datasets import make_basic
+from pigmil.distances import length_unit
+from pigmil.distances.bag_graphs import affinity_weights, edge_maps, gaussian_factor
+
+FACTOR = gaussian_factor(1.0)  # of the default edge_gamma
+ALL = [
+    MIKernel(),
+    MIKernel(normalization="size"),
+    MIKernel(normalization=None, C=1.0),
+    MIKernel(kernel="min-max", power=2),
+    MIKernel(kernel="min-max", normalization=None),
+    MiGraph(),
+    MIGraph(),
+    MIGraph(balance=False),
+]
+
+
+def draw_bags(seed, n_bags=8, n_features=3):
+    rng = np.random.default_rng(seed)
+    parts = [rng.normal(size=(int(rng.integers(1, 5)), n_features)) for _ in range(n_bags)]
+    return Bags.from_list(parts, y=np.arange(n_bags) % 2)
+
+
+def gauss(one, two, rate):
+    return sum(np.exp(-rate * ((a - b) ** 2).sum()) for a in one for b in two)
+
+
+def twin(method, bags, one, two):
+    """Kernel of two bags, by the equation of the method."""
+    unit = length_unit(bags.instances)
+    if isinstance(method, MIKernel) and method.kernel == "min-max":
+        s, t = (
+            np.concatenate([bag.min(axis=0), bag.max(axis=0)]) / unit / np.sqrt(2 * bag.shape[1])
+            for bag in (one, two)
+        )
+        value = (s @ t + 1) ** method.power
+        if method.normalization is not None:
+            value /= np.sqrt((s @ s + 1) * (t @ t + 1)) ** method.power
+        return value
+    rate = method.gamma / unit**2
+    if isinstance(method, MIKernel):
+        rate *= method.power
+        value = gauss(one, two, rate)
+        if method.normalization == "size":
+            return value / (len(one) * len(two))
+        if method.normalization is None:
+            return value
+        return value / np.sqrt(gauss(one, one, rate) * gauss(two, two, rate))
+    if isinstance(method, MiGraph):
+        w, v = (affinity_weights(Bags.from_list([bag])) for bag in (one, two))
+        value = sum(
+            w[i] * v[j] * np.exp(-rate * ((a - b) ** 2).sum())
+            for i, a in enumerate(one)
+            for j, b in enumerate(two)
+        )
+        return value / (w.sum() * v.sum())
+    maps = edge_maps(Bags.from_list([one, two]), FACTOR)
+    edges = maps @ maps.T
+    nodes = np.array([[gauss(a, b, rate) for b in (one, two)] for a in (one, two)])
+    if not method.balance:
+        both = nodes + edges
+        return both[0, 1] / np.sqrt(both[0, 0] * both[1, 1])
+    value = nodes[0, 1] / np.sqrt(nodes[0, 0] * nodes[1, 1])
+    if edges[0, 0] > 0 and edges[1, 1] > 0:
+        value += edges[0, 1] / np.sqrt(edges[0, 0] * edges[1, 1])
+    sides = [1 + (edges[i, i] > 0) for i in (0, 1)]
+    return value / np.sqrt(sides[0] * sides[1])
+
+
+def name(method):
+    return repr(method)
+
+
+@pytest.mark.parametrize("method", ALL, ids=name)
+@settings(max_examples=6)
+@given(seed=st.integers(0, 1000))
+def test_decisions_are_those_of_an_svm_on_the_equation(method, seed):
+    bags, new = draw_bags(seed), draw_bags(seed + 1, 4)
+    gram = np.array([[twin(method, bags, a, b) for b in bags] for a in bags])
+    cross = np.array([[twin(method, bags, a, b) for b in bags] for a in new])
+    plain = SVC(kernel="precomputed", C=method.C, tol=1e-3).fit(gram, bags.y)
+    fitted = method.fit(bags)
+    np.testing.assert_allclose(
+        fitted.decision_function(new), plain.decision_function(cross), rtol=1e-3, atol=3e-3
+    )
+
+
+@pytest.mark.parametrize("method", ALL, ids=name)
+def test_normalised_kernels_are_one_on_the_diagonal_and_positive_definite(method):
+    bags = draw_bags(3, 12)
+    method.fit(bags)
+    described = method._describe(bags)
+    gram = method._gram(bags, described, None, described)
+    np.testing.assert_allclose(gram, gram.T, atol=1e-12)
+    assert np.linalg.eigvalsh(gram).min() > -1e-8
+    feature_space = getattr(method, "normalization", "feature-space") == "feature-space"
+    if feature_space and not isinstance(method, MiGraph):
+        np.testing.assert_allclose(np.diagonal(gram), 1)
+    apart = method._gram(bags, described, bags, described)
+    np.testing.assert_allclose(apart, gram, atol=1e-9)
+
+
+def test_set_kernel_by_hand():
+    # Unit 1: {0, 1} and {1}: sums 2 + 2/e, 1 + 1/e and 1.
+    bags = Bags.from_list([np.array([[0.0], [1.0]]), np.array([[1.0]])], y=[0, 1])
+    method = MIKernel(length_unit=1.0).fit(bags)
+    described = method._describe(bags)
+    e = np.exp(-1)
+    expected = (1 + e) / np.sqrt(2 + 2 * e)
+    assert method._gram(bags, described, None, described)[0, 1] == pytest.approx(expected)
+    method = MIKernel(length_unit=1.0, normalization="size").fit(bags)
+    described = method._describe(bags)
+    assert method._gram(bags, described, None, described)[0, 1] == pytest.approx((1 + e) / 2)
+
+
+def test_migraph_by_hand():
+    # {0, 1, 9} has weights 1/2, 1/2, 1; against {0}: (1/2 + 1/2 e^-1 + e^-81) / 2.
+    bags = Bags.from_list([np.array([[0.0], [1.0], [9.0]]), np.array([[0.0]])], y=[0, 1])
+    method = MiGraph(length_unit=1.0).fit(bags)
+    described = method._describe(bags)
+    found = method._gram(bags, described, None, described)[0, 1]
+    assert found == pytest.approx((0.5 + 0.5 * np.exp(-1)) / 2)
+
+
+def test_a_clump_of_copies_counts_once_in_migraph_and_not_in_the_set_kernel():
+    far, near = np.array([[0.0], [9.0]]), np.array([[0.0], [0.001], [0.002], [9.0]])
+    bags = Bags.from_list([far, near, np.array([[9.0]]), np.array([[0.0]])], y=[0, 1, 0, 1])
+    graph, plain = (
+        m._gram(bags, m._describe(bags), None, m._describe(bags))
+        for m in (
+            MiGraph(length_unit=1.0).fit(bags),
+            MIKernel(length_unit=1.0, normalization="size").fit(bags),
+        )
+    )
+    assert graph[0, 2] == pytest.approx(graph[1, 2], abs=1e-3)
+    assert plain[0, 2] == pytest.approx(2 * plain[1, 2])
+
+
+@pytest.mark.parametrize("method", [MIKernel(), MiGraph(), MIGraph()], ids=name)
+def test_many_dimensions_do_not_make_the_kernel_vanish(method):
+    rng = np.random.default_rng(0)
+    parts = [rng.normal(size=(4, 2000)) + (i % 2) * 0.5 for i in range(20)]
+    bags = Bags.from_list(parts, y=np.arange(20) % 2)
+    method.fit(bags)
+    described = method._describe(bags)
+    gram = method._gram(bags, described, None, described)
+    assert gram[~np.eye(20, dtype=bool)].min() > 1e-3
+    assert (method.predict(bags) == bags.y).all()
+
+
+@pytest.mark.parametrize("method", ALL, ids=name)
+def test_degenerate_bags_are_survived(method):
+    single = Bags.from_list([np.ones((1, 2)), np.zeros((1, 2)), np.zeros((3, 2))])
+    scores = method.fit(single, [1, 0, 0]).decision_function(single)
+    assert np.isfinite(scores).all()
+    same = Bags.from_list([np.ones((2, 2))] * 4)
+    assert np.isfinite(method.fit(same, [0, 1, 0, 1]).decision_function(same)).all()
+
+
+@pytest.mark.parametrize("method", ALL, ids=name)
+def test_sparse_is_dense(method):
+    # Up to the tolerance of libsvm.
+    bags = draw_bags(2, 12, 6)
+    kept = np.where(np.abs(bags.instances) < 0.5, 0, bags.instances)
+    dense, sparse = bags.with_instances(kept), bags.with_instances(sp.csr_array(kept))
+    expected = method.fit(dense).decision_function(dense)
+    np.testing.assert_allclose(method.fit(sparse).decision_function(sparse), expected, atol=5e-3)
+
+
+@pytest.mark.parametrize("method", [MIKernel(C=0.1), MiGraph(C=1.0), MIGraph(C=0.1)], ids=name)
+def test_class_weight_moves_the_boundary(method):
+    bags = draw_bags(0, 40)
+    plain = method.fit(bags).decision_function(bags)
+    raised = method.set_params(class_weight={1: 10.0}).fit(bags).decision_function(bags)
+    assert (raised > 0).sum() > (plain > 0).sum()
+    method.set_params(class_weight=None)
+
+
+def test_only_support_bags_are_kept():
+    bags = make_basic(random_state=1)
+    method = MiGraph().fit(bags)
+    assert len(method.support_bags_) == len(method.support_) < len(bags)
+    assert method.support_bags_.equals(bags[method.support_])
+    assert len(method.support_description_) == method.support_bags_.n_instances

@@ -1,0 +1,109 @@
+"""MInD: the representation, and classifiers on top of it."""
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.svm import SVC
+
+from pigmil import Bags, MInD
+from pigmil.datasets import make_basic
+from pigmil.distances import BAG_DISTANCES
+
+
+class NearestMean(ClassifierMixin, BaseEstimator):
+    """A classifier that predicts and gives no scores."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        self.means_ = np.array([X[y == label].mean(axis=0) for label in self.classes_])
+        return self
+
+    def predict(self, X):
+        distances = ((X[:, None] - self.means_) ** 2).sum(axis=2)
+        return self.classes_[distances.argmin(axis=1)]
+
+
+def bags_of(seed, n_bags=16):
+    rng = np.random.default_rng(seed)
+    parts = [rng.normal(size=(int(rng.integers(1, 6)), 2)) for _ in range(n_bags)]
+    for part in parts[1::2]:
+        part[0] += 6
+    return Bags.from_list(parts, y=np.arange(n_bags) % 2)
+
+
+def hausdorff(one, two):
+    there = max(min(np.linalg.norm(a - b) for b in two) for a in one)
+    back = max(min(np.linalg.norm(a - b) for a in one) for b in two)
+    return max(there, back)
+
+
+def test_a_linear_svm_on_the_dissimilarities():
+    bags, new = bags_of(0), bags_of(1)
+    table = np.array([[hausdorff(a, b) for b in bags] for a in bags])
+    plain = SVC(kernel="linear", C=0.5).fit(table / table.mean(), bags.y)
+    rows = np.array([[hausdorff(a, b) for b in bags] for a in new]) / table.mean()
+    method = MInD(C=0.5).fit(bags)
+    np.testing.assert_allclose(
+        method.decision_function(new), plain.decision_function(rows), atol=1e-6
+    )
+    assert method.scale_ == pytest.approx(table.mean())
+
+
+def test_scale_of_the_data_does_not_matter():
+    bags, new = bags_of(2), bags_of(3)
+    thousandfold = [b.with_instances(b.instances * 1000) for b in (bags, new)]
+    np.testing.assert_allclose(
+        MInD().fit(thousandfold[0], bags.y).decision_function(thousandfold[1]),
+        MInD().fit(bags).decision_function(new),
+        rtol=1e-6,
+    )
+
+
+@pytest.mark.parametrize("dissimilarity", BAG_DISTANCES)
+def test_every_dissimilarity_learns(dissimilarity):
+    method = MInD(dissimilarity=dissimilarity, rank=2).fit(bags_of(4, 40))
+    new = bags_of(5, 40)
+    # The smallest distance sees the shared background only.
+    assert method.score(new, new.y) >= (0.5 if dissimilarity == "min-min" else 0.8)
+
+
+@pytest.mark.parametrize(
+    "classifier",
+    [
+        LogisticRegression(),
+        RandomForestClassifier(20, random_state=0),
+        KNeighborsClassifier(3),
+        NearestMean(),
+    ],
+)
+def test_any_classifier_decides(classifier):
+    bags, new = bags_of(6, 40), bags_of(7, 40)
+    method = MInD(classifier=classifier).fit(bags)
+    table = np.array([[hausdorff(a, b) for b in bags] for a in bags])
+    rows = np.array([[hausdorff(a, b) for b in bags] for a in new]) / table.mean()
+    expected = method.classifier_.predict(rows)
+    agreement = (method.predict(new) == expected).mean()
+    assert agreement >= 0.95
+    assert not hasattr(classifier, "classes_"), "the user's classifier was fitted, not a clone"
+
+
+def test_identical_bags_are_survived():
+    bags = Bags.from_list([np.ones((2, 2))] * 4)
+    assert np.isfinite(MInD().fit(bags, [0, 1, 0, 1]).decision_function(bags)).all()
+
+
+def test_class_weight_moves_the_boundary():
+    bags = make_basic(random_state=0)
+    plain = MInD(C=0.01).fit(bags).decision_function(bags)
+    raised = MInD(C=0.01, class_weight={1: 10.0}).fit(bags).decision_function(bags)
+    assert (raised > 0).sum() > (plain > 0).sum()
+
+
+def test_wrong_parameters_are_refused():
+    with pytest.raises(ValueError, match="dissimilarity"):
+        MInD(dissimilarity="cosine").fit(bags_of(0))
+    with pytest.raises(ValueError, match="classifier"):
+        MInD(classifier="svm").fit(bags_of(0))
