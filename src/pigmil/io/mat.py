@@ -9,10 +9,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from pigmil.bags import Bags
-from pigmil.io.common import Request, check_memory, fail, listed, naming, parsing, writing
+from pigmil.io.common import Request, fail, naming, parsing, writing
+from pigmil.io.mat5 import Cell, load
 from pigmil.io.values import cannot_hold, feature_names_of, plain, relabelled
-
-_BYTES = {"double": 8, "single": 4, "sparse": 1, "logical": 1, "int8": 1, "uint8": 1, "char": 4}
 
 
 def read(path: Path, request: Request) -> Bags:
@@ -21,7 +20,7 @@ def read(path: Path, request: Request) -> Bags:
     Bags come in the order in which their ids first appear. Names of bags and features, and
     labels of instances, are read where :func:`write_bags` has put them beside.
     """
-    held = contents(path)
+    held = load(path)
     if "features" in held and "bag_ids" in held:
         return _andrews(path, held, request)
     from pigmil.io import mat_prtools
@@ -29,56 +28,25 @@ def read(path: Path, request: Request) -> Bags:
     return mat_prtools.read_variable(path, held, request)
 
 
-def contents(path: Path) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Shape and class of every variable, without reading their values."""
+def _andrews(path: Path, loaded: dict[str, Any], request: Request) -> Bags:
     with parsing(path, "a MATLAB file"):
-        found = {name: (shape, kind) for name, shape, kind in scipy.io.whosmat(str(path))}
-    if not found:
-        fail(path, "holds no variables.", mend="It may be cut short.")
-    return found
-
-
-def variables(path: Path, held: dict[str, Any], names: list[str]) -> dict[str, Any]:
-    """Values of some variables; no more is unpacked than memory holds."""
-    size = sum(
-        int(np.prod([float(n) for n in held[name][0]])) * _BYTES.get(held[name][1], 8)
-        for name in names
-        if name in held and held[name][1] != "sparse"
-    )
-    check_memory(path, size)
-    with parsing(path, "a MATLAB file"):
-        loaded: dict[str, Any] = scipy.io.loadmat(str(path), variable_names=names)
-    return loaded
-
-
-def _andrews(path: Path, held: dict[str, Any], request: Request) -> Bags:
-    beside = [
-        "features",
-        "bag_ids",
-        "labels",
-        "instance_labels",
-        "bag_names",
-        "feature_names",
-        "label_names",
-    ]
-    loaded = variables(path, held, beside)
-    missing = [name for name in ("features", "bag_ids") if name not in loaded]
-    if missing:
-        fail(path, f"has lost {listed(missing)}.", mend="It may be cut short.")
-    with parsing(path, "a MATLAB file"):
-        features = numeric(path, loaded["features"], "features")
         rows = vector(path, loaded["bag_ids"], "bag_ids")
-        labels = vector(path, loaded["labels"], "labels") if "labels" in loaded else None
-        inner = None
-        if "instance_labels" in loaded:
-            inner = vector(path, loaded["instance_labels"], "instance_labels")
-        names = texts(path, loaded["feature_names"]) if "feature_names" in loaded else None
+        features = numeric(path, loaded["features"], "features", len(rows))
+        labels, inner = (
+            vector(path, loaded[name], name, len(rows)) if name in loaded else None
+            for name in ("labels", "instance_labels")
+        )
+        names = (
+            texts(path, loaded["feature_names"], "feature_names")
+            if "feature_names" in loaded
+            else None
+        )
         y = None if labels is None else whole(labels)
         if "label_names" in loaded and y is not None:
-            y = _named(path, y, texts(path, loaded["label_names"]))
+            y = _named(path, y, texts(path, loaded["label_names"], "label_names"))
         bags = Bags.from_flat(
             features.astype(request.dtype) if request.dtype else features,
-            _named(path, rows, texts(path, loaded["bag_names"]))
+            _named(path, rows, texts(path, loaded["bag_names"], "bag_names"))
             if "bag_names" in loaded
             else whole(rows),
             y=y,
@@ -103,49 +71,51 @@ def same_bags(path: Path, bags: Bags, request: Request) -> Bags:
         )
 
 
-def numeric(path: Path, value: Any, name: str) -> Any:
-    """A matrix of numbers; cells, structures, objects and functions are refused."""
-    if sp.issparse(value):
-        value = sp.csr_array(value)
-        value.check_format(full_check=True)
-    if value.ndim != 2 or value.dtype.kind not in "iufb":
-        fail(
-            path,
-            f"the variable {name!r} is no matrix of numbers ({value.dtype}, "
-            f"{value.ndim} dimensions).",
-        )
+def numeric(path: Path, value: Any, name: str, n_rows: int) -> Any:
+    """A matrix of numbers, one row an instance; cells, structures and text are refused."""
+    if not (sp.issparse(value) or isinstance(value, np.ndarray)):
+        fail(path, f"the variable {name!r} is no matrix of numbers.")
+    if value.ndim != 2 or value.dtype.kind not in "iuf":
+        fail(path, f"the variable {name!r} is no matrix of numbers ({value.dtype}).")
+    if value.shape[0] != n_rows:
+        fail(path, f"the variable {name!r} has {value.shape[0]} rows for {n_rows} bag ids.")
+    value = value.tocsr() if sp.issparse(value) else value
     return value.astype(np.float64) if value.dtype.kind != "f" else value
 
 
-def vector(path: Path, value: Any, name: str) -> NDArray[Any]:
-    """Row or column of numbers or of text."""
+def vector(path: Path, value: Any, name: str, size: int | None = None) -> NDArray[Any]:
+    """Row or column of numbers, or text; sparse only where its size is known from elsewhere."""
+    if isinstance(value, Cell):
+        return np.array(texts(path, value, name), dtype=str)
     if sp.issparse(value):
-        value = sp.csr_array(value)
-        value.check_format(full_check=True)
-        check_memory(path, int(np.prod([float(n) for n in value.shape])) * 8)
+        if size is None or value.shape[0] * value.shape[1] != size:
+            fail(
+                path,
+                f"the sparse variable {name!r} has the shape {value.shape}; expected one "
+                "value an instance.",
+            )
         value = value.toarray()
-    if value.dtype == object:
-        return np.array(texts(path, value))
-    if value.dtype.kind not in "iufbU" or value.ndim > 2 or min(value.shape, default=0) > 1:
+    if not isinstance(value, np.ndarray) or value.ndim > 2:
         fail(path, f"the variable {name!r} is no row of numbers or text.")
     if value.dtype.kind == "U":
-        return np.array([str(text).rstrip() for text in value.ravel()])
+        return np.array(texts(path, value, name), dtype=str)
+    if min(value.shape) > 1:
+        fail(path, f"the variable {name!r} has the shape {value.shape}; expected one row.")
     flat: NDArray[Any] = value.ravel()
     return flat
 
 
-def texts(path: Path, value: Any) -> list[str]:
-    """Text of a cell array of strings or a matrix of characters."""
-    if value.dtype.kind == "U":
-        return [str(text).rstrip() for text in value.ravel()]
+def texts(path: Path, value: Any, name: str) -> list[str]:
+    """Text of a cell array of strings or a matrix of characters (padded with blanks)."""
+    if isinstance(value, np.ndarray) and value.dtype.kind == "U":
+        return [str(text).rstrip() for text in value]
+    if not isinstance(value, Cell):
+        fail(path, f"the variable {name!r} holds no text.")
     found = []
-    for cell in value.ravel():
-        if not isinstance(cell, np.ndarray) or cell.dtype.kind != "U" or cell.size > 1:
-            if isinstance(cell, np.ndarray) and cell.size == 0 and cell.dtype.kind in "fU":
-                found.append("")
-                continue
-            fail(path, "has a cell array that holds something other than text.")
-        found.append(str(cell.ravel()[0]) if cell.size else "")
+    for item in value.items:
+        if not isinstance(item, np.ndarray) or item.dtype.kind != "U" or item.size > 1:
+            fail(path, f"the variable {name!r} holds cells that are not text.")
+        found.append(str(item[0]) if item.size else "")
     return found
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pigmil.bags import Bags
 from pigmil.io import mat
 from pigmil.io.common import Request, fail, listed, parsing, writing
+from pigmil.io.mat5 import Cell, Struct
 from pigmil.io.values import cannot_hold, feature_names_of, plain
 
 _NEEDED = ("data", "nlab", "ident")
@@ -28,9 +29,7 @@ def read_variable(path: Path, held: dict[str, Any], request: Request) -> Bags:
     the labels of the bags; where they do, they are kept as labels of instances and a bag gets
     the last class (in the order of ``lablist``) that occurs in it: positive if any instance is.
     """
-    found = [name for name, (_, kind) in held.items() if kind in ("struct", "object")]
-    loaded = mat.variables(path, held, found)
-    sets = [name for name in found if _is_set(loaded.get(name))]
+    sets = [name for name, value in held.items() if _is_set(value)]
     if len(sets) != 1:
         fail(
             path,
@@ -39,19 +38,19 @@ def read_variable(path: Path, held: dict[str, Any], request: Request) -> Bags:
             "ident.milbag).",
         )
     with parsing(path, "a PRTools data set"):
-        record = loaded[sets[0]].ravel()[0]
-        ident = record["ident"].ravel()[0]
-        if ident.dtype.names is None or "milbag" not in ident.dtype.names:
+        record = held[sets[0]].items[0]
+        ident = record["ident"].items[0] if isinstance(record["ident"], Struct) else {}
+        if "milbag" not in ident:
             fail(path, "its PRTools data set has no bags (ident.milbag).")
-        features = mat.numeric(path, record["data"], "data")
         bag_ids = mat.vector(path, ident["milbag"], "ident.milbag")
+        features = mat.numeric(path, record["data"], "data", len(bag_ids))
         labels = _labels(path, record)
         inner = None
-        if "instance_label" in ident.dtype.names:
+        if "instance_label" in ident:
             inner = mat.whole(mat.vector(path, ident["instance_label"], "ident.instance_label"))
         names = None
-        if "featlab" in record.dtype.names and record["featlab"].dtype == object:
-            names = mat.texts(path, record["featlab"])
+        if isinstance(record.get("featlab"), Cell):
+            names = mat.texts(path, record["featlab"], "featlab")
         bag_ids = mat.whole(bag_ids) if bag_ids.dtype.kind in "iuf" else bag_ids
         y, labels_inside = _per_bag(bag_ids, *labels)
         bags = Bags.from_flat(
@@ -66,10 +65,9 @@ def read_variable(path: Path, held: dict[str, Any], request: Request) -> Bags:
 
 def _is_set(value: Any) -> bool:
     return (
-        isinstance(value, np.ndarray)
-        and value.size == 1
-        and value.dtype.names is not None
-        and all(field in value.dtype.names for field in _NEEDED)
+        isinstance(value, Struct)
+        and len(value.items) == 1
+        and all(field in value.items[0] for field in _NEEDED)
     )
 
 
@@ -80,7 +78,7 @@ def _labels(path: Path, record: Any) -> tuple[NDArray[Any] | None, Any]:
         fail(path, "nlab of its PRTools data set holds no whole numbers.")
     if (codes == 0).all():
         return None, []
-    classes = mat.vector(path, record["lablist"], "lablist")
+    classes = mat.vector(path, record.get("lablist"), "lablist")
     classes = mat.whole(classes) if classes.dtype.kind in "iuf" else classes
     if ((codes < 1) | (codes > len(classes))).any():
         bad = int(np.argmax((codes < 1) | (codes > len(classes))))

@@ -1,0 +1,156 @@
+"""One open HDF5 file: the bags in it, read without following it anywhere else."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pigmil.io.common import check_memory, fail, listed
+
+LABELS = ("label", "bag_label", "y")
+FEATURES = ("features", "feats", "instances")
+INSTANCE_LABELS = ("instance_labels", "instance_label")
+NAMES = "feature_names"
+
+
+@dataclass
+class StoredBag:
+    """One bag of a file: where its features lie, and what lies beside them."""
+
+    id: Any
+    features: Any
+    label: Any = None
+    beside: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class OneFile:
+    """An open file. Links, virtual and external data sets are refused, not followed."""
+
+    h5py: Any
+    path: Path
+    file: Any
+    trusted: bool
+
+    def feature_names(self) -> list[str] | None:
+        """Names of the features where the file tells them."""
+        if NAMES not in self.file:
+            return None
+        return [str(one) for one in self.values(self._dataset(self.file, NAMES)).ravel()]
+
+    def bags(self, *, alone: bool) -> Iterator[StoredBag]:
+        """Yield the bags; ``alone`` says that the file must be one bag itself."""
+        file, group_class = self.file, self.h5py.Group
+        if any(name in file for name in FEATURES):
+            yield self._group(file, self.path.stem)
+            return
+        if alone:
+            fail(
+                self.path,
+                f"has no data set 'features'; it holds {listed(file)}.",
+                mend="In a folder every file is one bag.",
+            )
+        top = file
+        if "bags" in file and self._class(file, "bags") is group_class:
+            top = file["bags"]
+        for name in top:
+            if self._class(top, name) is group_class:
+                if any(one in top[name] for one in FEATURES):
+                    yield self._group(top[name], name)
+            elif name != NAMES:
+                found = self._dataset(top, name)
+                if found.ndim == 2 and found.dtype.kind in "iuf":
+                    yield StoredBag(name, found, self._label(found, None))
+
+    def values(self, dataset: Any) -> NDArray[Any]:
+        """All values of a data set of numbers or text, text decoded."""
+        self._check_kind(dataset.dtype, dataset.name)
+        count = int(np.prod([float(n) for n in dataset.shape or ()]))
+        check_memory(self.path, count * dataset.dtype.itemsize)
+        if self.h5py.check_string_dtype(dataset.dtype) is not None:
+            return np.array(dataset.asstr()[()], dtype=str)
+        return np.asarray(dataset[()])
+
+    def _class(self, group: Any, name: str) -> Any:
+        """Class of a member, once it is known to lie in this file."""
+        link = group.get(name, getlink=True)
+        if not isinstance(link, self.h5py.HardLink):
+            fail(
+                self.path,
+                f"{name!r} is a link to another place ({type(link).__name__}); links are not "
+                "followed.",
+                mend="Copy the data into the file.",
+            )
+        return group.get(name, getclass=True)
+
+    def _dataset(self, group: Any, name: str) -> Any:
+        if self._class(group, name) is not self.h5py.Dataset:
+            fail(self.path, f"{name!r} is no data set.")
+        found = group[name]
+        if found.is_virtual or found.external:
+            fail(
+                self.path,
+                f"{name!r} is stored in another file; that is not followed.",
+                mend="Copy the data into the file.",
+            )
+        return found
+
+    def _group(self, group: Any, default_id: str) -> StoredBag:
+        """A group that holds features, and what has one row an instance beside them."""
+        name = next(one for one in FEATURES if one in group)
+        features = self._dataset(group, name)
+        bag_id = self._attribute(group, "id") if "id" in group.attrs else default_id
+        bag = StoredBag(bag_id, features, self._label(features, group))
+        size = features.shape[-2] if features.ndim >= 2 else -1
+        for other in group:
+            if other in (name, NAMES, *LABELS):
+                continue
+            if self._class(group, other) is self.h5py.Dataset:
+                found = self._dataset(group, other)
+                shape = found.shape or ()
+                if features.ndim == 3 and shape[:1] == (1,):
+                    shape = shape[1:]
+                if shape[:1] == (size,):
+                    bag.beside[other] = found
+        return bag
+
+    def _label(self, features: Any, group: Any) -> Any:
+        for name in LABELS:
+            if name in features.attrs:
+                return self._attribute(features, name)
+            if group is not None and name in group.attrs:
+                return self._attribute(group, name)
+            if group is not None and name in group:
+                found = self._dataset(group, name)
+                if found.size == 1:
+                    return self._scalar(self.values(found), name)
+        return None
+
+    def _attribute(self, holder: Any, name: str) -> Any:
+        self._check_kind(holder.attrs.get_id(name).dtype, name)
+        return self._scalar(holder.attrs[name], name)
+
+    def _scalar(self, value: Any, name: str) -> Any:
+        if isinstance(value, np.ndarray) and value.size == 1:
+            value = value.ravel()[0]
+        value = value.decode("utf-8") if isinstance(value, bytes) else value
+        if not isinstance(value, str | int | float | np.integer | np.floating | np.bool_):
+            fail(self.path, f"{name!r} is neither a number nor text.")
+        return value.item() if isinstance(value, np.generic) else value
+
+    def _check_kind(self, dtype: Any, name: str) -> None:
+        """Refuse what is neither numbers nor text, and text that is not safe to read."""
+        text = self.h5py.check_string_dtype(dtype)
+        if text is None and dtype.kind not in "iufb":
+            fail(self.path, f"{name!r} holds {dtype}, not numbers or text.")
+        if text is not None and text.length is None and not self.trusted:
+            fail(
+                self.path,
+                f"{name!r} is text of variable length, with which a damaged file can hang or "
+                "crash the HDF5 library.",
+                mend="If you trust the file pass trusted=True; else store numbers or text of "
+                "fixed length, or give labels with bag_labels=.",
+            )
