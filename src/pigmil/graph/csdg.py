@@ -31,6 +31,8 @@ class CSDGSettings:
     beta: Balance = "log-ratio"
     alpha_on: Literal["consistency", "similarity"] = "consistency"
     discrimination_pair: Literal["min", "max"] = "min"
+    discrimination_scale: float = 1.0
+    discrimination_relative: float | None = None
     normalise: Normalisation = "max"
     damping: float = 0.8
     max_iter: int = 10
@@ -68,6 +70,8 @@ def edge_weights(
     beta: Balance = "log-ratio",
     alpha_on: Literal["consistency", "similarity"] = "consistency",
     discrimination_pair: Literal["min", "max"] = "min",
+    discrimination_scale: float = 1.0,
+    discrimination_relative: float | None = None,
 ) -> FloatArray:
     """Weigh the edges: ``max(0, S + alpha * C + beta * min(D_i, D_j))`` wherever ``S > 0``.
 
@@ -87,6 +91,11 @@ def edge_weights(
     discrimination_pair : {"min", "max"}, default="min"
         The definition takes the lesser discrimination of the two ends; the text below it the
         greater one.
+    discrimination_scale : float, default=1.0
+        Multiplies D before all else; with "log-ratio" the logarithm takes some of it back.
+    discrimination_relative : float, optional
+        Rescale D, in place of beta, to this many times the mean size of ``S + alpha * C``. The
+        paper's study of the ratio of D to S + C can be read as this or as ``discrimination_scale``.
 
     Returns
     -------
@@ -119,6 +128,7 @@ def edge_weights(
     s_edge, c_edge = s[rows, columns], c[rows, columns]
     combine = np.minimum if discrimination_pair == "min" else np.maximum
     d_edge = combine(d[rows], d[columns])
+    d_edge = np.where(np.isneginf(d_edge), d_edge, discrimination_scale * d_edge)
 
     with np.errstate(divide="ignore"):
         a = np.maximum(10.0, np.log(c_edge / s_edge)) if alpha == "log-ratio" else float(alpha)
@@ -129,6 +139,9 @@ def edge_weights(
         else:
             b = np.full(len(rows), float(beta))
     bonus = s_edge + a * c_edge if alpha_on == "consistency" else a * s_edge + c_edge
+    known = reach & np.isfinite(d_edge)
+    if discrimination_relative is not None and known.any():
+        b = np.full(len(rows), discrimination_relative * bonus.mean() / size[known].mean())
     weight = np.where(reach, np.maximum(0.0, bonus - b * size), bonus)
     weight[np.isneginf(d_edge)] = 0.0
 
@@ -213,6 +226,8 @@ def build_csdg(
         beta=settings.beta,
         alpha_on=settings.alpha_on,
         discrimination_pair=settings.discrimination_pair,
+        discrimination_scale=settings.discrimination_scale,
+        discrimination_relative=settings.discrimination_relative,
     )
     scores = ranking_scores(
         normalise_weights(weights, settings.normalise),
