@@ -10,14 +10,13 @@ from scipy import stats
 
 from pigmil import Bags
 from pigmil.graph.candidates import (
-    COPY_PENALTY,
     initial_pool,
     t_values,
     working_bags,
     working_score,
     working_sets,
 )
-from pigmil.graph.density import log_density
+from pigmil.graph.density import COPY_PENALTY, log_density, negative_density
 from pigmil.graph.kernel_exemplars import KernelExemplars
 
 
@@ -62,6 +61,26 @@ def test_the_own_bag_is_left_out(bags):
         for x, bag in zip(bags.instances, own, strict=True)
     ]
     np.testing.assert_allclose(np.exp(found), expected, rtol=1e-5)
+
+
+@given(some_bags())
+def test_the_nearest_distance_comes_with_the_density(bags):
+    queries = np.vstack([bags.instances[:1], bags.instances[:2] + 0.3])
+    nearest = np.full(len(queries), np.nan)
+    log_density(queries, bags, unit=1.5, nearest=nearest)
+    expected = [min(math.dist(x, other) for other in bags.instances) / 1.5 for x in queries]
+    assert nearest[0] == 0
+    np.testing.assert_allclose(nearest, expected, atol=1e-5)
+
+
+@given(some_bags())
+def test_copies_of_negatives_are_beyond_all_bounds(bags):
+    queries = np.vstack([bags.instances, bags.instances + 0.3])
+    found = negative_density(queries, bags, gamma=2.0)
+    plain = log_density(queries, bags, gamma=2.0)
+    n = bags.n_instances
+    np.testing.assert_allclose(found[:n], plain[:n] + COPY_PENALTY)
+    np.testing.assert_allclose(found[n:], plain[n:])
 
 
 def test_density_does_not_underflow():

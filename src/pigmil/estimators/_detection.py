@@ -13,7 +13,6 @@ from pigmil.bags import Bags
 from pigmil.distances import squared_distance_blocks
 from pigmil.estimators.base import BoolArray, FloatArray
 from pigmil.graph.candidates import (
-    COPY_PENALTY,
     initial_pool,
     t_values,
     working_bags,
@@ -62,18 +61,21 @@ class Sides:
         Flat training index of each instance of the positive bags.
     unit : float
         Unit of length.
+    against : array of shape (n_positive_instances,)
+        Logarithmic density of negatives at each instance of the positive bags.
     """
 
     positive: Bags
     negative: Bags
     rows: IntArray
     unit: float
+    against: FloatArray
 
     @classmethod
-    def of(cls, bags: Bags, positive: BoolArray, unit: float) -> "Sides":
+    def of(cls, bags: Bags, positive: BoolArray, unit: float, against: FloatArray) -> "Sides":
         """Part the training bags by class."""
         rows = segment_gather(bags.offsets, np.flatnonzero(positive))
-        return cls(bags[positive], bags[~positive], rows, unit)
+        return cls(bags[positive], bags[~positive], rows, unit, against[rows])
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,7 @@ def initialise(
         bags,
         own_bag=bags.bag_index,
         unit=sides.unit,
+        against=sides.against,
         **score,
     )
     members = working_sets(scores, bags.offsets, fraction=fraction)
@@ -224,7 +227,7 @@ def update(
 
 def pool_scores(
     queries: Any,
-    negative: Bags,
+    against: FloatArray,
     pool: Any,
     *,
     gamma: float,
@@ -234,19 +237,16 @@ def pool_scores(
 ) -> FloatArray:
     """Logarithm of how much denser the pool is around an instance than the negative bags are.
 
-    ``log mean over pool of exp(-gamma |x - t|) - log f_negative(x)``; pool members of the
-    instance's own bag are left out unless there is no other. Copies of negatives come last.
+    ``log mean over pool of exp(-gamma |x - t|) - against``; pool members of the instance's own
+    bag are left out unless there is no other.
     """
-    nearest = np.empty(queries.shape[0])
-    against = log_density(queries, negative, gamma=gamma, unit=unit, nearest=nearest)
     members = Bags(pool, np.arange(pool.shape[0] + 1), check_finite=False)
     own = None
     if query_bag is not None and pool_bag is not None and pool.shape[0] > 1:
         position = np.full(int(max(query_bag.max(), pool_bag.max())) + 1, -1)
         position[pool_bag] = np.arange(len(pool_bag))
         own = position[query_bag]
-    towards = log_density(queries, members, gamma=gamma, unit=unit, own_bag=own)
-    return towards - against - np.where(nearest == 0, COPY_PENALTY, 0.0)
+    return log_density(queries, members, gamma=gamma, unit=unit, own_bag=own) - against
 
 
 def complete_pool(scores: FloatArray, bags: Bags, chosen: IntArray, which: BoolArray) -> IntArray:

@@ -27,6 +27,7 @@ from pigmil.estimators._pigmil_ranges import RANGES
 from pigmil.estimators.base import BoolArray, FloatArray, MILClassifier
 from pigmil.estimators.card import Card
 from pigmil.graph.csdg import CSDGSettings
+from pigmil.graph.density import negative_density
 
 
 class PIGMIL(MILClassifier):
@@ -300,7 +301,9 @@ class PIGMIL(MILClassifier):
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
         rng = check_random_state(self.random_state)
         self.length_unit_ = length_unit(bags.instances, self.length_unit, random_state=rng)
-        sides = Sides.of(bags, positive, self.length_unit_)
+        self.negative_bags_ = bags[~positive]
+        against = self._negative_density(bags)
+        sides = Sides.of(bags, positive, self.length_unit_, against)
         found = initialise(
             sides,
             score={
@@ -329,7 +332,7 @@ class PIGMIL(MILClassifier):
             n_jobs=self.n_jobs,
             callback=self.callback,
         )
-        self._detect(bags, positive)
+        self._detect(bags, positive, against)
         self.prototypes_ = self._choose_prototypes(bags, positive, rng)
         costs = class_costs(self.class_weight, positive, self.classes_, self._positive_label())
         self.classifier_ = fit_bag_svm(
@@ -363,12 +366,16 @@ class PIGMIL(MILClassifier):
             start="ones" if self.walk_start == "ones" else rng.uniform(size=n_vertices),
         )
 
-    def _detect(self, bags: Bags, positive: BoolArray) -> None:
+    def _negative_density(self, bags: Bags) -> FloatArray:
+        return negative_density(
+            bags.instances, self.negative_bags_, gamma=self.decay, unit=self.length_unit_
+        )
+
+    def _detect(self, bags: Bags, positive: BoolArray, against: FloatArray) -> None:
         """Score every instance by the pool, give each positive bag its best, pick the detected."""
-        self.negative_bags_ = bags[~positive]
-        first = self._scores_in_training(bags, self.pool_)
+        first = self._scores_in_training(bags, against, self.pool_)
         support = complete_pool(first, bags, self.pool_, positive)
-        self.instance_scores_ = self._scores_in_training(bags, support)
+        self.instance_scores_ = self._scores_in_training(bags, against, support)
         self.best_instances_ = segment_argmax(self.instance_scores_, bags.offsets)[positive]
         self._support = bags.instances[support]
         self.detected_instances_ = more_of_each_bag(
@@ -378,11 +385,11 @@ class PIGMIL(MILClassifier):
             self.n_instances_per_bag,
         )
 
-    def _scores_in_training(self, bags: Bags, pool: IntArray) -> FloatArray:
+    def _scores_in_training(self, bags: Bags, against: FloatArray, pool: IntArray) -> FloatArray:
         owners = bags.bag_index
         return pool_scores(
             bags.instances,
-            self.negative_bags_,
+            against,
             bags.instances[pool],
             gamma=self.decay,
             unit=self.length_unit_,
@@ -409,7 +416,7 @@ class PIGMIL(MILClassifier):
     def _score_instances(self, bags: Bags) -> FloatArray:
         return pool_scores(
             bags.instances,
-            self.negative_bags_,
+            self._negative_density(bags),
             self._support,
             gamma=self.decay,
             unit=self.length_unit_,

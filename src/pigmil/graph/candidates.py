@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from pigmil._core.segments import IntArray, segment_argmin, segment_reduce
 from pigmil.bags import Bags
-from pigmil.graph.density import log_density
+from pigmil.graph.density import log_density, negative_density
 
 __all__ = ["initial_pool", "t_values", "working_bags", "working_score", "working_sets"]
 
@@ -15,10 +15,6 @@ FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 TTest = Literal["one_sample", "welch", "pooled"]
 WorkingScore = Literal["kde_min", "density_ratio", "supported"]
-
-# Added to the logarithmic score of an exact copy of a negative, which cannot be positive: more
-# than any density can outweigh, yet finite, so that means and variances stay finite too.
-COPY_PENALTY = 1e3
 
 
 def working_score(
@@ -33,6 +29,7 @@ def working_score(
     margin: float = 0.7,
     penalty: float = 10.0,
     literal: bool = False,
+    against: FloatArray | None = None,
 ) -> FloatArray:
     """Working score of instances: the lower, the more likely an instance is positive.
 
@@ -70,6 +67,8 @@ def working_score(
         Of ``"supported"``.
     literal : bool, default=False
         See above.
+    against : array of shape (n_queries,), optional
+        What :func:`pigmil.graph.density.negative_density` gives for the queries, if it is known.
 
     Returns
     -------
@@ -91,19 +90,18 @@ def working_score(
     >>> working_score(x, negative, positive, own_bag=np.array([0, 0])).argmin()
     np.int64(0)
     """
-    reduction = "farthest" if literal else "nearest"
-    nearest = np.empty(queries.shape[0])
-    against = log_density(
-        queries, negative_bags, gamma=gamma, unit=unit, reduction=reduction, nearest=nearest
-    )
+    how: dict[str, Any] = {
+        "gamma": gamma,
+        "unit": unit,
+        "reduction": "farthest" if literal else "nearest",
+    }
     if kind == "kde_min":
-        return np.exp(against)
-    against = np.where(nearest == 0, against + COPY_PENALTY, against)
+        return np.exp(log_density(queries, negative_bags, **how))
+    if against is None or literal:
+        against = negative_density(queries, negative_bags, **how)
     if positive_bags.n_bags == 1 and own_bag is not None:
         return against  # there is no other positive bag to resemble
-    support = log_density(
-        queries, positive_bags, gamma=gamma, unit=unit, reduction=reduction, own_bag=own_bag
-    )
+    support = log_density(queries, positive_bags, own_bag=own_bag, **how)
     if kind == "density_ratio":
         return against - support
     return against + penalty * np.maximum(0.0, margin - (support - against))

@@ -10,6 +10,10 @@ from pigmil.distances import nearest_in_bags, squared_distance_blocks
 
 FloatArray = NDArray[np.float64]
 
+# Added to the logarithmic density at an exact copy of a negative, which cannot be positive: more
+# than any density can outweigh, yet finite, so that means and variances stay finite too.
+COPY_PENALTY = 1e3
+
 
 def log_density(
     queries: Any,
@@ -78,6 +82,8 @@ def log_density(
         return result - np.log(bags.n_bags)
     for rows, squared in nearest_in_bags(queries, bags, farthest=reduction == "farthest"):
         count = np.full(len(squared), bags.n_bags)
+        if nearest is not None:
+            nearest[rows] = np.sqrt(squared.min(axis=1)) / unit
         if own_bag is not None:
             inside = np.flatnonzero(own_bag[rows] >= 0)
             squared[inside, own_bag[rows][inside]] = np.inf
@@ -98,3 +104,31 @@ def _log_sum_decay(squared: NDArray[Any], rate: float) -> FloatArray:
     total = distances.sum(axis=1, dtype=np.float64)
     with np.errstate(divide="ignore"):
         return np.log(total) - rate * nearest[:, 0].astype(np.float64)
+
+
+def negative_density(
+    queries: Any,
+    negative_bags: Bags,
+    *,
+    gamma: float = 1.0,
+    unit: float = 1.0,
+    reduction: str = "nearest",
+) -> FloatArray:
+    """Logarithmic density of negative bags around every query, beyond all bounds at a copy.
+
+    As :func:`log_density`, with ``COPY_PENALTY`` added where a query is an exact copy of a
+    negative instance: the counterpart of a discrimination of minus infinity.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pigmil import Bags
+    >>> negative = Bags.from_list([np.array([[0.0]])])
+    >>> negative_density(np.array([[0.0], [2.0]]), negative)
+    array([1000.,   -2.])
+    """
+    nearest = np.full(queries.shape[0], np.nan)
+    density = log_density(
+        queries, negative_bags, gamma=gamma, unit=unit, reduction=reduction, nearest=nearest
+    )
+    return np.where(nearest == 0, density + COPY_PENALTY, density)

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from pigmil.bags import Bags
 from pigmil.distances import squared_distance_blocks
-from pigmil.graph.candidates import COPY_PENALTY
-from pigmil.graph.density import log_density
+from pigmil.graph.density import negative_density
 
 FloatArray = NDArray[np.float64]
 
@@ -66,9 +65,7 @@ class KernelExemplars:
         for rows, columns, squared in squared_distance_blocks(self.exemplars, instances):
             result[rows, columns] = np.sqrt(squared) * (-self.gamma / self.unit)
         if include_bias:
-            nearest = np.empty(instances.shape[0])
-            against = log_density(
-                instances, self.negative_bags, gamma=self.gamma, unit=self.unit, nearest=nearest
+            result -= negative_density(
+                instances, self.negative_bags, gamma=self.gamma, unit=self.unit
             )
-            result -= np.where(nearest == 0, against + COPY_PENALTY, against)
         return result
