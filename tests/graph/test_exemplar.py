@@ -145,17 +145,21 @@ def test_certificate_is_recomputable():
         assert reached - best <= loose.duality_gap[i] * best * (1 + 1e-6)
 
 
+@pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
 @pytest.mark.parametrize("d", [3, 40])
-def test_sparse_equals_dense(d):
+@pytest.mark.parametrize("products", [True, False])
+def test_sparse_equals_dense(monkeypatch, products, d, C):
+    if not products:
+        monkeypatch.setattr(shared_negatives, "_PRODUCT_ROWS", 0)
     rng = np.random.default_rng(0)
     negatives = sp.random(500, d, density=0.3, random_state=rng, format="csr")
     candidates = sp.random(7, d, density=0.3, random_state=rng, format="csr")
-    sparse = exemplar_svms(candidates, negatives)
-    dense = exemplar_svms(candidates.toarray(), negatives.toarray())
-    np.testing.assert_allclose(sparse.weights, dense.weights, rtol=1e-6, atol=1e-7)
-    np.testing.assert_allclose(sparse.intercepts, dense.intercepts, rtol=1e-6, atol=1e-7)
+    sparse = exemplar_svms(candidates, negatives, C=C, tol=1e-8)
+    dense = exemplar_svms(candidates.toarray(), negatives.toarray(), C=C, tol=1e-8)
+    np.testing.assert_allclose(sparse.weights, dense.weights, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(sparse.intercepts, dense.intercepts, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(
-        sparse.confidence(candidates), dense.confidence(candidates.toarray()), atol=1e-6
+        sparse.confidence(candidates), dense.confidence(candidates.toarray()), atol=1e-4
     )
 
 
@@ -185,6 +189,15 @@ def test_single_precision_input():
     double = exemplar_svms(candidates, negatives)
     assert single.weights.dtype == np.float64
     np.testing.assert_allclose(single.weights, double.weights, rtol=1e-3, atol=1e-3)
+
+
+@given(st.integers(0, 10_000), st.sampled_from(KINDS), st.integers(1, 60), st.integers(1, 8))
+def test_sparse_products_equal_dense_on_hard_data(seed, kind, n, d):
+    candidates, negatives = draw(seed, kind, 2, n, d)
+    sparse = exemplar_svms(sp.csr_matrix(candidates), sp.csr_matrix(negatives), tol=1e-6)
+    dense = exemplar_svms(candidates, negatives, tol=1e-6)
+    for one, two in zip(sparse.weights, dense.weights, strict=True):
+        assert np.linalg.norm(one - two) <= 1e-3 * np.linalg.norm(two) + 1e-6
 
 
 @pytest.mark.parametrize("scale", [1e-120, 1e-8, 1e8, 1e120])

@@ -99,7 +99,7 @@ def _solve_part(
     part = alpha[chosen]
     linear = gradient[chosen] + gram @ part
     tolerance = 1e-13 * (1.0 + np.abs(linear).max())
-    solve_box_qp(gram, linear, chosen.size, upper, part, tolerance, 50 * chosen.size + 100)
+    solve_box_qp(gram, linear, chosen.size, upper, part, tolerance, 10 * chosen.size + 100)
     alpha[chosen] = part
 
 

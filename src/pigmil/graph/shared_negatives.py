@@ -12,6 +12,8 @@ Floats = npt.NDArray[np.float64]
 _BLOCK_ELEMENTS = 1 << 22
 _EXACT_BYTES = 1 << 26
 _FAST_BYTES = 1 << 30
+_PRODUCT_ROWS = 1 << 12  # sparse negatives whose dot products are kept: 128 MB
+_SAME = 1e-15  # of the largest entry: what rounding leaves between equal rows
 
 
 class SharedNegatives:
@@ -36,44 +38,49 @@ class SharedNegatives:
         self.mean = np.zeros(self.d)
         self.scale = 1.0
         self._exact: Floats | None = None
-        self._fast: npt.NDArray[np.float32] | None = None
+        self._fast: npt.NDArray[np.float32] | None
         step = max(1, _BLOCK_ELEMENTS // max(1, self.d))
         self._starts = range(0, self.n, step)
         self._step = step
-        self._measure(candidates)
-        if not self.is_sparse:
-            if self.n * self.d * 8 <= _EXACT_BYTES:
-                self._exact = self._prepare(negatives)
-            if self.n * self.d * 4 <= _FAST_BYTES:
-                self._fast = np.empty((self.n, self.d), np.float32)
-                for start in self._starts:
-                    self._fast[start : start + step] = self._prepare(
-                        negatives[start : start + step]
-                    )
+        keep = not self.is_sparse and self.n * self.d * 4 <= _FAST_BYTES
+        self._fast = np.empty((self.n, self.d), np.float32) if keep else None
+        self.longest = self._measure(candidates)
+        if not self.is_sparse and self.n * self.d * 8 <= _EXACT_BYTES:
+            self._exact = self._prepare(negatives)
+        self.products: Floats | None = None
+        if self.is_sparse and self.n <= _PRODUCT_ROWS:
+            scaled = negatives.astype(np.float64) / self.scale
+            self.products = (scaled @ scaled.T).toarray()
 
-    def _measure(self, candidates: Any) -> None:
-        """Find the centre, the unit of length and the longest row."""
+    def _measure(self, candidates: Any) -> float:
+        """Find centre and unit of length, fill the fast copy; return the length of the longest."""
         # The largest entry comes first, so that no square overflows however long the features.
         if self.is_sparse:
             self.scale = float(abs(self._source).max()) or 1.0
             scaled = self._source / self.scale
             squares = np.asarray(scaled.multiply(scaled).sum(axis=1)).ravel()
         else:
-            blocks = [slice(start, start + self._step) for start in self._starts]
-            for block in blocks:
-                self.mean += (self._source[block] / self.n).sum(axis=0, dtype=np.float64)
-            peak = max(float(np.abs(self._prepare(self._source[block])).max()) for block in blocks)
+            peak = 0.0
+            for start in self._starts:
+                block = self._source[start : start + self._step]
+                peak = max(peak, float(block.max()), -float(block.min()))
+                self.mean += block.sum(axis=0, dtype=np.float64) / self.n
             self.scale = peak or 1.0
-            squares = np.concatenate(
-                [np.square(self._prepare(self._source[block])).sum(axis=1) for block in blocks]
-            )
-        if not squares.any():
-            self.scale = float(np.abs(self._prepare(candidates)).max(initial=0.0)) or 1.0
-            self.longest = 0.0
-            return
-        spread = float(np.sqrt(squares.mean()))
-        self.scale *= spread
-        self.longest = float(np.sqrt(squares.max())) / spread
+            squares = np.empty(self.n)
+            for start in self._starts:
+                chosen = slice(start, min(start + self._step, self.n))
+                prepared = self._prepare(self._source[chosen])
+                squares[chosen] = np.einsum("ij,ij->i", prepared, prepared)
+                if self._fast is not None:
+                    self._fast[chosen] = prepared
+        unit = float(np.sqrt(squares.mean()))
+        if unit <= _SAME:  # the negatives coincide: the candidates give the unit
+            unit = float(np.abs(self._prepare(candidates)).max(initial=0.0))
+            unit = unit if unit > _SAME else 1.0
+        self.scale *= unit
+        if self._fast is not None:
+            self._fast /= np.float32(unit)
+        return float(np.sqrt(squares.max())) / unit
 
     def _prepare(self, rows: Any) -> Floats:
         dense = rows.toarray() if sp.issparse(rows) else rows
@@ -90,6 +97,14 @@ class SharedNegatives:
         if self._exact is not None:
             return self._exact[index]
         return self._prepare(self._source[index])
+
+    def score_all(self, weights: Floats) -> Floats:
+        """Scores of all sparse negatives under each row of ``weights``, double precision."""
+        return np.ascontiguousarray((self._source @ weights.T).T) / self.scale
+
+    def combine(self, alpha: Floats) -> Floats:
+        """Sum of the sparse negatives, weighted by each row of ``alpha``."""
+        return np.asarray((self._source.T @ alpha.T).T) / self.scale
 
     def blocks(self) -> Iterator[tuple[slice, Floats]]:
         """All negatives, block after block, dense double precision."""
