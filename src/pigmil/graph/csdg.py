@@ -128,7 +128,7 @@ def edge_weights(
     s_edge, c_edge = s[rows, columns], c[rows, columns]
     combine = np.minimum if discrimination_pair == "min" else np.maximum
     d_edge = combine(d[rows], d[columns])
-    d_edge = np.where(np.isneginf(d_edge), d_edge, discrimination_scale * d_edge)
+    np.multiply(d_edge, discrimination_scale, out=d_edge, where=np.isfinite(d_edge))
 
     with np.errstate(divide="ignore"):
         a = np.maximum(10.0, np.log(c_edge / s_edge)) if alpha == "log-ratio" else float(alpha)
