@@ -1,5 +1,15 @@
 """What a person looks at: figures, and reports made from one plain summary."""
 
+from pigmil.report.comparison import comparison_summary
 from pigmil.report.figures import plot_bags
+from pigmil.report.summary import detection_summary
+from pigmil.report.write import render_html, render_markdown, write_report
 
-__all__ = ["plot_bags"]
+__all__ = [
+    "comparison_summary",
+    "detection_summary",
+    "plot_bags",
+    "render_html",
+    "render_markdown",
+    "write_report",
+]

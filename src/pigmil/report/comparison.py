@@ -1,0 +1,138 @@
+"""The summary of a comparison: tables, ranks and the critical-difference diagram."""
+
+import io
+import json
+import re
+from typing import Any
+
+from pigmil._core.optional import import_optional
+from pigmil.report.summary import made
+from pigmil.report.text import number, plain, shown
+
+METRICS = {
+    "accuracy": "Accuracy, %",
+    "balanced_accuracy": "Balanced accuracy, %",
+    "auc": "Area under the ROC curve, %",
+    "f1": "F1 score, %",
+    "detection_accuracy": "Detected instances that are positive, %",
+    "instance_auc": "Area under the ROC curve over instances, %",
+    "instance_ap": "Average precision over instances, %",
+    "top1": "Positive bags whose best instance is positive, %",
+    "fit_seconds": "Seconds to fit",
+    "peak_mb": "Peak memory, MiB",
+}
+MAX_FAILURES = 50
+
+
+def comparison_summary(results: Any, *, command: str | None = None) -> dict[str, Any]:
+    """Sum up a comparison of methods.
+
+    Parameters
+    ----------
+    results : pigmil.evaluation.Results
+        Of a run or of a store.
+    command : str, optional
+        What the user ran.
+
+    Returns
+    -------
+    dict
+        Plain, as :func:`pigmil.report.detection_summary`.
+    """
+    have = set(results.frame.columns) if len(results.rows) > len(results.failures) else set()
+    protocols = [json.loads(row["protocol"]) for row in results.rows]
+    seeds = sorted({part.get("seed") for part in protocols if part.get("seed") is not None})
+    data = list(dict.fromkeys(row["data"] for row in results.rows))
+    methods = list(dict.fromkeys(row["method"] for row in results.rows))
+    checksums = {shown(row["data"]): row["checksum"] for row in results.rows}
+    return {
+        "kind": "comparison",
+        "title": f"{len(methods)} methods on {len(data)} data sets",
+        "facts": _facts(results, data, methods, protocols),
+        "tables": [
+            _table(results, metric, title) for metric, title in METRICS.items() if metric in have
+        ],
+        "failures": [
+            {key: plain(value) for key, value in row.items()}
+            for row in results.failures[:MAX_FAILURES]
+        ],
+        "n_failures": len(results.failures),
+        "findings": [
+            {"data": shown(name), "message": shown(item["message"], limit=1000)}
+            for name, found in results.findings.items()
+            for item in found
+        ],
+        "made": made(command, seed=", ".join(map(str, seeds)) or None, checksums=checksums),
+    }
+
+
+def _facts(results: Any, data: Any, methods: Any, protocols: Any) -> list[dict[str, str]]:
+    repeats = {row["repeat"] for row in results.rows}
+    folds = sorted({part.get("folds") for part in protocols if part.get("folds")})
+    facts = {
+        "Data sets": ", ".join(map(shown, data)),
+        "Methods": ", ".join(map(shown, methods)),
+        "Protocol": f"{len(repeats)} times {' or '.join(map(str, folds))}-fold stratified "
+        "cross-validation over bags; preprocessing and tuning see the training bags only",
+        "Cells": results.summary().splitlines()[0],
+    }
+    return [{"name": name, "value": value} for name, value in facts.items()]
+
+
+def _table(results: Any, metric: str, title: str) -> dict[str, Any]:
+    text, mean = results.table(metric, statistic="text"), results.table(metric)
+    lesser = metric in results.lesser_is_better
+    best = mean.min(axis=1) if lesser else mean.max(axis=1)
+    outcome = results.significance(metric)
+    diagram, why_not = None, None
+    if metric in ("accuracy", "auc", "detection_accuracy"):
+        try:
+            diagram = _diagram(results, metric)
+        except ValueError as error:
+            why_not = shown(error, limit=300)
+    return {
+        "metric": metric,
+        "title": title,
+        "lesser": lesser,
+        "methods": [shown(name) for name in text.columns],
+        "rows": [
+            {
+                "data": shown(name),
+                "cells": [
+                    {"text": shown(text.loc[name, method]),
+                     "best": bool(mean.loc[name, method] == best[name])}
+                    for method in text.columns
+                ],
+            }
+            for name in text.index
+        ],
+        "ranks": [
+            {"method": shown(name), "rank": number(rank)}
+            for name, rank in outcome.ranks.sort_values().items()
+        ],
+        "n_datasets": outcome.n_datasets,
+        "friedman_p": plain(float(outcome.friedman_p)),
+        "critical_difference": plain(float(outcome.critical_difference)),
+        "diagram": diagram,
+        "why_no_diagram": why_not,
+    }  # fmt: skip
+
+
+def _diagram(results: Any, metric: str) -> str:
+    """The diagram as SVG that takes the colour of the text around it."""
+    matplotlib = import_optional("matplotlib", extra="report", purpose="The diagram")
+    figures = import_optional("matplotlib.figure", extra="report", purpose="The diagram")
+    # Names of methods are the user's: no mathematics in them, and text stays text.
+    settings = {"svg.fonttype": "none", "svg.hashsalt": "pigmil", "text.parse_math": False}
+    with matplotlib.rc_context(settings):
+        rows = len(results.significance(metric).ranks)
+        figure = figures.Figure(figsize=(8, 0.45 * rows + 1.2), layout="constrained")
+        results.critical_difference(metric, ax=figure.subplots())
+        held = io.StringIO()
+        figure.savefig(held, format="svg", transparent=True, metadata={"Date": None})
+    svg = held.getvalue()[held.getvalue().index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r"#000000|#000\b|\bblack\b", "currentColor", svg)
+    return svg.replace("<text ", '<text fill="currentColor" ')

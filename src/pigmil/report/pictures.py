@@ -1,0 +1,214 @@
+"""Coordinates for the pictures of a report: map, graph and updating, as plain numbers."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pigmil._core.segments import IntArray, segment_argmax
+from pigmil.bags import Bags
+from pigmil.report.figures import project
+from pigmil.report.ranking import detected_mask
+from pigmil.report.text import rounded, shown
+
+FloatArray = NDArray[np.float64]
+MAP_LIMIT, NODE_LIMIT, EDGE_LIMIT = 10_000, 250, 1500
+
+
+def instance_map(model: Any, bags: Bags, original: Bags) -> dict[str, Any]:
+    """Two coordinates and the score of every instance, of a sample where there are too many.
+
+    What was detected, what an updating touched and the best instance of each bag is always there.
+
+    Parameters
+    ----------
+    model : fitted detecting method
+        What was fitted on ``bags``.
+    bags, original : Bags
+        As fitted, and as the user knows them.
+    """
+    points, names = project(original if bags.n_features <= 2 else bags)
+    scores = np.asarray(model.instance_scores_, dtype=np.float64)
+    rows = _sample(bags, _needed(model, bags, scores))
+    sampled = None
+    if len(rows) < bags.n_instances:
+        sampled = (
+            f"The map shows {len(rows):,} of {bags.n_instances:,} instances: the detected ones, "
+            "the best of each bag, and of the rest a random sample."
+        )
+    low, high = colour_range(scores)
+    owner = bags.bag_index[rows]
+    return {
+        "x": rounded(points[rows, 0]),
+        "y": rounded(points[rows, 1]),
+        "axes": [shown(name) for name in names],
+        "row": rows.tolist(),
+        "bag": owner.tolist(),
+        "instance": (rows - bags.offsets[owner]).tolist(),
+        "score": rounded(scores[rows]),
+        "range": rounded([low, high]),
+        "detected": detected_mask(model, bags)[rows].tolist(),
+        "note": sampled,
+    }
+
+
+def colour_range(scores: FloatArray) -> tuple[float, float]:
+    """Scores between which colours differ: the middle 96 %, without a tail far below the rest.
+
+    Examples
+    --------
+    >>> colour_range(np.array([-1001.0, -1000.0, 0.0, 1.0]))
+    (0.0, 1.0)
+    """
+    finite = np.sort(scores[np.isfinite(scores)])
+    if not len(finite):
+        return 0.0, 1.0
+    # Copies of negative instances score lower than anything by a great constant.
+    gaps = np.diff(finite)
+    if len(gaps) and gaps.max() > 5 * max(finite[-1] - finite[gaps.argmax() + 1], 1.0):
+        finite = finite[gaps.argmax() + 1 :]
+    if len(finite) >= 50:
+        finite = np.quantile(finite, [0.02, 0.98])
+    low, high = float(finite[0]), float(finite[-1])
+    return low, high if high > low else low + 1.0
+
+
+def _needed(model: Any, bags: Bags, scores: FloatArray) -> IntArray:
+    needed = [
+        np.asarray(model.detected_instances_, dtype=np.int64),
+        segment_argmax(np.nan_to_num(scores, nan=-np.inf, neginf=-1e300), bags.offsets),
+    ]
+    if hasattr(model, "trace_"):
+        needed += [model.initial_pool_, model.trace_.instance[model.trace_.accepted]]
+    return np.unique(np.concatenate(needed))
+
+
+def _sample(bags: Bags, needed: IntArray) -> IntArray:
+    if bags.n_instances <= MAP_LIMIT:
+        return np.arange(bags.n_instances, dtype=np.int64)
+    others = np.setdiff1d(np.arange(bags.n_instances), needed)
+    count = max(0, MAP_LIMIT - len(needed))
+    drawn = np.random.RandomState(0).choice(others, min(count, len(others)), replace=False)
+    return np.sort(np.concatenate([needed, drawn])).astype(np.int64)
+
+
+def graph_picture(model: Any, bags: Bags) -> dict[str, Any] | None:
+    """Vertices and strongest edges of the final graph, laid out; None without a graph.
+
+    Parameters
+    ----------
+    model : fitted method
+        A graph is drawn if it has ``csdg_``.
+    bags : Bags
+        The training bags.
+    """
+    graph = getattr(model, "csdg_", None)
+    if graph is None:
+        return None
+    kept = np.sort(np.argsort(-graph.scores, kind="stable")[:NODE_LIMIT])
+    weights = graph.weights[np.ix_(kept, kept)]
+    left, right = np.nonzero(np.triu(weights > 0, 1))
+    strength = weights[left, right]
+    strongest = np.argsort(-strength, kind="stable")[:EDGE_LIMIT]
+    places = spring_layout(weights)
+    rows = graph.vertices[kept]
+    owner = bags.bag_index[rows]
+    scale = float(strength.max()) if len(strength) else 1.0
+    parts = []
+    if len(kept) < len(graph.scores):
+        parts.append(f"the {len(kept)} best-ranked of {len(graph.scores)} vertices")
+    if len(strongest) < len(strength):
+        parts.append(f"the {len(strongest):,} strongest of {len(strength):,} edges")
+    return {
+        "x": rounded(places[:, 0]),
+        "y": rounded(places[:, 1]),
+        "bag": owner.tolist(),
+        "instance": (rows - bags.offsets[owner]).tolist(),
+        "score": rounded(graph.scores[kept]),
+        "discrimination": rounded(graph.discrimination[kept]),
+        "edges": [
+            [int(left[i]), int(right[i]), float(f"{strength[i] / scale:.3g}")] for i in strongest
+        ],
+        "note": f"Drawn are {' and '.join(parts)}." if parts else None,
+    }
+
+
+def spring_layout(weights: FloatArray, *, steps: int = 120) -> FloatArray:
+    """Places of vertices such that strong edges are short: springs against repulsion.
+
+    Parameters
+    ----------
+    weights : array of shape (n, n)
+        Symmetric, not negative.
+    steps : int, default=120
+        Iterations, with falling step length.
+
+    Returns
+    -------
+    array of shape (n, 2)
+        Inside the unit square about 0.
+
+    Notes
+    -----
+    The start is a sunflower, so that equal graphs are drawn alike. Cost: O(steps n^2).
+
+    References
+    ----------
+    Fruchterman, Reingold: Graph Drawing by Force-directed Placement. Software: Practice and
+    Experience 21, 1991.
+    """
+    n = len(weights)
+    turn = np.arange(n) * np.pi * (3 - np.sqrt(5))
+    radius = np.sqrt((np.arange(n) + 0.5) / max(n, 1))
+    places = np.column_stack([radius * np.cos(turn), radius * np.sin(turn)])
+    pull = weights / weights.max() if weights.size and weights.max() > 0 else weights
+    natural = 1.0 / np.sqrt(max(n, 1))
+    for step in range(steps if n > 1 else 0):
+        apart = places[:, None, :] - places[None, :, :]
+        distance = np.maximum(np.sqrt((apart**2).sum(axis=2)), 1e-3)
+        force = natural**2 / distance**2 - pull * distance / natural
+        np.fill_diagonal(force, 0.0)
+        move = (apart * force[:, :, None]).sum(axis=1) - 0.3 * places
+        length = np.maximum(np.sqrt((move**2).sum(axis=1, keepdims=True)), 1e-12)
+        places += move / length * np.minimum(length, 0.15 * (1 - step / steps))
+    places -= places.mean(axis=0) if n else 0.0
+    return places / max(np.abs(places).max(initial=0.0), 1e-12)
+
+
+def updating_replay(model: Any, bags: Bags) -> dict[str, Any] | None:
+    """The pool at the start and every replacement; None for a method without updating.
+
+    Parameters
+    ----------
+    model : fitted method
+        An updating is replayed if it has ``trace_``.
+    bags : Bags
+        The training bags.
+    """
+    trace = getattr(model, "trace_", None)
+    if trace is None:
+        return None
+    pool = np.array(model.initial_pool_, dtype=np.int64)
+    steps = []
+    for after, row in zip(trace.replay(pool), np.flatnonzero(trace.accepted), strict=True):
+        vertex = int(trace.vertex[row])
+        old, new = int(pool[vertex]), int(after[vertex])
+        bag = int(bags.bag_index[new])
+        steps.append(
+            {
+                "vertex": vertex,
+                "row": new,
+                "bag": bag,
+                "from": old - int(bags.offsets[bag]),
+                "to": new - int(bags.offsets[bag]),
+                "objective": rounded(trace.objective[row])[0],
+                "tries": int(row) + 1,
+            }
+        )
+        pool = after
+    return {
+        "initial": np.asarray(model.initial_pool_).tolist(),
+        "objective": rounded(trace.initial_objective)[0],
+        "steps": steps,
+        "tries": len(trace),
+    }

@@ -1,0 +1,149 @@
+"""What a method says of bags, and how far it can be believed."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.metrics import brier_score_loss, confusion_matrix, roc_auc_score
+
+from pigmil._core.segments import IntArray
+from pigmil.bags import Bags, BagScaler
+from pigmil.evaluation.splits import bag_splits, duplicate_groups
+from pigmil.report.text import rounded, shown
+
+FloatArray = NDArray[np.float64]
+FOLDS = 5
+SMALL = 3000  # instances up to which a method is refitted on folds unless told otherwise
+
+
+def bag_predictions(
+    model: Any, bags: Bags, *, original: Bags | None, folds: int | None, seed: int
+) -> dict[str, Any]:
+    """Predictions for the training bags, held out by cross-validation where that is affordable.
+
+    Parameters
+    ----------
+    model : fitted method
+        What was fitted on ``bags``.
+    bags, original : Bags
+        As fitted, and before they were z-scored, if they were: then each fold is z-scored by its
+        training bags.
+    folds : int, optional
+        Folds of the cross-validation, 0 for predictions on the training bags themselves; by
+        default five for small data.
+    seed : int
+        Of the folds.
+
+    Returns
+    -------
+    dict
+        ``why_not`` for a method that labels no bags; else ``how``, ``held_out``, ``positive``,
+        ``decision``, ``probability``, ``confusion``, ``figures`` and ``calibration``.
+    """
+    if not model.card.classifies:
+        return {"why_not": f"{model.card.name} detects instances and labels no bags."}
+    positive = np.asarray(bags.y == model._positive_label())
+    if folds is None:
+        folds = FOLDS if bags.n_instances <= SMALL else 0
+    folds = min(folds, int(np.bincount(positive, minlength=2).min()))
+    decision, probability, how = _decisions(model, bags, original, folds, seed)
+    predicted = decision > 0
+    figures = {"accuracy": float(np.mean(predicted == positive))}
+    figures["area under the ROC curve"] = float(roc_auc_score(positive, decision))
+    if probability is not None:
+        figures["Brier score (0 is best)"] = float(brier_score_loss(positive, probability))
+    return {
+        "how": how,
+        "held_out": how.startswith("Held out"),
+        "decision": rounded(decision),
+        "probability": None if probability is None else rounded(probability),
+        "predicted": predicted.tolist(),
+        "classes": [shown(model.classes_[i]) for i in _order(model)],
+        "confusion": confusion_matrix(positive, predicted, labels=[False, True]).tolist(),
+        "figures": figures,
+        "calibration": None if probability is None else calibration(positive, probability),
+    }
+
+
+def _order(model: Any) -> tuple[int, int]:
+    """Positions of the negative and the positive class."""
+    return (0, 1) if model._positive_label() == model.classes_[1] else (1, 0)
+
+
+def _decisions(
+    model: Any, bags: Bags, original: Bags | None, folds: int, seed: int
+) -> tuple[FloatArray, FloatArray | None, str]:
+    if folds >= 2:
+        try:
+            found = _held_out(model, bags, original, folds, seed)
+        except ValueError as error:
+            reason = f" Held-out predictions were tried and failed ({shown(error, limit=300)})."
+        else:
+            told = f"Held out: each bag was labelled by a model fitted on the other bags, {folds} "
+            return *found, told + "folds."
+    else:
+        reason = ""
+    told = "Resubstitution: the bags the method learned from, so the figures are too good."
+    return *_of(model, bags), told + reason
+
+
+def _held_out(
+    model: Any, bags: Bags, original: Bags | None, folds: int, seed: int
+) -> tuple[FloatArray, FloatArray | None]:
+    decision = np.empty(bags.n_bags)
+    probability = np.empty(bags.n_bags) if hasattr(model, "predict_proba") else None
+    groups: IntArray | None = duplicate_groups(bags)
+    if groups is not None and groups.max() + 1 == bags.n_bags:
+        groups = None
+    source = bags if original is None else original
+    for split in bag_splits(bags, repeats=1, folds=folds, random_state=seed, groups=groups):
+        train, test = source[split.train], source[split.test]
+        if original is not None and original is not bags:
+            scaler = BagScaler(with_mean=not bags.is_sparse).fit(train)
+            train, test = scaler.transform(train), scaler.transform(test)
+        other = clone(model)
+        if "callback" in other.get_params():
+            other.set_params(callback=None)
+        part = _of(other.fit(train), test)
+        decision[split.test] = part[0]
+        if probability is not None and part[1] is not None:
+            probability[split.test] = part[1]
+    return decision, probability
+
+
+def _of(model: Any, bags: Bags) -> tuple[FloatArray, FloatArray | None]:
+    """Decision value and probability of the positive class."""
+    negative, positive = _order(model)
+    decision = np.asarray(model.decision_function(bags)) * (1 if positive > negative else -1)
+    if not hasattr(model, "predict_proba"):
+        return decision, None
+    return decision, np.asarray(model.predict_proba(bags))[:, positive]
+
+
+def calibration(positive: Any, probability: FloatArray) -> list[dict[str, Any]]:
+    """Mean probability and share of positive bags in groups of about equal size.
+
+    Parameters
+    ----------
+    positive : array of bool of shape (n_bags,)
+        Which bags are positive.
+    probability : array of shape (n_bags,)
+        What was said of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> calibration(np.array([False, True]), np.array([0.25, 0.75]))
+    [{'probability': 0.5, 'share': 0.5, 'bags': 2}]
+    """
+    order = np.argsort(probability, kind="stable")
+    groups = np.array_split(order, int(np.clip(len(order) // 10, 1, 10)))
+    return [
+        {
+            "probability": float(f"{probability[part].mean():.6g}"),
+            "share": float(f"{np.asarray(positive)[part].mean():.6g}"),
+            "bags": len(part),
+        }
+        for part in groups
+    ]

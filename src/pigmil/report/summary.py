@@ -1,0 +1,146 @@
+"""The summary of a detection: a plain dict from which every form of report is made."""
+
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+
+from pigmil import __version__
+from pigmil.bags import Bags
+from pigmil.evaluation.splits import data_checksum
+from pigmil.report.pictures import graph_picture, instance_map, updating_replay
+from pigmil.report.predictions import bag_predictions
+from pigmil.report.ranking import ranked_bags
+from pigmil.report.text import plain, shown
+
+_PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
+
+
+def detection_summary(
+    model: Any,
+    bags: Bags,
+    *,
+    original: Bags | None = None,
+    source: str,
+    seed: int = 0,
+    command: str | None = None,
+    folds: int | None = None,
+) -> dict[str, Any]:
+    """Sum up what a detecting method found in the bags it was fitted on.
+
+    Parameters
+    ----------
+    model : fitted detecting method
+        Any method whose card says that it detects.
+    bags : Bags
+        What it was fitted on.
+    original : Bags, optional
+        The same bags before they were z-scored by :class:`pigmil.BagScaler`.
+    source : str
+        Where the bags come from, for the reader.
+    seed : int, default=0
+        The seed that was used; also of the folds for held-out predictions.
+    command : str, optional
+        What the user ran.
+    folds : int, optional
+        Folds for held-out predictions of bags, each a new fit; 0 for none, five for small data by
+        default.
+
+    Returns
+    -------
+    dict
+        Only dicts, lists, texts, finite numbers, booleans and None; see :func:`write_report`.
+
+    Examples
+    --------
+    >>> from pigmil import PIGMIL
+    >>> from pigmil.datasets import make_ring
+    >>> bags = make_ring(random_state=0)
+    >>> model = PIGMIL(random_state=0).fit(bags)
+    >>> summary = detection_summary(model, bags, source="RING", folds=0)
+    >>> summary["title"]
+    'PIGMIL on RING'
+    """
+    if not model.card.detects:
+        raise ValueError(f"{model.card.name} labels bags but does not score instances.")
+    if bags.y is None:
+        raise ValueError("A report needs the labels the method was fitted on: bags with y.")
+    known = bags if original is None else original
+    if known.n_instances != bags.n_instances or len(model.instance_scores_) != bags.n_instances:
+        raise ValueError(
+            f"The model scored {len(model.instance_scores_)} training instances, and these bags "
+            f"have {bags.n_instances}; pass the bags it was fitted on."
+        )
+    positive = np.asarray(bags.y == model._positive_label())
+    summary = {
+        "kind": "detection",
+        "title": f"{model.card.name} on {shown(source)}",
+        "method": model.card.name,
+        "facts": _facts(model, bags, positive, source),
+        "bags": {
+            "id": [shown(name) for name in known.ids],
+            "label": [shown(label) for label in bags.y],
+            "positive": positive.tolist(),
+            "size": bags.sizes.tolist(),
+        },
+        "predictions": bag_predictions(model, bags, original=original, folds=folds, seed=seed),
+        "ranking": ranked_bags(model, known),
+        "map": instance_map(model, bags, known),
+        "graph": graph_picture(model, bags),
+        "updating": updating_replay(model, bags),
+        "made": made(command, seed=seed, checksums={shown(source): data_checksum(known)}),
+    }
+    parameters = {**model.get_params(deep=False)}
+    summary["made"]["parameters"] = {
+        name: str(plain(value)) for name, value in sorted(parameters.items())
+    }
+    return summary
+
+
+def _facts(model: Any, bags: Bags, positive: Any, source: str) -> list[dict[str, str]]:
+    scored = int(np.isfinite(model.instance_scores_).sum())
+    facts = {
+        "Data": f"{shown(source)}: {bags.n_bags:,} bags, {bags.n_instances:,} instances, "
+        f"{bags.n_features:,} features",
+        "Bags": f"{int(positive.sum()):,} positive ({shown(model._positive_label())}), "
+        f"{int((~positive).sum()):,} negative; {bags.sizes.min()} to {bags.sizes.max()} "
+        "instances each",
+        "Method": f"{model.card.name}: {model.card.title} ({model.card.year})",
+        "Detected": f"{len(model.detected_instances_):,} instances in "
+        f"{len(np.unique(bags.bag_index[model.detected_instances_])):,} bags",
+    }
+    if scored < bags.n_instances:
+        facts["Scores"] = f"{scored:,} of {bags.n_instances:,} instances have one"
+    working = getattr(model, "working_bags_", None)
+    if working is not None and not working.kept.all():
+        aside = bags.ids[working.bags[~working.kept]]
+        names = ", ".join(shown(name) for name in aside[:5])
+        facts["Set aside"] = (
+            f"{len(aside)} positive bags whose best instances are much worse than the others': "
+            + names
+            + (", …" if len(aside) > 5 else "")
+        )
+    if bags.instance_labels is not None:
+        truth = bags.instance_labels == np.unique(bags.instance_labels)[-1]
+        right = float(np.mean(truth[model.detected_instances_]))
+        facts["Truth"] = f"{100 * right:.1f} % of the detected instances are labelled positive"
+    return [{"name": name, "value": value} for name, value in facts.items()]
+
+
+def made(command: str | None, *, seed: Any, checksums: dict[str, str]) -> dict[str, Any]:
+    """How a report was made: command, versions, seed, checksums of the data, date."""
+    versions = {"pigmil": __version__, "Python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return {
+        "command": None if command is None else shown(command, limit=2000),
+        "seed": plain(seed),
+        "versions": versions,
+        "checksums": checksums,
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+    }

@@ -1,0 +1,277 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const { bags, predictions, map, graph, updating } = data;
+  const byId = (id) => document.getElementById(id);
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const phone = matchMedia("(max-width: 34rem)");
+  const touch = matchMedia("(pointer: coarse)").matches;
+  const figures = [];
+
+  // Plotly reads a little HTML in its texts: names are shown as text, each in its own direction.
+  const text = (name) =>
+    "\u2068" + String(name).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;") + "\u2069";
+  const number = (value) => (value === null ? "–" : Number(value.toPrecision(4)).toString());
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
+
+  // Few points need no WebGL, and where there is none many points are drawn slowly but drawn.
+  const webgl = () => Boolean(document.createElement("canvas").getContext("webgl"));
+  const points = map.x.length > 1500 && webgl() ? "scattergl" : "scatter";
+
+  function layout(more) {
+    const axis = (title) => ({
+      title: { text: title, font: { size: 13 } },
+      gridcolor: colour("line"), zerolinecolor: colour("line"), linecolor: colour("line"),
+      automargin: true,
+    });
+    const { xtitle = "", ytitle = "", ...rest } = more;
+    return {
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      font: { color: colour("text"), family: "system-ui, sans-serif", size: 13 },
+      hoverlabel: { bgcolor: colour("panel"), bordercolor: colour("line"), font: { color: colour("text") } },
+      margin: { l: 50, r: 15, t: 15, b: 45 }, hovermode: "closest", showlegend: false,
+      dragmode: touch ? false : "pan",
+      xaxis: { ...axis(xtitle), ...(rest.xaxis || {}) }, yaxis: { ...axis(ytitle), ...(rest.yaxis || {}) },
+      ...Object.fromEntries(Object.entries(rest).filter(([key]) => key !== "xaxis" && key !== "yaxis")),
+    };
+  }
+  const settings = {
+    responsive: true, displaylogo: false, scrollZoom: !touch,
+    modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"],
+  };
+
+  function draw(id, build) {
+    const place = byId(id);
+    if (!place) return null;
+    const paint = () => { const [traces, look] = build(); return Plotly.react(place, traces, look, settings); };
+    figures.push(paint);
+    paint();
+    return { place, paint };
+  }
+
+  // ---- Map -----------------------------------------------------------------------------------
+  let selected = null;
+  const told = map.bag.map((bag, i) =>
+    "bag " + text(bags.id[bag]) + "<br>instance " + map.instance[i] + ", score " + number(map.score[i]) +
+    (map.detected[i] ? ", detected" : "") + "<br>in a " + (bags.positive[bag] ? "positive" : "negative") + " bag");
+  const where = (test) => map.x.map((_, i) => i).filter(test);
+  const pick = (rows, column) => rows.map((i) => column[i]);
+
+  function mapTraces() {
+    const faint = selected !== null;
+    const scored = where((i) => map.score[i] !== null);
+    const unscored = where((i) => map.score[i] === null);
+    const found = where((i) => map.detected[i]);
+    const size = map.x.length > 3000 ? 5 : 7;
+    const traces = [{
+      type: points, mode: "markers", x: pick(scored, map.x), y: pick(scored, map.y),
+      text: pick(scored, told), customdata: scored, hoverinfo: "text", opacity: faint ? 0.25 : 0.85,
+      marker: {
+        size, color: pick(scored, map.score), colorscale: "Viridis", cmin: map.range[0], cmax: map.range[1],
+        colorbar: { title: { text: "score", side: "top" }, thickness: 12, outlinewidth: 0, len: 0.9 },
+        showscale: !phone.matches,
+      },
+    }];
+    if (unscored.length) traces.push({
+      type: points, mode: "markers", x: pick(unscored, map.x), y: pick(unscored, map.y),
+      text: pick(unscored, told), customdata: unscored, hoverinfo: "text", opacity: faint ? 0.25 : 0.7,
+      marker: { size, color: colour("point") },
+    });
+    traces.push({
+      type: points, mode: "markers", x: pick(found, map.x), y: pick(found, map.y), hoverinfo: "skip",
+      opacity: faint ? 0.3 : 1,
+      marker: { size: size + 6, symbol: "circle-open", color: colour("accent"), line: { width: 1.8 } },
+    });
+    if (faint) {
+      const own = where((i) => map.bag[i] === selected);
+      traces.push({
+        type: points, mode: "markers", x: pick(own, map.x), y: pick(own, map.y), text: pick(own, told),
+        customdata: own, hoverinfo: "text", name: "selected bag",
+        marker: {
+          size: own.map((i) => (map.detected[i] ? 17 : 11)), color: colour("accent"),
+          symbol: own.map((i) => (map.detected[i] ? "star" : "circle")),
+          line: { width: 1.5, color: colour("panel") },
+        },
+      });
+    }
+    return traces;
+  }
+  const mapFigure = draw("map-figure", () => [
+    mapTraces(), layout({ xtitle: text(map.axes[0]), ytitle: text(map.axes[1]), uirevision: "map" }),
+  ]);
+  mapFigure.place.on("plotly_click", (event) => {
+    const point = event.points.find((one) => one.customdata !== undefined);
+    if (point) select(map.bag[point.customdata]);
+  });
+
+  function select(bag) {
+    selected = bag;
+    byId("bag-select").value = bag === null ? "" : String(bag);
+    let status = "";
+    if (bag !== null) {
+      const own = where((i) => map.bag[i] === bag);
+      const scores = pick(own, map.score).filter((value) => value !== null);
+      status = "Bag \u2068" + bags.id[bag] + "\u2069: " + (bags.positive[bag] ? "positive" : "negative") + ", " +
+        own.length + (own.length < bags.size[bag] ? " of " + bags.size[bag] : "") + " instances on the map, " +
+        own.filter((i) => map.detected[i]).length + " detected" +
+        (scores.length ? ", scores " + number(Math.min(...scores)) + " to " + number(Math.max(...scores)) : "") +
+        (predictions.decision ? "; decision value " + number(predictions.decision[bag]) : "") + ".";
+    }
+    byId("bag-status").textContent = status;
+    mapFigure.paint();
+  }
+  byId("bag-select").addEventListener("change", (event) =>
+    select(event.target.value === "" ? null : Number(event.target.value)));
+  byId("clear-bag").addEventListener("click", () => select(null));
+  byId("ranking").addEventListener("click", (event) => {
+    if (!event.target.classList.contains("on-map")) return;
+    select(Number(event.target.dataset.bag));
+    byId("map").scrollIntoView();
+    byId("bag-select").focus({ preventScroll: true });
+  });
+
+  // ---- Ranked instances -----------------------------------------------------------------------
+  const blocks = [...document.querySelectorAll("details.bag")].map((block) => ({
+    block,
+    name: block.querySelector(".name").textContent.toLowerCase(),
+    rows: [...block.querySelectorAll("tbody tr")].map((row) => ({
+      row, detected: row.classList.contains("detected"),
+      cells: [...row.cells].map((cell) => cell.textContent.toLowerCase()),
+    })),
+  }));
+  function filter() {
+    const wanted = byId("filter").value.trim().toLowerCase();
+    const detectedOnly = byId("only-detected").checked;
+    let shownBags = 0, shownRows = 0, allRows = 0;
+    for (const { block, name, rows } of blocks) {
+      let visible = 0;
+      for (const { row, detected, cells } of rows) {
+        const fits = (!detectedOnly || detected) &&
+          (!wanted || name.includes(wanted) || cells.some((cell) => cell.includes(wanted)));
+        row.hidden = !fits;
+        visible += fits;
+      }
+      block.hidden = visible === 0;
+      shownBags += visible > 0; shownRows += visible; allRows += rows.length;
+    }
+    byId("filter-status").textContent =
+      shownBags + " of " + blocks.length + " bags, " + shownRows + " of " + allRows + " rows";
+  }
+  byId("filter").addEventListener("input", filter);
+  byId("only-detected").addEventListener("change", filter);
+  byId("open-all").addEventListener("click", () => blocks.forEach(({ block }) => { block.open = true; }));
+  byId("close-all").addEventListener("click", () => blocks.forEach(({ block }) => { block.open = false; }));
+  filter();
+
+  // ---- Graph ----------------------------------------------------------------------------------
+  draw("graph-figure", () => {
+    const classes = [[0, 1 / 3, 0.25, 1], [1 / 3, 2 / 3, 0.45, 1.4], [2 / 3, 1.01, 0.8, 2]];
+    const traces = classes.map(([low, high, opacity, width]) => {
+      const x = [], y = [];
+      for (const [from, to, weight] of graph.edges) {
+        if (weight < low || weight >= high) continue;
+        x.push(graph.x[from], graph.x[to], null); y.push(graph.y[from], graph.y[to], null);
+      }
+      return { type: "scatter", mode: "lines", x, y, hoverinfo: "skip", opacity,
+        line: { width, color: colour("quiet") } };
+    });
+    const scores = graph.score.map((value) => value ?? 0);
+    const least = Math.min(...scores), span = Math.max(...scores) - least || 1;
+    traces.push({
+      type: "scatter", mode: "markers", x: graph.x, y: graph.y, hoverinfo: "text",
+      text: graph.bag.map((bag, i) => "bag " + text(bags.id[bag]) + "<br>instance " + graph.instance[i] +
+        "<br>ranking score " + number(graph.score[i]) + "<br>discrimination " + number(graph.discrimination[i])),
+      customdata: graph.bag,
+      marker: {
+        size: scores.map((value) => 9 + 14 * (value - least) / span), color: scores, colorscale: "Viridis",
+        line: { width: 1, color: colour("panel") },
+        colorbar: { title: { text: "ranking score", side: "top" }, thickness: 12, outlinewidth: 0, len: 0.9 },
+        showscale: !phone.matches,
+      },
+    });
+    const bare = { showgrid: false, zeroline: false, showticklabels: false };
+    return [traces, layout({ margin: { l: 10, r: 10, t: 10, b: 10 }, xaxis: bare,
+      yaxis: { ...bare, scaleanchor: "x" }, uirevision: "graph" })];
+  })?.place.on("plotly_click", (event) => {
+    const point = event.points.find((one) => one.customdata !== undefined);
+    if (point) select(point.customdata);
+  });
+
+  // ---- Updating -------------------------------------------------------------------------------
+  if (updating) {
+    const place = new Map(map.row.map((row, i) => [row, i]));
+    const slider = byId("step");
+    const poolAt = (step) => {
+      const pool = [...updating.initial];
+      for (const change of updating.steps.slice(0, step)) pool[change.vertex] = change.row;
+      return pool;
+    };
+    const objectives = [updating.objective, ...updating.steps.map((step) => step.objective)];
+    const current = () => Number(slider.value);
+    const pool = draw("pool-figure", () => {
+      const step = current();
+      const rows = poolAt(step).map((row) => place.get(row));
+      const traces = [
+        { type: points, mode: "markers", x: map.x, y: map.y, hoverinfo: "skip", opacity: 0.45,
+          marker: { size: 4, color: colour("point") } },
+        { type: points, mode: "markers", x: pick(rows, map.x), y: pick(rows, map.y), text: pick(rows, told),
+          hoverinfo: "text", marker: { size: 9, color: colour("accent"), line: { width: 1, color: colour("panel") } } },
+      ];
+      if (step > 0) {
+        const change = updating.steps[step - 1];
+        const gone = place.get(poolAt(step - 1)[change.vertex]), come = place.get(change.row);
+        traces.push({ type: "scatter", mode: "lines+markers", x: [map.x[gone], map.x[come]],
+          y: [map.y[gone], map.y[come]], hoverinfo: "skip", line: { color: colour("text"), width: 2 },
+          marker: { size: [11, 16], symbol: ["x-thin-open", "circle-open"], color: colour("text"), line: { width: 2 } } });
+      }
+      return [traces, layout({ xtitle: text(map.axes[0]), ytitle: text(map.axes[1]), uirevision: "pool" })];
+    });
+    const objective = draw("objective-figure", () => {
+      const step = current();
+      return [[
+        { type: "scatter", mode: "lines+markers", x: objectives.map((_, i) => i), y: objectives,
+          hoverinfo: "x+y", line: { color: colour("quiet") }, marker: { size: 6, color: colour("quiet") } },
+        { type: "scatter", mode: "markers", x: [step], y: [objectives[step]], hoverinfo: "skip",
+          marker: { size: 13, color: colour("accent") } },
+      ], layout({ xtitle: "replacements", ytitle: "objective", xaxis: { dtick: Math.ceil(objectives.length / 10), rangemode: "tozero" } })];
+    });
+    const tell = () => {
+      const step = current();
+      let status = "Start: the best instance of each of " + updating.initial.length + " working bags; objective " +
+        number(updating.objective) + ".";
+      if (step > 0) {
+        const change = updating.steps[step - 1];
+        status = "Step " + step + " of " + updating.steps.length + ": in bag \u2068" + bags.id[change.bag] +
+          "\u2069 instance " + change.from + " gave way to instance " + change.to + "; objective " +
+          number(objectives[step - 1]) + " → " + number(objectives[step]) + ".";
+      }
+      byId("step-status").textContent = status;
+      byId("step-back").disabled = step === 0;
+      byId("step-on").disabled = step === updating.steps.length;
+    };
+    const show = () => { tell(); pool.paint(); objective.paint(); };
+    const move = (by) => { slider.value = String(current() + by); show(); };
+    slider.addEventListener("input", show);
+    byId("step-back").addEventListener("click", () => move(-1));
+    byId("step-on").addEventListener("click", () => move(1));
+    tell();
+  }
+
+  // ---- Calibration ----------------------------------------------------------------------------
+  draw("calibration-figure", () => {
+    const groups = predictions.calibration;
+    return [[
+      { type: "scatter", mode: "lines", x: [0, 1], y: [0, 1], hoverinfo: "skip",
+        line: { color: colour("quiet"), dash: "dot", width: 1.5 } },
+      { type: "scatter", mode: "lines+markers", x: groups.map((g) => g.probability), y: groups.map((g) => g.share),
+        text: groups.map((g) => g.bags + " bags: said " + number(g.probability) + ", are " + number(g.share)),
+        hoverinfo: "text", line: { color: colour("accent") }, marker: { size: 8, color: colour("accent") } },
+    ], layout({ xtitle: "mean probability", ytitle: "share of positive bags",
+      xaxis: { range: [-0.03, 1.03] }, yaxis: { range: [-0.03, 1.03] } })];
+  });
+
+  const again = () => figures.forEach((paint) => paint());
+  dark.addEventListener("change", again);
+  phone.addEventListener("change", again);
+  document.documentElement.dataset.ready = "yes";
+})();

@@ -1,0 +1,116 @@
+"""Text and numbers of strangers, made safe to show: nothing invisible, nothing that is no number."""
+
+import json
+import math
+import unicodedata
+from typing import Any
+
+import numpy as np
+
+_KEPT = "\u200c\u200d"  # joiners: letters of some scripts, and emoji, need them
+
+
+def shown(value: Any, *, limit: int = 120) -> str:
+    r"""Text of a name with every character visible, cut beyond ``limit`` characters.
+
+    Control characters become their pictures; marks that turn the direction of text, and
+    whatever else is invisible or no character, become ``<U+...>``.
+
+    Parameters
+    ----------
+    value : object
+        A bag id, a label, the name of a feature.
+    limit : int, default=120
+        Characters at most.
+
+    Examples
+    --------
+    >>> print(shown("two\nlines"), shown("a\u202eb"))
+    two␊lines a<U+202E>b
+    """
+    text = str(value)
+    cut = text if len(text) <= limit else text[: limit - 1] + "…"
+    return "".join(map(_visible, cut))
+
+
+def _visible(sign: str) -> str:
+    if sign in _KEPT or sign == " " or sign.isalnum():
+        return sign
+    code = ord(sign)
+    if code < 0x20:
+        return chr(0x2400 + code)
+    if code == 0x7F:
+        return "\u2421"
+    if unicodedata.category(sign) in ("Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp"):
+        return f"<U+{code:04X}>"
+    return sign
+
+
+def rounded(values: Any) -> list[float | None]:
+    """Numbers with six digits, None for what is no number or not finite.
+
+    Examples
+    --------
+    >>> rounded([1 / 3, float("nan")])
+    [0.333333, None]
+    """
+    flat = np.asarray(values, dtype=np.float64).ravel().tolist()
+    return [float(f"{value:.6g}") if math.isfinite(value) else None for value in flat]
+
+
+def number(value: Any) -> str:
+    """A number to read: four digits, a dash for none.
+
+    Examples
+    --------
+    >>> number(0.123456), number(None)
+    ('0.1235', '–')
+    """
+    if value is None or not math.isfinite(value):
+        return "–"
+    return f"{value:.4g}"
+
+
+def plain(value: Any) -> Any:
+    """Turn anything into what JSON can hold, texts made visible and numbers finite."""
+    if isinstance(value, dict):
+        return {shown(key): plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(part) for part in value]
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, bool | int):
+        return value
+    return shown(value)
+
+
+def script_json(value: Any) -> str:
+    """JSON that may stand inside a script element: it cannot end it, nor begin a comment.
+
+    Examples
+    --------
+    >>> script_json("</script>")
+    '"\\u003c/script\\u003e"'
+    """
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    for sign in "<>&":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
+def markdown(value: Any) -> str:
+    r"""Text that Markdown shows as it is, on one line.
+
+    Examples
+    --------
+    >>> print(markdown("*a*|<b>"))
+    \*a\*\|&lt;b&gt;
+    """
+    text = str(value).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    for sign in "\\`*_{}[]#|~":
+        text = text.replace(sign, "\\" + sign)
+    return " ".join(text.split("\n"))

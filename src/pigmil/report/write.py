@@ -1,0 +1,128 @@
+"""Reports as files: one HTML page that needs no network, or Markdown, from the same summary."""
+
+import base64
+import hashlib
+import os
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from pigmil._core.files import atomic_file
+from pigmil._core.optional import import_optional
+from pigmil.report.text import markdown, number, script_json
+
+_SUFFIXES = (".html", ".htm", ".md")
+
+
+def write_report(summary: Any, path: str | os.PathLike[str]) -> Path:
+    """Write a report in the format of the suffix, whole or not at all.
+
+    Parameters
+    ----------
+    summary : dict or Results
+        Of :func:`detection_summary` or :func:`comparison_summary`; results of a comparison are
+        summed up first.
+    path : path
+        Where to: ``.html`` for one self-contained page, ``.md`` for Markdown.
+
+    Returns
+    -------
+    Path
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pigmil import PIGMIL
+    >>> from pigmil.datasets import make_ring
+    >>> from pigmil.report import detection_summary, write_report
+    >>> bags = make_ring(random_state=0)
+    >>> model = PIGMIL(random_state=0).fit(bags)
+    >>> summary = detection_summary(model, bags, source="RING", folds=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     text = write_report(summary, folder + "/ring.md").read_text()
+    >>> text.splitlines()[0]
+    '# PIGMIL on RING'
+    """
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix not in _SUFFIXES:
+        raise ValueError(f"Cannot write '{path}': a report is .html or .md.")
+    if not isinstance(summary, dict):
+        from pigmil.report.comparison import comparison_summary
+
+        summary = comparison_summary(summary)
+    text = render_markdown(summary) if suffix == ".md" else render_html(summary)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return path
+
+
+def render_html(summary: dict[str, Any]) -> str:
+    """Make the page: style, data, scripts and pictures inside, nothing from elsewhere.
+
+    A policy in the page allows its own scripts only, by their hashes, and no connection at all.
+
+    Parameters
+    ----------
+    summary : dict
+        Of :func:`detection_summary` or :func:`comparison_summary`.
+    """
+    drawn = summary["kind"] == "detection"
+    scripts = [_part("report.js")] if drawn else []
+    if drawn:
+        scripts.insert(0, _plotly())
+    return _environment(escape=True).get_template("report.html.j2").render(
+        **summary,
+        style=_part("report.css"),
+        scripts=scripts,
+        hashes=" ".join(f"'sha256-{_digest(script)}'" for script in scripts) or "'none'",
+        data=script_json(_for_script(summary)) if drawn else None,
+    )  # fmt: skip
+
+
+def render_markdown(summary: dict[str, Any]) -> str:
+    """Make Markdown of the same summary, without the pictures.
+
+    Parameters
+    ----------
+    summary : dict
+        Of :func:`detection_summary` or :func:`comparison_summary`.
+    """
+    text = _environment(escape=False).get_template("report.md.j2").render(**summary)
+    return str(text).strip() + "\n"
+
+
+def _for_script(summary: dict[str, Any]) -> dict[str, Any]:
+    """What the page draws from."""
+    return {key: summary[key] for key in ("bags", "predictions", "map", "graph", "updating")}
+
+
+def _environment(*, escape: bool) -> Any:
+    jinja2 = import_optional("jinja2", extra="report", purpose="Writing a report")
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("pigmil.report"),
+        autoescape=escape,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(number=number, md=markdown)
+    return environment
+
+
+def _part(name: str) -> str:
+    return resources.files("pigmil.report").joinpath("templates", name).read_text("utf-8")
+
+
+@lru_cache(maxsize=1)
+def _plotly() -> str:
+    offline = import_optional("plotly.offline", extra="report", purpose="Drawing a report")
+    script: str = offline.get_plotlyjs()
+    return script.replace("</script", "<\\/script")
+
+
+@lru_cache(maxsize=4)
+def _digest(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
