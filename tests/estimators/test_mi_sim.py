@@ -86,7 +86,7 @@ def test_ranking_by_the_definitions_on_a_small_set():
 def test_top_of_each_bag_trains_the_svm():
     bags = make_ring(0)
     positive = bags.y == 1
-    model = MiSim(top_share=0.25, max_candidates=10**6).fit(bags)
+    model = MiSim(C=0.1, top_share=0.25, max_candidates=10**6).fit(bags)
     top = []
     for bag in np.flatnonzero(positive):
         start, end = bags.offsets[bag], bags.offsets[bag + 1]
@@ -98,6 +98,16 @@ def test_top_of_each_bag_trains_the_svm():
     values = model.decision_function_instances(bags)
     expected = [part.max() for part in np.split(values, bags.offsets[1:-1])]
     np.testing.assert_allclose(model.decision_function(bags), expected)
+
+
+def test_threshold_makes_as_few_errors_as_any_on_the_training_bags():
+    bags = make_basic(1)
+    positive = bags.y == 1
+    model = MiSim().fit(bags)
+    values = model.decision_function(bags)
+    cuts = [values.min() - 1, *values]
+    fewest = min(((values > cut) != positive).sum() for cut in cuts)
+    assert ((values > 0) != positive).sum() == fewest
 
 
 def test_detection_on_the_ring_and_the_same_from_sparse_instances():

@@ -5,7 +5,9 @@ import numpy as np
 from pigmil.estimators.base import BoolArray, FloatArray
 
 
-def best_cut(values: FloatArray, positive: BoolArray) -> float:
+def best_cut(
+    values: FloatArray, positive: BoolArray, *, costs: tuple[float, float] = (1.0, 1.0)
+) -> float:
     """Threshold above which bags are called positive with fewest errors on the training bags.
 
     Among equally good thresholds the middle one is taken; each lies half-way between two
@@ -17,6 +19,8 @@ def best_cut(values: FloatArray, positive: BoolArray) -> float:
         Value of each training bag.
     positive : array of bool of shape (n_bags,)
         Which are positive.
+    costs : (float, float), default=(1.0, 1.0)
+        Weight of an error on a negative and on a positive bag.
 
     Notes
     -----
@@ -31,7 +35,7 @@ def best_cut(values: FloatArray, positive: BoolArray) -> float:
     order = np.argsort(values, kind="stable")
     sorted_values, sorted_positive = values[order], positive[order]
     # Right when the first k are called negative: negatives among them and positives after them.
-    right = np.concatenate([[0], np.cumsum(np.where(sorted_positive, -1, 1))])
+    right = np.concatenate([[0], np.cumsum(np.where(sorted_positive, -costs[1], costs[0]))])
     cuts = np.concatenate(
         [
             [sorted_values[0] - 1.0],

@@ -70,19 +70,20 @@ class MiSim(MILClassifier):
     against all negative instances is the classifier, and a bag is worth its best instance.
 
     Departs from the paper: an edge weighs similarity times consistency and rows are divided by
-    their sums, as of a random walk (``combine="sum"`` and ``normalise="max"`` are PIGMIL's). The
+    their sums, as of a random walk (``combine="sum"`` is PIGMIL's graph). The
     confidence of an exemplar in itself is its distance to its own hyperplane: the raw decision
     value is 1 for every exemplar and would restart the walk everywhere alike. The graph has at
     most ``max_candidates`` vertices; where there are more instances, the same number of each bag
     enters, those where negative bags are least dense (KDE_min). How much of a bag is its top is
     ``top_share``. The maximum over many instances is biased upwards, so bags are called positive
-    above the threshold that makes fewest errors on the training bags, not above 0.
+    above the threshold that makes fewest errors on the training bags (weighted where
+    ``class_weight`` gives numbers), not above 0.
 
     Parameters
     ----------
-    C : float, default=0.1
+    C : float, default=0.01
         Cost of the hinge loss of the final SVM.
-    top_share : float, default=0.5
+    top_share : float, default=0.0
         Share of the instances of a positive bag that train the final SVM, rounded up; 0 for the
         one detected.
     exemplar_C : float, default=1.0
@@ -92,8 +93,9 @@ class MiSim(MILClassifier):
     combine : {"product", "sum"}, default="product"
         Weight of an edge: similarity times consistency, or PIGMIL's weighted sum without its
         discrimination.
-    normalise : {"row", "max", "symmetric", "spectral", "sum"}, default="row"
-        See :func:`pigmil.graph.csdg.normalise_weights`.
+    normalise : {"row", "max", "symmetric", "spectral", "sum"} or None, default=None
+        See :func:`pigmil.graph.csdg.normalise_weights`; None is "row" for the product and "max"
+        for the sum.
     damping : float, default=0.8
         Share of the score that comes from the neighbours.
     max_candidates : int, default=1000
@@ -155,6 +157,7 @@ class MiSim(MILClassifier):
         detects=True,
         classifies=True,
         cost="O(m N- d + m^2 d) for m candidates, and a linear SVM",
+        grid={"combine": ("product", "sum")},
         use="Positives that a plane parts from the negatives and that resemble each other.",
     )
 
@@ -164,7 +167,7 @@ class MiSim(MILClassifier):
         "exemplar_C": [Interval(Real, 0, None, closed="neither")],
         "density": [Interval(Real, 0, 1, closed="right")],
         "combine": [StrOptions({"product", "sum"})],
-        "normalise": [StrOptions({"row", "max", "symmetric", "spectral", "sum"})],
+        "normalise": [StrOptions({"row", "max", "symmetric", "spectral", "sum"}), None],
         "damping": [Interval(Real, 0, 1, closed="left")],
         "max_candidates": [Interval(Integral, 1, None, closed="left")],
         "class_weight": [StrOptions({"balanced"}), dict, None],
@@ -175,12 +178,12 @@ class MiSim(MILClassifier):
     def __init__(
         self,
         *,
-        C: float = 0.1,
-        top_share: float = 0.5,
+        C: float = 0.01,
+        top_share: float = 0.0,
         exemplar_C: float = 1.0,
         density: float = 0.9,
         combine: str = "product",
-        normalise: str = "row",
+        normalise: str | None = None,
         damping: float = 0.8,
         max_candidates: int = 1000,
         class_weight: Any = "balanced",
@@ -207,23 +210,23 @@ class MiSim(MILClassifier):
             bags.instances[self.candidates_], negative_bags.instances
         )
         self._set_detection(bags, positive, scores)
-        self._fit_svm(bags, positive, scores, negative_bags)
+        self._fit_svm(bags, positive, negative_bags)
 
-    def _fit_svm(
-        self, bags: Bags, positive: BoolArray, scores: FloatArray, negative_bags: Bags
-    ) -> None:
+    def _fit_svm(self, bags: Bags, positive: BoolArray, negative_bags: Bags) -> None:
+        """Train on the top of each positive bag against all negative instances."""
         inside = np.flatnonzero(positive[bags.bag_index])
-        ranked = np.where(np.isnan(scores), -np.inf, scores)[inside]
+        ranked = np.nan_to_num(self.instance_scores_[inside], nan=-np.inf)
         sizes = bags.sizes[positive]
-        share = np.maximum(1, np.ceil(self.top_share * sizes)).astype(np.int64)
-        top = inside[_first_of_each(-ranked, sizes, share)]
+        how_many = np.maximum(1, np.ceil(self.top_share * sizes)).astype(np.int64)
+        top = inside[_first_of_each(-ranked, sizes, how_many)]
         parts = [bags.instances[top], negative_bags.instances]
         rows = sp.vstack(parts, format="csr") if bags.is_sparse else np.concatenate(parts)
         labels = np.arange(rows.shape[0]) < len(top)
         costs = class_costs(self.class_weight, labels, self.classes_, self._positive_label())
         self.svm_ = fit_linear_svm(rows, labels, C=self.C, costs=costs)
         values = segment_reduce(np.maximum, self.svm_.decide(bags.instances), bags.offsets)
-        self.threshold_ = best_cut(values, positive)
+        of_bags = costs if isinstance(self.class_weight, dict) else (1.0, 1.0)
+        self.threshold_ = best_cut(values, positive, costs=of_bags)
 
     def _choose_candidates(self, bags: Bags, positive: BoolArray, negative_bags: Bags) -> IntArray:
         inside = np.flatnonzero(positive[bags.bag_index])
@@ -246,8 +249,9 @@ class MiSim(MILClassifier):
             weights = alike * sizes
         else:
             weights = edge_weights(alike, sizes, np.zeros(len(alike)))
+        how = self.normalise or ("row" if self.combine == "product" else "max")
         return ranking_scores(
-            normalise_weights(weights, self.normalise),  # type: ignore[arg-type]
+            normalise_weights(weights, how),  # type: ignore[arg-type]
             own,
             damping=self.damping,
         )
