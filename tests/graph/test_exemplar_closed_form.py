@@ -1,4 +1,4 @@
-"""Exemplar discriminants and Gaussian exemplars against their formulas, term by term."""
+"""Exemplar discriminants against their formulas, term by term."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sklearn.covariance import LedoitWolf
 
 from pigmil.graph import shared_negatives
-from pigmil.graph.exemplar import exemplar_lda, exemplar_rbf
+from pigmil.graph.exemplar import exemplar_lda
 
 
 def draw(seed, m, n, d):
@@ -54,16 +54,12 @@ def test_blocks_sparse_and_single_precision_change_nothing(monkeypatch):
     candidates, negatives = draw(0, 4, 300, 5)
     instances = candidates + 0.5
     lda = exemplar_lda(candidates, negatives).confidence(instances)
-    rbf = exemplar_rbf(candidates, negatives).confidence(instances)
     for name, value in (("_EXACT_BYTES", 0), ("_FAST_BYTES", 0), ("_BLOCK_ELEMENTS", 70)):
         monkeypatch.setattr(shared_negatives, name, value)
     for kind, atol in ((np.array, 1e-9), (sp.csr_matrix, 1e-9), (np.float32, 1e-4)):
         left, right = kind(candidates), kind(negatives)
         np.testing.assert_allclose(
             exemplar_lda(left, right).confidence(kind(instances)), lda, atol=atol
-        )
-        np.testing.assert_allclose(
-            exemplar_rbf(left, right).confidence(kind(instances)), rbf, atol=atol
         )
 
 
@@ -83,38 +79,11 @@ def test_constant_features():
     np.testing.assert_allclose(np.diagonal(lda.confidence(candidates)), 1.0)
 
 
-@given(st.integers(0, 1000), st.integers(1, 30), st.sampled_from(["nearest", "mean"]))
-def test_gaussian_confidence_is_kernel_minus_negatives(seed, n, against):
-    candidates, negatives = draw(seed, 3, n, 2)
-    instances = np.vstack([candidates, negatives[:2]])
-
-    def kernel(a, b):
-        return np.exp(-0.7 * ((a - b) ** 2).sum() / 1.5**2)
-
-    reduce = max if against == "nearest" else np.mean
-    expected = [
-        [kernel(x, y) - reduce([kernel(x, z) for z in negatives]) for y in instances]
-        for x in candidates
-    ]
-    rbf = exemplar_rbf(candidates, negatives, gamma=0.7, unit=1.5, against=against)
-    np.testing.assert_allclose(rbf.confidence(instances), expected, atol=1e-9)
-    without = rbf.confidence(instances, include_bias=False)
-    np.testing.assert_allclose(np.diagonal(without), 1.0)
-
-
-def test_a_copy_of_a_negative_claims_nothing():
-    rbf = exemplar_rbf([[1.0, 1.0]], [[0.0, 0.0], [1.0, 1.0]])
-    assert not (rbf.confidence([[1.0, 1.0], [1.0, 1.1]]) > 0).any()
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: exemplar_lda([[1.0]], [[0.0]], shrinkage=0.0), r"in \(0, 1\]; got 0.0"),
         (lambda: exemplar_lda([[1.0]], [[0.0, 1.0]]), "same features"),
-        (lambda: exemplar_rbf([[1.0]], [[0.0]], gamma=-1.0), "gamma and unit must be positive"),
-        (lambda: exemplar_rbf([[1.0]], [[0.0]], unit=0.0), "gamma and unit must be positive"),
-        (lambda: exemplar_rbf([[1.0]], [[0.0]], against="all"), "'nearest' or 'mean'; got 'all'"),
     ],
 )
 def test_refusals(call, message):

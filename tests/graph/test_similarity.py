@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from pigmil.graph import similarity as module
-from pigmil.graph.exemplar import exemplar_lda, exemplar_rbf, exemplar_svms
+from pigmil.graph.exemplar import exemplar_lda, exemplar_svms
 from pigmil.graph.similarity import confidence_ranks, self_confidence, similarity
 
 # A few values only, so that ties and zeros are common.
@@ -93,7 +93,7 @@ def test_only_square_matrices(shape):
         similarity(np.zeros(shape))
 
 
-@pytest.mark.parametrize("exemplars", [exemplar_svms, exemplar_lda, exemplar_rbf])
+@pytest.mark.parametrize("exemplars", [exemplar_svms, exemplar_lda])
 def test_likes_are_similar(exemplars):
     # Two instances far to the right, one far to the left, negatives around the origin.
     candidates = np.array([[9.0, 0.0], [9.5, 0.5], [-9.0, 0.0]])

@@ -22,7 +22,7 @@ from pigmil.graph.candidates import (
 from pigmil.graph.csdg import CSDG, CSDGSettings
 from pigmil.graph.density import log_density
 from pigmil.graph.discrimination import discrimination_from_blocks
-from pigmil.graph.exemplar import exemplar_svms
+from pigmil.graph.exemplar import exemplar_lda, exemplar_svms
 from pigmil.graph.kernel_exemplars import KernelExemplars
 from pigmil.graph.similarity import similarity
 from pigmil.graph.updating import Trace, UpdateStep, update_pool
@@ -186,8 +186,6 @@ def update(
     if kind == "rbf":
         exemplars: Any = KernelExemplars(instances, sides.negative, gamma=gamma, unit=sides.unit)
     elif kind == "lda":
-        from pigmil.graph.exemplar import exemplar_lda
-
         exemplars = exemplar_lda(instances, sides.negative.instances)
     else:
         exemplars = exemplar_svms(instances, sides.negative.instances, C=svm_cost, n_jobs=n_jobs)

@@ -9,16 +9,14 @@ from joblib import Parallel, delayed
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
-from pigmil.graph.exemplar_closed_form import RBFExemplars, exemplar_lda, exemplar_rbf
+from pigmil.graph.exemplar_closed_form import exemplar_lda
 from pigmil.graph.exemplar_model import Confidence, ExemplarClassifiers, check_pair
 from pigmil.graph.shared_negatives import Floats, SharedNegatives
 
 __all__ = [
     "Confidence",
     "ExemplarClassifiers",
-    "RBFExemplars",
     "exemplar_lda",
-    "exemplar_rbf",
     "exemplar_svms",
 ]
 

@@ -1,13 +1,10 @@
 """Exemplar classifiers that need no optimisation: linear discriminants and Gaussian kernels."""
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
-from sklearn.utils import check_array
 
-from pigmil.distances import length_unit, squared_distance_blocks
 from pigmil.graph.exemplar_model import ExemplarClassifiers, check_pair
 from pigmil.graph.shared_negatives import Floats, SharedNegatives
 
@@ -104,109 +101,3 @@ def _shrunken_covariance(
     covariance *= 1.0 - share
     covariance[np.diag_indices(d)] += share * variance
     return mean, covariance
-
-
-@dataclass(frozen=True)
-class RBFExemplars:
-    """Gaussian-kernel exemplars; see `exemplar_rbf`.
-
-    Attributes
-    ----------
-    exemplars : array or CSR of shape (m, d)
-        The exemplars.
-    thresholds : ndarray of shape (m,)
-        Kernel value an instance must exceed to resemble the exemplar more than negatives do.
-    gamma : float
-        Decay per squared unit of length.
-    unit : float
-        The unit of length.
-    """
-
-    exemplars: Any
-    thresholds: Floats
-    gamma: float
-    unit: float
-
-    def confidence(self, instances: Any, include_bias: bool = True) -> Floats:
-        """Confidence of each exemplar (rows) in each instance (columns).
-
-        Parameters
-        ----------
-        instances : array-like or CSR of shape (n, d)
-            Instances to judge.
-        include_bias : bool, default=True
-            Subtract the threshold; without it every confidence is a kernel value, above 0.
-
-        Returns
-        -------
-        ndarray of shape (m, n)
-        """
-        instances = check_array(instances, accept_sparse="csr", dtype=[np.float64, np.float32])
-        result = np.empty((self.exemplars.shape[0], instances.shape[0]))
-        for rows, columns, squared in squared_distance_blocks(self.exemplars, instances):
-            result[rows, columns] = np.exp(-self.gamma / self.unit**2 * squared)
-        if include_bias:
-            result -= self.thresholds[:, None]
-        return result
-
-
-def exemplar_rbf(
-    candidates: Any,
-    negatives: Any,
-    *,
-    gamma: float = 1.0,
-    unit: float | None = None,
-    against: Literal["nearest", "mean"] = "nearest",
-) -> RBFExemplars:
-    """Compare instances with each candidate by a Gaussian kernel, and with the negatives by it.
-
-    The confidence of candidate i in instance x is k(x_i, x) minus what negatives reach,
-    with k(a, b) = exp(-γ |a - b|^2 / unit^2): the largest kernel value of a negative
-    (``"nearest"``: x is claimed if it is nearer to x_i than every negative is) or their mean
-    (``"mean"``: if it is nearer than negatives typically are).
-
-    Departs from the paper: the paper trains an SVM.
-
-    Parameters
-    ----------
-    candidates : array-like or CSR of shape (m, d)
-        The exemplars.
-    negatives : array-like, memmap or CSR of shape (n, d)
-        Instances of the negative bags.
-    gamma : float, default=1.0
-        Decay per squared unit of length. Under ``"nearest"`` it changes no sign and no order.
-    unit : float, optional
-        Unit of length; by default `pigmil.distances.length_unit` of the negatives.
-    against : {"nearest", "mean"}, default="nearest"
-        What a kernel value is compared with.
-
-    Returns
-    -------
-    RBFExemplars
-        A candidate that copies a negative claims nothing under ``"nearest"``.
-
-    Notes
-    -----
-    Cost: 2 m n d operations, in blocks.
-
-    Examples
-    --------
-    >>> from pigmil.graph.exemplar import exemplar_rbf
-    >>> rbf = exemplar_rbf([[0.0]], [[2.0], [5.0]], unit=1.0)
-    >>> (rbf.confidence([[-1.0], [2.0], [-3.0]]) > 0).tolist()
-    [[True, False, False]]
-    """
-    candidates, negatives = check_pair(candidates, negatives)
-    if against not in ("nearest", "mean"):
-        raise ValueError(f"against must be 'nearest' or 'mean'; got {against!r}.")
-    if not gamma > 0 or (unit is not None and not unit > 0):
-        raise ValueError(f"gamma and unit must be positive; got gamma={gamma!r}, unit={unit!r}.")
-    measure = length_unit(negatives) if unit is None else float(unit)
-    thresholds = np.zeros(candidates.shape[0])
-    for rows, _, squared in squared_distance_blocks(candidates, negatives):
-        kernel = np.exp(-gamma / measure**2 * squared.astype(np.float64))
-        if against == "nearest":
-            thresholds[rows] = np.maximum(thresholds[rows], kernel.max(axis=1))
-        else:
-            thresholds[rows] += kernel.sum(axis=1) / negatives.shape[0]
-    return RBFExemplars(candidates, thresholds, float(gamma), measure)
