@@ -102,7 +102,7 @@ def latex_table(results: "Results", metric: str) -> str:
 def json_text(results: "Results") -> str:
     """All cells, failures and findings as JSON, values that are no number as null."""
     content = {"rows": results.rows, "failures": results.failures, "findings": results.findings}
-    return json.dumps(_strict(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(strict_values(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def latex_text(text: Any) -> str:
@@ -122,11 +122,12 @@ def _write(path: str, text: str) -> None:
     Path(path).write_text(text, encoding="utf-8")
 
 
-def _strict(value: Any) -> Any:
+def strict_values(value: Any) -> Any:
+    """The value with None for every NaN and infinity in it, which JSON does not know."""
     if isinstance(value, dict):
-        return {key: _strict(part) for key, part in value.items()}
+        return {key: strict_values(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_strict(part) for part in value]
+        return [strict_values(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
