@@ -34,6 +34,9 @@ _HOME = {
     "APR": "pigmil.estimators.apr",
     "MILES": "pigmil.estimators.miles",
     "MiSim": "pigmil.estimators.mi_sim",
+    "BagKISVM": "pigmil.estimators.ki_svm",
+    "InsKISVM": "pigmil.estimators.ki_svm",
+    "MILIS": "pigmil.estimators.milis",
     "all_estimators": "pigmil.estimators",
     "as_bags": "pigmil.bags",
     "load": "pigmil.estimators.persistence",
@@ -71,6 +74,9 @@ if TYPE_CHECKING:
     from pigmil.estimators.persistence import load as load
     from pigmil.estimators.persistence import save as save
     from pigmil.estimators.pigmil import PIGMIL as PIGMIL
+    from pigmil.estimators.ki_svm import BagKISVM as BagKISVM
+    from pigmil.estimators.ki_svm import InsKISVM as InsKISVM
+    from pigmil.estimators.milis import MILIS as MILIS
     from pigmil.io import read_bags as read_bags
     from pigmil.io import write_bags as write_bags
 

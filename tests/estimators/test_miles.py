@@ -9,6 +9,7 @@ from scipy.optimize import linprog
 from sklearn.exceptions import ConvergenceWarning
 
 import pigmil.estimators._l1_svm as l1_module
+import pigmil.estimators._similarities as similarities_module
 import pigmil.estimators.miles as miles_module
 from pigmil import MILES, Bags
 from pigmil.estimators._l1_svm import fit_l1_svm
@@ -147,8 +148,8 @@ def test_contributions_and_intercept_add_up_to_the_decision_value(seed, chunk):
 def test_large_embeddings_in_single_precision_agree(monkeypatch):
     bags = toy_bags(3)
     exact = MILES().fit(bags)
-    monkeypatch.setattr(miles_module, "_DOUBLE_VALUES", 1)
-    monkeypatch.setattr(miles_module, "_CHUNK_PROTOTYPES", 7)
+    monkeypatch.setattr(similarities_module, "_DOUBLE_VALUES", 1)
+    monkeypatch.setattr(similarities_module, "_CHUNK_PROTOTYPES", 7)
     rough = MILES().fit(bags)
     assert rough.objective_ == pytest.approx(exact.objective_, rel=1e-5)
 
@@ -164,9 +165,8 @@ def test_sparse_instances_give_the_same_model():
 
 
 def test_degenerate_bags():
-    one_positive = Bags.from_list(
-        [np.ones((2, 1)), np.zeros((1, 1)), np.zeros((3, 1))], y=[1, 0, 0]
-    )
+    parts = [np.ones((2, 1)), np.zeros((1, 1)), np.zeros((3, 1))]
+    one_positive = Bags.from_list(parts, y=[1, 0, 0])
     assert MILES(C=100.0).fit(one_positive).predict(one_positive).tolist() == [1, 0, 0]
     constant = Bags.from_list([np.zeros((2, 3))] * 4, y=[0, 1, 0, 1])
     method = MILES().fit(constant)

@@ -4,7 +4,6 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pigmil._core.segments import offsets_of, segment_reduce
 from pigmil._core.sklearn_door import Interval, StrOptions
@@ -14,12 +13,10 @@ from pigmil.embedding import embed_bags
 from pigmil.estimators._kernel_svm import kernel_values
 from pigmil.estimators._l1_svm import fit_l1_svm
 from pigmil.estimators._linear_svm import class_costs
+from pigmil.estimators._similarities import embed_by_instances
 from pigmil.estimators.base import BoolArray, FloatArray, MILClassifier
 from pigmil.estimators.card import Card
 
-# Similarities of more values than this (256 MB) are kept in single precision.
-_DOUBLE_VALUES = 1 << 25
-_CHUNK_PROTOTYPES = 4096
 _CHUNK_INSTANCES = 8192
 
 
@@ -137,7 +134,9 @@ class MILES(MILClassifier):
         self.decay_ = self.gamma / length_unit(bags.instances, self.length_unit) ** 2
         costs = class_costs(self.class_weight, positive, self.classes_, self._positive_label())
         model = fit_l1_svm(
-            _similarities(bags, self.decay_), positive, self.C * np.where(positive, *costs[::-1])
+            embed_by_instances(bags, self.decay_),
+            positive,
+            self.C * np.where(positive, *costs[::-1]),
         )
         self.prototype_instances_ = np.flatnonzero(model.weights)
         self.prototypes_ = bags.instances[self.prototype_instances_]
@@ -161,18 +160,6 @@ class MILES(MILClassifier):
             for first, last in zip(starts, ends, strict=True)
         ]
         return np.concatenate(parts)
-
-
-def _similarities(bags: Bags, decay: float) -> NDArray[Any]:
-    """Embed bags by all their instances, in single precision where that is large."""
-    n_values = bags.n_bags * bags.n_instances
-    if n_values <= _DOUBLE_VALUES:
-        return embed_bags(bags, bags.instances, decay)
-    embedded = np.empty((bags.n_bags, bags.n_instances), dtype=np.float32)
-    for start in range(0, bags.n_instances, _CHUNK_PROTOTYPES):
-        columns = slice(start, start + _CHUNK_PROTOTYPES)
-        embedded[:, columns] = embed_bags(bags, bags.instances[columns], decay)
-    return embedded
 
 
 def _contributions(bags: Bags, prototypes: Any, weights: FloatArray, decay: float) -> FloatArray:

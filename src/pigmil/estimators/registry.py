@@ -25,6 +25,9 @@ _METHODS: dict[str, str] = {
     "APR": "pigmil.estimators.apr",
     "MILES": "pigmil.estimators.miles",
     "MiSim": "pigmil.estimators.mi_sim",
+    "BagKISVM": "pigmil.estimators.ki_svm",
+    "InsKISVM": "pigmil.estimators.ki_svm",
+    "MILIS": "pigmil.estimators.milis",
 }
 
 
