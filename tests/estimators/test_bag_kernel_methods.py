@@ -21,7 +21,7 @@ ALL = [
     MIKernel(kernel="min-max", normalization=None),
     MiGraph(),
     MIGraph(),
-    MIGraph(balance=False),
+    MIGraph(balance=True),
 ]
 
 

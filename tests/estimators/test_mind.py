@@ -43,13 +43,14 @@ def hausdorff(one, two):
 def test_a_linear_svm_on_the_dissimilarities():
     bags, new = bags_of(0), bags_of(1)
     table = np.array([[hausdorff(a, b) for b in bags] for a in bags])
-    plain = SVC(kernel="linear", C=0.5).fit(table / table.mean(), bags.y)
-    rows = np.array([[hausdorff(a, b) for b in bags] for a in new]) / table.mean()
+    length = np.sqrt(np.mean([row @ row for row in table]))
+    plain = SVC(kernel="linear", C=0.5).fit(table / length, bags.y)
+    rows = np.array([[hausdorff(a, b) for b in bags] for a in new]) / length
     method = MInD(C=0.5).fit(bags)
     np.testing.assert_allclose(
         method.decision_function(new), plain.decision_function(rows), atol=1e-6
     )
-    assert method.scale_ == pytest.approx(table.mean())
+    assert method.scale_ == pytest.approx(length)
 
 
 def test_scale_of_the_data_does_not_matter():
@@ -83,7 +84,8 @@ def test_any_classifier_decides(classifier):
     bags, new = bags_of(6, 40), bags_of(7, 40)
     method = MInD(classifier=classifier).fit(bags)
     table = np.array([[hausdorff(a, b) for b in bags] for a in bags])
-    rows = np.array([[hausdorff(a, b) for b in bags] for a in new]) / table.mean()
+    length = np.sqrt((table**2).sum(axis=1).mean())
+    rows = np.array([[hausdorff(a, b) for b in bags] for a in new]) / length
     expected = method.classifier_.predict(rows)
     agreement = (method.predict(new) == expected).mean()
     assert agreement >= 0.95

@@ -43,12 +43,18 @@ class GramSVM(MILClassifier):
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
         self.length_unit_ = length_unit(bags.instances, self.length_unit)
         described = self._describe(bags)
-        signed, self.intercept_ = fit_gram_svm(
-            self._gram(bags, described, None, described),
+        gram = self._gram(bags, described, None, described)
+        # Bags that are all alike to the kernel differ in its last digits, which libsvm's single
+        # precision would lose: it is given the kernel centred in feature space, which moves
+        # nothing but the intercept, since the dual coefficients sum to zero.
+        means = gram.mean(axis=0)
+        signed, intercept = fit_gram_svm(
+            gram - means[:, None] - means + means.mean(),
             positive,
             C=self.C,
             costs=class_costs(self.class_weight, positive, self.classes_, self._positive_label()),
         )
+        self.intercept_ = intercept - float(signed @ means)
         self.support_ = np.flatnonzero(signed)
         self.dual_coef_ = signed[self.support_]
         self.support_bags_: Bags = bags[self.support_]

@@ -139,11 +139,10 @@ class MIGraph(GramSVM):
     its share in their affinity (see :func:`pigmil.distances.bag_graphs.edge_maps`), normalised in
     feature space.
 
-    Departs from the paper: lengths are measured in ``length_unit`` (1.0 is the paper);
-    ``balance=True`` normalises nodes and edges each before they are added, since a bag has far
-    more edges than instances and the printed sum hardly sees the instances of large bags
-    (``balance=False`` is the paper); see :func:`~pigmil.distances.bag_graphs.edge_maps` for the
-    direction of edges.
+    Departs from the paper: lengths are measured in ``length_unit`` (1.0 is the paper); see
+    :func:`~pigmil.distances.bag_graphs.edge_maps` for the direction of edges. ``balance=True``
+    normalises nodes and edges each before they are added, since a large bag has far more edges
+    than instances; the default adds them as printed.
 
     Parameters
     ----------
@@ -153,7 +152,7 @@ class MIGraph(GramSVM):
         Width of the Gaussian between instances, per squared length.
     edge_gamma : float, default=1.0
         Width of the Gaussian between edges, whose features lie between 0 and 1; at most 20.
-    balance : bool, default=True
+    balance : bool, default=False
         Give nodes and edges the same say.
     length_unit : {"auto", "median"} or float, default="auto"
         See :func:`pigmil.distances.length_unit`.
@@ -211,7 +210,7 @@ class MIGraph(GramSVM):
         C: float = 10.0,
         gamma: float = 1.0,
         edge_gamma: float = 1.0,
-        balance: bool = True,
+        balance: bool = False,
         length_unit: str | float = "auto",
         class_weight: Any = None,
         pos_label: Any = None,

@@ -14,6 +14,8 @@ from pigmil.estimators._linear_svm import class_costs
 from pigmil.estimators.base import BoolArray, FloatArray, MILClassifier
 from pigmil.estimators.card import Card
 
+_MAX_ITER = 1_000_000  # libsvm may never end on bags that repeat each other under two labels
+
 
 class MInD(MILClassifier):
     """MInD: describe a bag by its dissimilarities to all training bags, then classify vectors.
@@ -22,8 +24,9 @@ class MInD(MILClassifier):
     ``j``, by the Hausdorff distance or by the smallest, mean or largest distance of its instances
     to their nearest in the other bag, one way or symmetrised; any classifier of vectors follows.
 
-    Departs from the paper: distances are Euclidean, not squared, and are divided by their mean
-    over the training bags, so that ``C`` means the same whatever the scale of the data.
+    Departs from the paper: distances are Euclidean, not squared, and are scaled so that the
+    vectors of the training bags have length 1 in the mean square: ``C`` then means the same
+    whatever the scale of the data and the number of bags.
 
     Parameters
     ----------
@@ -33,7 +36,7 @@ class MInD(MILClassifier):
         For ``dissimilarity="ranked"`` only.
     classifier : classifier or None, default=None
         Any classifier of scikit-learn; a linear SVM if None.
-    C : float, default=1.0
+    C : float, default=100.0
         Cost of a violated margin of the linear SVM.
     class_weight : dict, "balanced" or None, default=None
         Weight of each class in the linear SVM.
@@ -45,7 +48,7 @@ class MInD(MILClassifier):
     training_bags_ : Bags
         The bags that span the representation.
     scale_ : float
-        The mean dissimilarity by which all are divided.
+        The root mean square length of the training vectors, by which all are divided.
     classifier_ : classifier
         Fitted on the dissimilarities; it knows the classes False and True.
 
@@ -78,7 +81,7 @@ class MInD(MILClassifier):
         classifies=True,
         cost="O(N^2 d + B^3)",
         use="Whole bags matter; swap the dissimilarity or the classifier to fit the data.",
-        grid={"dissimilarity": ("hausdorff", "mean-min")},
+        grid={"dissimilarity": ("hausdorff", "mean-min"), "C": (10.0, 100.0)},
     )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -96,7 +99,7 @@ class MInD(MILClassifier):
         dissimilarity: str = "hausdorff",
         rank: int = 1,
         classifier: Any = None,
-        C: float = 1.0,
+        C: float = 100.0,
         class_weight: Any = None,
         pos_label: Any = None,
     ) -> None:
@@ -111,14 +114,15 @@ class MInD(MILClassifier):
         self.training_bags_ = bags
         vectors = bag_distances(bags, None, self.dissimilarity, rank=self.rank)
         # All bags alike: nothing to scale by, and nothing to tell apart.
-        self.scale_ = float(vectors.mean()) or 1.0
+        self.scale_ = float(np.sqrt((vectors**2).sum(axis=1).mean())) or 1.0
         self.classifier_ = self._new_classifier(positive).fit(vectors / self.scale_, positive)
 
     def _new_classifier(self, positive: BoolArray) -> Any:
         if self.classifier is not None:
             return clone(self.classifier)
         costs = class_costs(self.class_weight, positive, self.classes_, self._positive_label())
-        return SVC(kernel="linear", C=self.C, class_weight={False: costs[0], True: costs[1]})
+        weights = {False: costs[0], True: costs[1]}
+        return SVC(kernel="linear", C=self.C, class_weight=weights, max_iter=_MAX_ITER)
 
     def _score_bags(self, bags: Bags) -> FloatArray:
         distances = bag_distances(bags, self.training_bags_, self.dissimilarity, rank=self.rank)
