@@ -12,7 +12,6 @@ from pigmil.cli import listing, models
 
 app = typer.Typer(
     name="pigmil",
-    help="Find the instances that make a bag positive.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
@@ -46,4 +45,14 @@ def root(
         typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    """Find the instances that make a bag positive."""
+    """Find the instances that make a bag positive.
+
+    Start with:
+
+      pigmil demo
+
+      pigmil detect mydata.csv --bag molecule --label active
+
+    Each command has --help with examples, and --json for machines. Exit status: 0 done, 1 the
+    work failed, 2 wrong usage or input, 130 stopped with Ctrl-C.
+    """

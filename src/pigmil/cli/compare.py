@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from pigmil.cli.console import (
+    CommandFailedError,
     DebugOption,
     JobsOption,
     JsonOption,
@@ -14,8 +15,21 @@ from pigmil.cli.console import (
     QuietOption,
     SeedOption,
     command,
+    command_line,
 )
-from pigmil.cli.data import BagOption, FormatOption, InstanceLabelOption, LabelOption, open_bags
+from pigmil.cli.data import (
+    REPORTS,
+    BagOption,
+    FormatOption,
+    InstanceLabelOption,
+    LabelOption,
+    check_targets,
+    open_bags,
+)
+from pigmil.cli.models import complete_method
+
+DEFAULT_METHODS = "PIGMIL,MILES,MI-Kernel,miGraph,Citation-kNN"
+EXPORTS = (".md", ".tex", ".csv", ".parquet", ".json")
 
 
 class Part(StrEnum):
@@ -33,7 +47,13 @@ def compare(
     data: Annotated[list[str], typer.Argument(metavar="DATA...", help="Files or data set names.")],
     methods: Annotated[
         list[str] | None,
-        typer.Option("--methods", "-m", help="Method; repeat, or separate by commas."),
+        typer.Option(
+            "--methods",
+            "-m",
+            help="Method; repeat, or separate by commas.",
+            show_default=DEFAULT_METHODS,
+            autocompletion=complete_method,
+        ),
     ] = None,
     repeats: Annotated[int, typer.Option(help="Repeats of the cross-validation.", min=1)] = 5,
     folds: Annotated[int, typer.Option(help="Folds.", min=2)] = 10,
@@ -54,7 +74,7 @@ def compare(
         list[Path] | None,
         typer.Option("--export", help="Write results: .md, .tex, .csv, .parquet, .json."),
     ] = None,
-    report: Annotated[Path | None, typer.Option("--report", help="HTML or .md report.")] = None,
+    report: Annotated[Path | None, typer.Option("--report", help="Report: .html or .md.")] = None,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Try cells again that failed.")
     ] = False,
@@ -70,22 +90,38 @@ def compare(
 ) -> None:
     """Compare methods on data sets by repeated cross-validation.
 
-    Stopped with Ctrl-C it resumes when called again.
+    Every finished cell is kept in the store at once: stopped with Ctrl-C, the same call goes on
+    where it was.
 
-    Example:
+    Examples:
 
       pigmil compare mydata.parquet --methods PIGMIL,MILES,miGraph -j 2 --export table.md
-    """
+
+      pigmil compare musk1 elephant fox --repeats 1 --report comparison.html
+    """  # fmt: skip
+    from pigmil.estimators import card_of
     from pigmil.evaluation import compare as run
 
-    names = [name for text in methods or ["PIGMIL,MILES,MI-Kernel,miGraph,Citation-kNN"]
-             for name in text.split(",")]  # fmt: skip
-    sets = {
-        Path(item).stem if Path(item).exists() else item: open_bags(
+    names = [
+        name.strip() for text in methods or [DEFAULT_METHODS] for name in text.split(",")
+        if name.strip()
+    ]  # fmt: skip
+    for name in names:
+        card_of(name)  # a misspelt name is told before data is read
+    targets: dict[str, Path | None] = {"--store": store, "--report": report}
+    targets |= {f"--export {path.name}": path for path in export or []}
+    check_targets(
+        data[0], targets,
+        {"--report": REPORTS} | {f"--export {path.name}": EXPORTS for path in export or []},
+    )  # fmt: skip
+    sets: dict[str, Any] = {}
+    for item in data:
+        name = Path(item).stem if Path(item).exists() else item
+        if name in sets:
+            raise ValueError(f"Two data sets are called '{name}'; rename one of the files.")
+        sets[name] = open_bags(
             item, format=format, bag=bag, label=label, instance_label=instance_label
         )
-        for item in data
-    }
     with output.progress("comparing") as tell:
         results = run(
             names,
@@ -109,15 +145,18 @@ def compare(
     for path in export or []:
         output.wrote(results.export(path, metric), "results")
     if report is not None:
-        output.wrote(results.report(report), "report")
+        from pigmil.report import comparison_summary, write_report
+
+        summary = comparison_summary(results, command=command_line())
+        output.wrote(write_report(summary, report), "report, opens in any browser")
     output.wrote(store, "all cells; call again to resume or extend")
 
 
 def show(output: Output, results: Any, metric: str) -> None:
     """Print the table of results, the ranks, and what failed."""
-    output.say(results.summary())
     if len(results.rows) == len(results.failures):
-        raise RuntimeError("all cells failed")
+        raise CommandFailedError(f"All cells failed.\n{results.summary()}")
+    output.say(results.summary())
     text = results.table(metric, statistic="text")
     output.table(["data set", *text.columns], [(name, *row) for name, row in text.iterrows()])
     outcome = results.significance(metric)
@@ -131,7 +170,8 @@ def show(output: Output, results: Any, metric: str) -> None:
         for item in found:
             output.say(f"audit of {name}: {item['message']}")
     output.result = {
-        "table": results.table(metric).to_dict(),
+        "metric": metric,
+        "table": results.table(metric).to_dict(orient="index"),
         "failures": results.failures,
         "findings": results.findings,
     }

@@ -4,8 +4,12 @@ import functools
 import inspect
 import json
 import logging
+import math
+import os
+import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,10 +18,18 @@ import typer
 from rich.console import Console
 from rich.logging import RichHandler
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 from pigmil._core.errors import PigmilError
+from pigmil.cli import INTERRUPTED
 
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON object instead of text.", show_default=False)
@@ -31,9 +43,13 @@ DebugOption = Annotated[
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of everything that is random.")]
 JobsOption = Annotated[int, typer.Option("--jobs", "-j", help="Parallel workers.", min=1)]
 
-DONE, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
+DONE, FAILED, WRONG_INPUT = 0, 1, 2
 # Mistakes of the caller: their messages are written to be read.
 _INPUT_ERRORS = (PigmilError, ValueError, TypeError, OSError)
+
+
+class CommandFailedError(Exception):
+    """The work was done as asked and came to nothing; exit status 1."""
 
 
 class Output:
@@ -49,8 +65,9 @@ class Output:
 
     def __init__(self, *, as_json: bool, quiet: bool) -> None:
         self.as_json = as_json
-        self.console = Console(quiet=quiet or as_json, highlight=False)
-        self.errors = Console(stderr=True, quiet=quiet, highlight=False)
+        self.silent = quiet or as_json
+        self.console = Console(quiet=self.silent, highlight=False, emoji=False)
+        self.errors = Console(stderr=True, quiet=quiet, highlight=False, emoji=False)
         self.result: dict[str, Any] = {}
         self.files: list[str] = []
 
@@ -58,15 +75,24 @@ class Output:
         """Print a line; what looks like markup is shown as it is."""
         self.console.print(escape(text), soft_wrap=True)
 
+    def warn(self, text: str) -> None:
+        """Print a line on standard error."""
+        self.errors.print(f"[yellow]warning:[/] {escape(text)}", soft_wrap=True)
+
     def table(
-        self, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, title: str | None = None
+        self,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[Any]],
+        *,
+        title: str | None = None,
+        left: Sequence[int] = (0,),
     ) -> None:
-        """Print a table of plain values."""
+        """Print a table of plain values; columns are set right unless they are in ``left``."""
         drawn = Table(title=None if title is None else escape(title), title_justify="left")
         for number, column in enumerate(columns):
-            drawn.add_column(escape(column), justify="left" if number == 0 else "right")
+            drawn.add_column(escape(column), justify="left" if number in left else "right")
         for row in rows:
-            drawn.add_row(*(escape(str(value)) for value in row))
+            drawn.add_row(*(escape(_visible(value)) for value in row))
         self.console.print(drawn)
 
     def wrote(self, path: Path, what: str) -> None:
@@ -77,8 +103,7 @@ class Output:
     def finish(self) -> None:
         """End the command: for machines, print the object."""
         if self.as_json:
-            sys.stdout.write(json.dumps({**self.result, "files": self.files}, default=_plain))
-            sys.stdout.write("\n")
+            _print_json({**self.result, "files": self.files})
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Callable[[int, int, str], None]]:
@@ -87,20 +112,17 @@ class Output:
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
             TimeRemainingColumn(),
         )
-        with Progress(*columns, console=self.errors, disable=self.as_json) as bar:
+        with Progress(*columns, console=self.errors, disable=self.silent, transient=True) as bar:
             task = bar.add_task(escape(what), total=None)
 
             def report(done: int, total: int, now: str) -> None:
                 bar.update(task, completed=done, total=total, description=escape(now))
 
             yield report
-
-
-def _plain(value: Any) -> Any:
-    """JSON form of numpy values and paths."""
-    return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
@@ -116,17 +138,25 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         debug = options["debug"]
         _configure_logging(output.errors, debug)
         try:
-            function(output, *args, **options)
+            with _warnings_as_lines(output):
+                function(output, *args, **options)
+            output.finish()
+            sys.stdout.flush()
         except KeyboardInterrupt:
-            output.errors.print("stopped; finished work is kept")
+            if output.as_json:
+                _print_json({"error": "stopped", "status": INTERRUPTED})
+            output.errors.print("stopped; nothing is half-written, finished work is kept")
             raise typer.Exit(INTERRUPTED) from None
+        except BrokenPipeError:
+            # The reader has gone (`| head`); Python would complain once more at its end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(FAILED) from None
         except _INPUT_ERRORS as error:
             _fail(output, error, debug, WRONG_INPUT)
         except (typer.Exit, typer.Abort):
             raise
         except Exception as error:
             _fail(output, error, debug, FAILED)
-        output.finish()
 
     # typer reads the signature: all but the first argument.
     signature = functools.partial(function, None)
@@ -134,18 +164,63 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     return guarded
 
 
+def command_line() -> str:
+    """What the user typed, to be kept with what came of it."""
+    return shlex.join(["pigmil", *sys.argv[1:]])
+
+
+def for_json(value: Any) -> Any:
+    """What JSON can hold: numpy values as plain ones, no number as null, anything else as text."""
+    if isinstance(value, Mapping):
+        return {str(key): for_json(part) for key, part in value.items()}
+    if hasattr(value, "tolist"):
+        return for_json(value.tolist())
+    if isinstance(value, list | tuple | set):
+        return [for_json(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def _print_json(content: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(for_json(content), allow_nan=False) + "\n")
+
+
+def _visible(value: Any) -> str:
+    """A name on one line of a terminal, without the codes that would steer it."""
+    from pigmil.report.text import shown
+
+    return shown(value)
+
+
 def _fail(output: Output, error: Exception, debug: bool, status: int) -> None:
     if debug:
         output.errors.print_exception()
     text = str(error) or type(error).__name__
-    if status == FAILED:
+    if status == FAILED and not isinstance(error, CommandFailedError):
         text = f"{type(error).__name__}: {text} (--debug shows where)"
     if output.as_json:
-        sys.stdout.write(json.dumps({"error": text, "status": status}) + "\n")
-    Console(stderr=True, highlight=False).print(
+        _print_json({"error": text, "status": status})
+    Console(stderr=True, highlight=False, emoji=False).print(
         f"[bold red]error:[/] {escape(text)}", soft_wrap=True
     )
     raise typer.Exit(status) from None
+
+
+@contextmanager
+def _warnings_as_lines(output: Output) -> Iterator[None]:
+    """Show warnings as lines for a reader, each text once."""
+    seen: set[str] = set()
+
+    def show(message: Any, *_: Any, **__: Any) -> None:
+        if str(message) not in seen:
+            seen.add(str(message))
+            output.warn(str(message))
+
+    with warnings.catch_warnings():
+        if not sys.warnoptions:
+            warnings.showwarning = show
+        yield
 
 
 def _configure_logging(console: Console, debug: bool) -> None:

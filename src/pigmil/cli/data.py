@@ -1,18 +1,19 @@
 """Bags for a command: a file, or the name of a data set; and their results as tables."""
 
+import difflib
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
-from pigmil import datasets
 from pigmil._core.errors import BagFormatError
 from pigmil._core.files import atomic_file
 from pigmil._core.optional import import_optional
-from pigmil.bags import Bags
-from pigmil.io import read_bags
+
+if TYPE_CHECKING:
+    from pigmil.bags import Bags
 
 DataArgument = Annotated[
     str, typer.Argument(metavar="DATA", help="A file of bags, or the name of a data set.")
@@ -25,6 +26,12 @@ LabelOption = Annotated[str | None, typer.Option("--label", help="Column with th
 InstanceLabelOption = Annotated[
     str | None, typer.Option("--instance-label", help="Column with the instance's label, if known.")
 ]
+InfoOption = Annotated[
+    list[str] | None,
+    typer.Option("--info", help="Column to keep with the instance, not a feature; repeat."),
+]
+TABLES = (".csv", ".tsv", ".parquet", ".json")
+REPORTS = (".html", ".htm", ".md")
 
 
 def open_bags(
@@ -34,21 +41,33 @@ def open_bags(
     bag: str | None = None,
     label: str | None = None,
     instance_label: str | None = None,
+    info: Sequence[str] | None = None,
     labelled: bool = True,
-) -> Bags:
+) -> "Bags":
     """Bags of a file, or of a data set by name.
 
     Parameters
     ----------
     data : str
         Path, or name as in ``pigmil datasets list``; a file of that name goes first.
-    format, bag, label, instance_label : str, optional
+    format, bag, label, instance_label, info : str, optional
         See :func:`pigmil.read_bags`.
     labelled : bool, default=True
         Refuse bags without labels.
     """
-    if not Path(data).exists() and data in datasets.list():
+    from pigmil import datasets
+    from pigmil.io import read_bags
+
+    known = datasets.list()
+    if not Path(data).exists() and data in known:
         bags = datasets.load(data)
+    elif not Path(data).exists():
+        close = difflib.get_close_matches(data, known, n=3)
+        hint = f"did you mean {' or '.join(close)}?" if close else "see `pigmil datasets list`."
+        raise BagFormatError(
+            f"There is no file '{data}' (working folder: {Path.cwd()}), and no data set of that "
+            f"name; {hint}"
+        )
     else:
         bags = read_bags(
             data,
@@ -56,6 +75,7 @@ def open_bags(
             bag=_column(bag),
             label=_column(label),
             instance_label=_column(instance_label),
+            info=[_column(name) for name in info or ()],
         )
     if labelled and bags.y is None:
         raise BagFormatError(
@@ -70,13 +90,42 @@ def _column(name: str | None) -> Any:
     return int(name) if name is not None and name.lstrip("-").isdigit() else name
 
 
+def check_targets(source: str, targets: dict[str, Path | None], suffixes: Any) -> None:
+    """Refuse what could not be written, or would overwrite the data, before any work is done.
+
+    Parameters
+    ----------
+    source : str
+        The data.
+    targets : dict of str to Path
+        By option; None for what is not asked for.
+    suffixes : dict of str to sequence of str
+        Suffixes of each option; any if it is not among them.
+    """
+    taken: dict[Path, str] = {Path(source).resolve(): "the data"}
+    for option, path in targets.items():
+        if path is None:
+            continue
+        allowed = suffixes.get(option)
+        if allowed and path.suffix.lower() not in allowed:
+            raise ValueError(
+                f"{option}: cannot write '{path}'; the suffix must be {', '.join(allowed)}."
+            )
+        if path.is_dir() or not path.absolute().parent.is_dir():
+            what = "is a folder" if path.is_dir() else f"there is no folder '{path.parent}'"
+            raise ValueError(f"{option}: cannot write '{path}': {what}.")
+        if path.resolve() in taken:
+            raise ValueError(
+                f"{option}: '{path}' would overwrite {taken[path.resolve()]}; choose another name."
+            )
+        taken[path.resolve()] = option
+
+
 def write_table(columns: dict[str, Any], path: Path) -> Path:
     """Write a table as .csv, .tsv, .parquet or .json (records), whole or not at all."""
     suffix = path.suffix.lower()
-    if suffix not in (".csv", ".tsv", ".parquet", ".json"):
-        raise ValueError(
-            f"Cannot write '{path}': the suffix must be .csv, .tsv, .parquet or .json."
-        )
+    if suffix not in TABLES:
+        raise ValueError(f"Cannot write '{path}': the suffix must be {', '.join(TABLES)}.")
     pa = import_optional("pyarrow", extra="io", purpose="Writing a table")
     table = pa.table({name: _arrow_ready(values) for name, values in columns.items()})
     with atomic_file(path) as temporary:
@@ -85,7 +134,10 @@ def write_table(columns: dict[str, Any], path: Path) -> Path:
                 table, temporary
             )
         elif suffix == ".json":
-            temporary.write_text(json.dumps(table.to_pylist(), ensure_ascii=False) + "\n", "utf-8")
+            from pigmil.cli.console import for_json
+
+            records = json.dumps(for_json(table.to_pylist()), ensure_ascii=False, allow_nan=False)
+            temporary.write_text(records + "\n", "utf-8")
         else:
             csv = import_optional("pyarrow.csv", extra="io", purpose="Writing csv")
             delimiter = "\t" if suffix == ".tsv" else ","
@@ -94,5 +146,7 @@ def write_table(columns: dict[str, Any], path: Path) -> Path:
 
 
 def _arrow_ready(values: Any) -> Any:
+    import numpy as np
+
     array = np.asarray(values)
     return [str(value) for value in array] if array.dtype.kind in "OU" else array

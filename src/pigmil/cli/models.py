@@ -3,28 +3,40 @@
 import ast
 import inspect
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
-from sklearn.pipeline import Pipeline
 
-from pigmil.bags import BagScaler, OnInstances
 from pigmil.cli.console import DebugOption, JsonOption, Output, QuietOption, SeedOption, command
 from pigmil.cli.data import (
+    TABLES,
     BagOption,
     DataArgument,
     FormatOption,
     LabelOption,
+    check_targets,
     open_bags,
     write_table,
 )
-from pigmil.estimators import get_estimator
-from pigmil.estimators.persistence import load, save
+
+if TYPE_CHECKING:
+    from pigmil.bags import Bags
+
+
+def complete_method(incomplete: str) -> list[str]:
+    """Names of methods that begin so, for shell completion."""
+    from pigmil.estimators.registry import _METHODS
+
+    return [name for name in _METHODS if name.lower().startswith(incomplete.lower())]
+
 
 MethodOption = Annotated[
-    str, typer.Option("--method", "-m", help="Name of the method, see `pigmil methods`.")
-]
+    str,
+    typer.Option(
+        "--method", "-m", help="Name of the method, see `pigmil methods`.",
+        autocompletion=complete_method,
+    ),
+]  # fmt: skip
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", help="Parameter of the method, as name=value; may be repeated."),
@@ -33,15 +45,17 @@ SetOption = Annotated[
 
 def build_method(name: str, settings: list[str] | None, seed: int, *, detects: bool = False) -> Any:
     """A method with its parameters from ``name=value`` texts."""
+    from pigmil.estimators import get_estimator
+
     kind = get_estimator(name)
-    known = inspect.signature(kind.__init__).parameters
+    known = [name for name in inspect.signature(kind.__init__).parameters if name != "self"]
     values: dict[str, Any] = {}
     for text in settings or []:
         key, separator, value = text.partition("=")
         if not separator or key not in known:
-            names = ", ".join(name for name in known if name != "self")
             raise ValueError(
-                f"--set {text}: expected name=value with a parameter of {name}; they are {names}."
+                f"--set {text}: expected name=value with a parameter of {name}; they are "
+                f"{', '.join(known)}."
             )
         try:
             values[key] = ast.literal_eval(value)
@@ -50,8 +64,27 @@ def build_method(name: str, settings: list[str] | None, seed: int, *, detects: b
     if "random_state" in known:
         values.setdefault("random_state", seed)
     if detects and not kind.card.detects:
-        raise ValueError(f"{kind.card.name} labels bags but does not score instances.")
+        raise ValueError(
+            f"{kind.card.name} labels bags but does not score instances; `pigmil methods` says "
+            "which do."
+        )
     return kind(**values)
+
+
+def fit_told(output: Output, model: Any, bags: "Bags", pipeline: Any = None) -> None:
+    """Fit a method, or the pipeline it ends, with a bar that follows its steps if it tells them."""
+    with output.progress(f"fitting {model.card.name}") as tell:
+        told = "callback" in model.get_params()
+        if told:
+            most = model.max_updates
+            model.set_params(
+                callback=lambda step: tell(step.n_updates, most, f"updating {model.card.name}")
+            )
+        try:
+            (model if pipeline is None else pipeline).fit(bags, bags.y)
+        finally:
+            if told:  # it belongs to this call and not to the model
+                model.set_params(callback=None)
 
 
 @command
@@ -72,20 +105,30 @@ def fit(
 ) -> None:
     """Fit a method on labelled bags and save the model.
 
-    Example:
+    The file holds no code: it can be handed on, and `pigmil predict` refuses one that does.
 
-      pigmil fit musk1 -o musk.skops --set prototypes=pool
+    Examples:
+
+      pigmil fit musk1 -o musk.skops
+
+      pigmil fit molecules.csv --label active -o m.skops --method MILES --set C=2
     """
+    from sklearn.pipeline import Pipeline
+
+    from pigmil.bags import BagScaler
+    from pigmil.estimators.persistence import save
+
+    check_targets(data, {"--output": to}, {})
+    fitted = build_method(method, set_, seed)
     bags = open_bags(data, format=format, bag=bag, label=label)
-    steps = [("method", build_method(method, set_, seed))]
+    steps = [("method", fitted)]
     if scale:
         steps.insert(0, ("scale", BagScaler(with_mean=not bags.is_sparse)))
     model = Pipeline(steps)
-    with output.progress(f"fitting {method}"):
-        model.fit(bags, bags.y)
+    fit_told(output, fitted, bags, model)
     save(model, to)
-    output.wrote(to, f"{steps[-1][1].card.name} fitted on {bags.n_bags} bags")
-    output.result = {"method": steps[-1][1].card.name, "bags": bags.n_bags, "model": to}
+    output.wrote(to, f"{fitted.card.name} fitted on {bags.n_bags} bags")
+    output.result = {"method": fitted.card.name, "bags": bags.n_bags, "model": to}
 
 
 @command
@@ -95,7 +138,12 @@ def predict(
     data: DataArgument,
     to: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Bags: .csv, .tsv, .parquet or .json."),
+        typer.Option(
+            "--output",
+            "-o",
+            help="Bags: .csv, .tsv, .parquet or .json.",
+            show_default="DATA-predictions.csv",
+        ),
     ] = None,
     instances: Annotated[
         Path | None, typer.Option("--instances", help="Also score every instance, to this file.")
@@ -109,58 +157,103 @@ def predict(
 ) -> None:
     """Label bags with a saved model.
 
-    Example:
+    Labels in the data are not needed; where there are some, they are compared.
 
-      pigmil predict musk.skops new-molecules.csv -o predictions.csv --instances scores.csv
-    """
+    Examples:
+
+      pigmil predict musk.skops new-molecules.csv
+
+      pigmil predict musk.skops new-molecules.csv -o bags.csv --instances instances.csv
+    """  # fmt: skip
+    from pigmil.estimators.persistence import load
+
     pipeline = load(model)
-    bags = open_bags(data, format=format, bag=bag, label=label, labelled=False)
-    method = pipeline[-1]
-    _check_features(pipeline, bags)
+    method = pipeline[-1] if hasattr(pipeline, "steps") else pipeline
     if not method.card.classifies and instances is None:
-        raise ValueError(f"{method.card.name} labels no bags; ask for --instances.")
-    output.result = {"method": method.card.name, "bags": bags.n_bags}
+        raise ValueError(f"{method.card.name} labels no bags; ask for --instances FILE.")
+    if instances is not None and not method.card.detects:
+        raise ValueError(f"{method.card.name} does not score instances; leave out --instances.")
     if method.card.classifies:
         to = to or Path(f"{Path(data).stem}-predictions.csv")
-        table: dict[str, Any] = {
-            "bag": bags.ids,
-            "predicted": pipeline.predict(bags),
-            "decision": pipeline.decision_function(bags),
-        }
-        if hasattr(pipeline, "predict_proba"):
-            table["probability"] = pipeline.predict_proba(bags)[:, 1]
-        if bags.y is not None:
-            table["label"] = bags.y
-            right = float(np.mean(table["predicted"] == bags.y))
-            output.say(f"{100 * right:.1f} % of the {bags.n_bags} bags as labelled.")
-            output.result["accuracy"] = right
+    check_targets(
+        data, {"--output": to, "--instances": instances},
+        {"--output": TABLES, "--instances": TABLES},
+    )  # fmt: skip
+    bags = open_bags(data, format=format, bag=bag, label=label, labelled=False)
+    bags = with_fitted_features(output, method, bags)
+    output.result = {"method": method.card.name, "bags": bags.n_bags}
+    if to is not None and method.card.classifies:
+        table = _predicted(output, pipeline, bags)
         output.wrote(write_table(table, to), f"{bags.n_bags} bags")
     if instances is not None:
-        if not method.card.detects:
-            raise ValueError(f"{method.card.name} does not score instances.")
-        features = pipeline[:-1].transform(bags) if len(pipeline) > 1 else bags
+        scaled = pipeline is not method and len(pipeline) > 1
+        features = pipeline[:-1].transform(bags) if scaled else bags
         index = bags.bag_index
         scored = {
             "bag": bags.ids[index],
-            "instance": np.arange(bags.n_instances) - bags.offsets[index],
+            "instance": _places(bags),
             "score": method.decision_function_instances(features),
         }
         output.wrote(write_table(scored, instances), f"{bags.n_instances} instances")
 
 
-def _check_features(pipeline: Any, bags: Any) -> None:
-    """Tell a file with other features before a step fails on it."""
-    first = pipeline[0]
-    expected = getattr(first, "n_features_in_", bags.n_features)
-    if isinstance(first, OnInstances) and expected != bags.n_features:
-        raise ValueError(
-            f"The model was fitted on {expected} features, this file has {bags.n_features}."
+def _places(bags: "Bags") -> Any:
+    import numpy as np
+
+    return np.arange(bags.n_instances) - bags.offsets[bags.bag_index]
+
+
+def _predicted(output: Output, pipeline: Any, bags: "Bags") -> dict[str, Any]:
+    """Predictions as columns; where the bags carry labels, how many agree."""
+    import numpy as np
+
+    table: dict[str, Any] = {
+        "bag": bags.ids,
+        "predicted": pipeline.predict(bags),
+        "decision": pipeline.decision_function(bags),
+    }
+    if hasattr(pipeline, "predict_proba"):
+        table["probability"] = pipeline.predict_proba(bags)[:, 1]
+    if bags.y is None:
+        return table
+    table["label"] = bags.y
+    strange = sorted(set(map(str, bags.y)) - set(map(str, pipeline.classes_)))
+    if strange:
+        output.warn(
+            f"labels {', '.join(strange[:5])} of the data are none of the model's "
+            f"({', '.join(map(str, pipeline.classes_))}); they are not compared."
         )
-    fitted = getattr(pipeline[-1], "feature_names_in_", None)
-    if fitted is not None and bags.feature_names is not None:
-        absent = [name for name in fitted if name not in bags.feature_names]
-        if absent:
+        return table
+    right = float(np.mean(table["predicted"].astype(str) == bags.y.astype(str)))
+    output.say(f"{100 * right:.1f} % of the {bags.n_bags} bags as labelled.")
+    output.result["accuracy"] = right
+    return table
+
+
+def with_fitted_features(output: Output, method: Any, bags: "Bags") -> "Bags":
+    """The features the model was fitted on, picked by name where both sides have names."""
+    fitted = getattr(method, "feature_names_in_", None)
+    names = bags.feature_names
+    if fitted is None or names is None or list(fitted) == list(names):
+        if bags.n_features != method.n_features_in_:
             raise ValueError(
-                f"The model was fitted on features that this file does not have: "
-                f"{', '.join(map(repr, absent[:5]))}{' ...' if len(absent) > 5 else ''}."
+                f"The model was fitted on {method.n_features_in_} features, and this file has "
+                f"{bags.n_features}."
             )
+        return bags
+    absent = [name for name in fitted if name not in names]
+    if absent:
+        raise ValueError(
+            f"The model was fitted on features that this file does not have: "
+            f"{', '.join(map(repr, absent[:5]))}{' ...' if len(absent) > 5 else ''}."
+        )
+    extra = [name for name in names if name not in set(fitted)]
+    if extra:
+        output.warn(
+            f"columns the model does not know are left out: {', '.join(map(repr, extra[:5]))}"
+            f"{' ...' if len(extra) > 5 else ''}"
+        )
+    place = {name: number for number, name in enumerate(names)}
+    return bags.with_instances(
+        bags.instances[:, [place[name] for name in fitted]], feature_names=list(fitted)
+    )

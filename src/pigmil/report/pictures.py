@@ -168,7 +168,7 @@ def spring_layout(weights: FloatArray, *, steps: int = 120) -> FloatArray:
         distance = np.maximum(np.sqrt((apart**2).sum(axis=2)), 1e-3)
         force = natural**2 / distance**2 - pull * distance / natural
         np.fill_diagonal(force, 0.0)
-        move = (apart * force[:, :, None]).sum(axis=1) - 0.3 * places
+        move = (apart * force[:, :, None]).sum(axis=1) - 2.0 * places
         length = np.maximum(np.sqrt((move**2).sum(axis=1, keepdims=True)), 1e-12)
         places += move / length * np.minimum(length, 0.15 * (1 - step / steps))
     places -= places.mean(axis=0) if n else 0.0

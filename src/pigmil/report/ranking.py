@@ -63,7 +63,7 @@ def ranked_bags(model: Any, bags: Bags) -> dict[str, Any]:
             strict=True,
         )
     )
-    listed = [
+    listed: list[dict[str, Any]] = [
         {
             "bag": int(bag),
             "id": shown(bags.ids[bag]),
@@ -106,8 +106,10 @@ def _told(value: Any) -> str:
 def _note(n_bags: int, n_rows: int, listed: int, most: int) -> str | None:
     if listed == n_rows:
         return None
-    shown_bags = f"the best {MAX_BAGS} of {n_bags} positive bags" if n_bags > MAX_BAGS else (
-        f"all {n_bags} positive bags"
+    shown_bags = (
+        f"the best {MAX_BAGS} of {n_bags} positive bags"
+        if n_bags > MAX_BAGS
+        else (f"all {n_bags} positive bags")
     )
     return (
         f"To stay usable the page lists {listed:,} of {n_rows:,} instances: of {shown_bags} the "

@@ -105,8 +105,8 @@ def _facts(model: Any, bags: Bags, positive: Any, source: str) -> list[dict[str,
         "Data": f"{shown(source)}: {bags.n_bags:,} bags, {bags.n_instances:,} instances, "
         f"{bags.n_features:,} features",
         "Bags": f"{int(positive.sum()):,} positive ({shown(model._positive_label())}), "
-        f"{int((~positive).sum()):,} negative; {bags.sizes.min()} to {bags.sizes.max()} "
-        "instances each",
+        f"{int((~positive).sum()):,} negative; "
+        f"{_span(bags.sizes)} instances each",
         "Method": f"{model.card.name}: {model.card.title} ({model.card.year})",
         "Detected": f"{len(model.detected_instances_):,} instances in "
         f"{len(np.unique(bags.bag_index[model.detected_instances_])):,} bags",
@@ -118,15 +118,19 @@ def _facts(model: Any, bags: Bags, positive: Any, source: str) -> list[dict[str,
         aside = bags.ids[working.bags[~working.kept]]
         names = ", ".join(shown(name) for name in aside[:5])
         facts["Set aside"] = (
-            f"{len(aside)} positive bags whose best instances are much worse than the others': "
-            + names
-            + (", …" if len(aside) > 5 else "")
+            f"{len(aside)} of {len(working.kept)} positive bags, their best instances being much "
+            "worse than the others': " + names + (", …" if len(aside) > 5 else "")
         )
     if bags.instance_labels is not None:
         truth = bags.instance_labels == np.unique(bags.instance_labels)[-1]
         right = float(np.mean(truth[model.detected_instances_]))
         facts["Truth"] = f"{100 * right:.1f} % of the detected instances are labelled positive"
     return [{"name": name, "value": value} for name, value in facts.items()]
+
+
+def _span(sizes: Any) -> str:
+    least, most = int(sizes.min()), int(sizes.max())
+    return str(least) if least == most else f"{least} to {most}"
 
 
 def made(command: str | None, *, seed: Any, checksums: dict[str, str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Text and numbers of strangers, made safe to show: nothing invisible, nothing that is no number."""
+"""Names and numbers of strangers, made safe to show."""
 
 import json
 import math
@@ -89,7 +89,7 @@ def plain(value: Any) -> Any:
 
 
 def script_json(value: Any) -> str:
-    """JSON that may stand inside a script element: it cannot end it, nor begin a comment.
+    r"""JSON that may stand inside a script element: it cannot end it, nor begin a comment.
 
     Examples
     --------

@@ -11,8 +11,16 @@
   // Plotly reads a little HTML in its texts: names are shown as text, each in its own direction.
   const text = (name) =>
     "\u2068" + String(name).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;") + "\u2069";
-  const number = (value) => (value === null ? "–" : Number(value.toPrecision(4)).toString());
+  const number = (value) => {
+    if (value === null) return "–";
+    const large = Math.abs(value) >= 1e6 || (value !== 0 && Math.abs(value) < 1e-4);
+    return large ? value.toExponential(3) : Number(value.toPrecision(4)).toString();
+  };
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
+
+  // Viridis begins in a colour that cannot be seen on a dark ground.
+  const scale = () => (dark.matches
+    ? [[0, "#5a63a8"], [0.4, "#2aa198"], [0.75, "#9bd64a"], [1, "#fdf06a"]] : "Viridis");
 
   // Few points need no WebGL, and where there is none many points are drawn slowly but drawn.
   const webgl = () => Boolean(document.createElement("canvas").getContext("webgl"));
@@ -29,15 +37,16 @@
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { color: colour("text"), family: "system-ui, sans-serif", size: 13 },
       hoverlabel: { bgcolor: colour("panel"), bordercolor: colour("line"), font: { color: colour("text") } },
-      margin: { l: 50, r: 15, t: 15, b: 45 }, hovermode: "closest", showlegend: false,
+      margin: { l: 50, r: 15, t: 30, b: 45 }, hovermode: "closest", showlegend: false,
       dragmode: touch ? false : "pan",
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("quiet"), activecolor: colour("accent") },
       xaxis: { ...axis(xtitle), ...(rest.xaxis || {}) }, yaxis: { ...axis(ytitle), ...(rest.yaxis || {}) },
       ...Object.fromEntries(Object.entries(rest).filter(([key]) => key !== "xaxis" && key !== "yaxis")),
     };
   }
   const settings = {
-    responsive: true, displaylogo: false, scrollZoom: !touch,
-    modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"],
+    responsive: true, displaylogo: false, scrollZoom: false, displayModeBar: touch || phone.matches ? false : "hover",
+    modeBarButtons: [["toImage", "zoomIn2d", "zoomOut2d", "resetScale2d"]],
   };
 
   function draw(id, build) {
@@ -67,8 +76,8 @@
       type: points, mode: "markers", x: pick(scored, map.x), y: pick(scored, map.y),
       text: pick(scored, told), customdata: scored, hoverinfo: "text", opacity: faint ? 0.25 : 0.85,
       marker: {
-        size, color: pick(scored, map.score), colorscale: "Viridis", cmin: map.range[0], cmax: map.range[1],
-        colorbar: { title: { text: "score", side: "top" }, thickness: 12, outlinewidth: 0, len: 0.9 },
+        size, color: pick(scored, map.score), colorscale: scale(), cmin: map.range[0], cmax: map.range[1],
+        colorbar: { title: { text: "score", side: "top" }, thickness: 12, outlinewidth: 0, len: 0.9, exponentformat: "power" },
         showscale: !phone.matches,
       },
     }];
@@ -183,13 +192,13 @@
         "<br>ranking score " + number(graph.score[i]) + "<br>discrimination " + number(graph.discrimination[i])),
       customdata: graph.bag,
       marker: {
-        size: scores.map((value) => 9 + 14 * (value - least) / span), color: scores, colorscale: "Viridis",
+        size: scores.map((value) => 9 + 14 * (value - least) / span), color: scores, colorscale: scale(),
         line: { width: 1, color: colour("panel") },
-        colorbar: { title: { text: "ranking score", side: "top" }, thickness: 12, outlinewidth: 0, len: 0.9 },
+        colorbar: { title: { text: "ranking score", side: "top" }, thickness: 12, outlinewidth: 0, len: 0.9, exponentformat: "power" },
         showscale: !phone.matches,
       },
     });
-    const bare = { showgrid: false, zeroline: false, showticklabels: false };
+    const bare = { visible: false };
     return [traces, layout({ margin: { l: 10, r: 10, t: 10, b: 10 }, xaxis: bare,
       yaxis: { ...bare, scaleanchor: "x" }, uirevision: "graph" })];
   })?.place.on("plotly_click", (event) => {
@@ -207,6 +216,8 @@
       return pool;
     };
     const objectives = [updating.objective, ...updating.steps.map((step) => step.objective)];
+    // A walk may multiply the objective at every step.
+    const wide = Math.min(...objectives) > 0 && Math.max(...objectives) > 1000 * Math.min(...objectives);
     const current = () => Number(slider.value);
     const pool = draw("pool-figure", () => {
       const step = current();
@@ -233,7 +244,8 @@
           hoverinfo: "x+y", line: { color: colour("quiet") }, marker: { size: 6, color: colour("quiet") } },
         { type: "scatter", mode: "markers", x: [step], y: [objectives[step]], hoverinfo: "skip",
           marker: { size: 13, color: colour("accent") } },
-      ], layout({ xtitle: "replacements", ytitle: "objective", xaxis: { dtick: Math.ceil(objectives.length / 10), rangemode: "tozero" } })];
+      ], layout({ xtitle: "replacements", ytitle: "objective" + (wide ? " (log)" : ""),
+        yaxis: { type: wide ? "log" : "linear", exponentformat: "power", nticks: 6 }, xaxis: { dtick: Math.ceil(objectives.length / 10) } })];
     });
     const tell = () => {
       const step = current();
