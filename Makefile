@@ -45,7 +45,7 @@ test: lint
 
 # Kernels as plain Python, and the core install without any extra.
 check-lanes: $(READY)
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest tests/graph tests/core -q -x -m "not slow" -p no:cacheprovider
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest tests/graph tests/core/test_jit.py -q -n $(WORKERS) -m "not compiled" -p no:cacheprovider
 	$(PYTHON) -m venv --clear .venv-bare
 	.venv-bare/bin/python -m pip install --quiet --constraint requirements.lock .
 	.venv-bare/bin/python tests/bare_install.py

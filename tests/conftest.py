@@ -7,7 +7,12 @@ import hypothesis
 import pytest
 
 hypothesis.settings.register_profile("project", deadline=None, derandomize=True, max_examples=50)
-hypothesis.settings.load_profile("project")
+# Kernels as plain Python are some hundred times slower: fewer examples show that they run.
+hypothesis.settings.register_profile(
+    "plain-python", deadline=None, derandomize=True, max_examples=3
+)
+plain = os.environ.get("NUMBA_DISABLE_JIT") == "1"
+hypothesis.settings.load_profile("plain-python" if plain else "project")
 
 
 @pytest.fixture(scope="session")

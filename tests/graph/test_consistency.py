@@ -122,6 +122,7 @@ def test_weights_and_diagonal_do_not_matter():
     np.testing.assert_array_equal(consistency(weighted), consistency(adjacency))
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("method", ["exact", "search", "cores"])
 def test_every_size_is_achieved(method):
     rng = np.random.default_rng(5)
@@ -134,12 +135,14 @@ def test_every_size_is_achieved(method):
         assert_certified(adjacency, 0.7, method)
 
 
+@pytest.mark.compiled
 def test_every_size_is_achieved_on_larger_graphs():
     rng = np.random.default_rng(6)
     assert_certified(block_graph(64, 3, 0.85, 0.2, rng), 0.9, "search")
     assert_certified(block_graph(125, 4, 0.85, 0.2, rng), 0.9, "cores")
 
 
+@pytest.mark.compiled
 def test_search_nearly_equals_exact():
     rng = np.random.default_rng(7)
     graphs_ = [random_graph(n, p, rng) for n in (20, 30, 40) for p in (0.2, 0.5)]
@@ -169,6 +172,7 @@ def test_exact_sizes_follow_the_vertices(seed, share, n):
     )
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("n", [60, 160])
 def test_fast_sizes_follow_vertices_that_refinement_tells_apart(n):
     rng = np.random.default_rng(3)

@@ -111,6 +111,7 @@ def test_is_the_weighted_svc(seed, kind, m, n, d, C):
         assert gap <= 1e-4
 
 
+@pytest.mark.compiled
 @settings(max_examples=15)
 @given(st.integers(0, 10_000), st.sampled_from([2, 10, 60]), st.sampled_from([0.01, 1.0]))
 def test_mining_and_decomposition_agree(seed, d, C):
@@ -172,6 +173,7 @@ def test_number_of_jobs_changes_nothing(monkeypatch):
     np.testing.assert_array_equal(one.intercepts, two.intercepts)
 
 
+@pytest.mark.compiled
 def test_blocks_and_memory_map_change_nothing(monkeypatch, tmp_path):
     candidates, negatives = draw(2, "overlapping", 10, 2000, 6)
     whole = exemplar_svms(candidates, negatives)
@@ -216,6 +218,7 @@ def test_a_common_offset_costs_no_digits():
     np.testing.assert_allclose(shifted.weights, plain.weights, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize(
     ("n", "C"), [(1, 1e-6), (1, 1.0), (1, 1e6), (5, 1e-6), (5, 1.0), (5, 1e6), (300, 1.0)]
 )

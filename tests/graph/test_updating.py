@@ -245,6 +245,7 @@ def test_settings_change_the_outcome():
         assert confidence[x] == confidence[bag == bag[x]].max()
 
 
+@pytest.mark.compiled
 def test_larger_pools_agree_with_scoring_from_scratch():
     problem = random_problem(np.random.default_rng(4), 32, 3, 0.3)
     result = update_pool(*problem, max_updates=3)
