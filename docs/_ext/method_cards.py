@@ -1,0 +1,152 @@
+"""Directives that let the library describe itself: cards of methods, tables, departures.
+
+The pages are Markdown and docstrings are reStructuredText, so what is drawn from docstrings is
+handed to MyST's ``eval-rst``.
+"""
+
+import re
+from inspect import cleandoc
+from pathlib import Path
+
+from docutils import nodes
+from docutils.statemachine import StringList
+from sphinx.util.docutils import SphinxDirective
+
+from pigmil import all_estimators
+from pigmil.estimators.registry import get_estimator
+from pigmil.io import formats
+
+SECTION = re.compile(r"^[A-Z][A-Za-z ]+\n-{3,}$", re.MULTILINE)
+
+
+def departures(docstring):
+    """Return what a docstring says under "Departs from the paper"."""
+    text = cleandoc(docstring)
+    lead = SECTION.split(text)[0]
+    found = re.search(r"Departs from the paper: (.*?)(?:\n\n|\Z)", lead, re.DOTALL)
+    if found is None or found[1].strip() != "see Notes.":
+        return found[1].strip() if found else "none."
+    notes = re.search(r"^Notes\n-+\n(.*?)(?:\n\n|\Z)", text, re.DOTALL | re.MULTILINE)
+    return notes[1].strip()
+
+
+class _Written(SphinxDirective):
+    """A directive that writes reStructuredText, see :meth:`lines`."""
+
+    has_content = False
+
+    def run(self):
+        holder = nodes.container()
+        lines = ["````{eval-rst}", *self.lines(), "````"]
+        self.state.nested_parse(StringList(lines, source=self.env.docname), 0, holder)
+        return holder.children
+
+
+def _table(head, rows, widths="auto", classes=""):
+    lines = [".. list-table::", f"   :widths: {widths}"]
+    lines += ["   :header-rows: 1"] if head else []
+    lines += [f"   :class: {classes}"] if classes else []
+    lines += [""]
+    for row in [*([head] if head else []), *rows]:
+        lines += [f"   {'* -' if i == 0 else '  -'} {cell}" for i, cell in enumerate(row)]
+    return [*lines, ""]
+
+
+class MethodCard(_Written):
+    """``{method-card} MILES``: the card of a method and its departures, from the class itself."""
+
+    required_arguments = 1
+
+    def lines(self):
+        cls = get_estimator(self.arguments[0])
+        card = cls.card
+        does = [word for word, done in (("detects instances", card.detects),
+                                        ("classifies bags", card.classifies)) if done]  # fmt: skip
+        rows = [
+            ("Class", f":class:`pigmil.{cls.__name__}`"),
+            ("Paper", f"{card.paper}" + ("" if str(card.year) in card.paper else f", {card.year}")),
+            ("Does", " and ".join(does)),
+            ("Use it for", card.use),
+            ("Cost of a fit", f"``{card.cost}``"),
+        ]
+        if card.grid:
+            tuned = "; ".join(f"``{name}`` among {', '.join(map(str, values))}"
+                              for name, values in card.grid.items())  # fmt: skip
+            rows.append(("Benchmarks tune", tuned))
+        told = departures(cls.__doc__)
+        rows.append(("Departs from the paper", " ".join(told.split())))
+        return _table(None, rows, "20 80", "method-card")
+
+
+class MethodList(_Written):
+    """``{method-list}``: a row a method."""
+
+    def lines(self):
+        pages = {
+            name: path.stem
+            for path in sorted((Path(self.env.srcdir) / "methods").glob("*.md"))
+            for name in re.findall(r"\{method-card\} (\S+)", path.read_text(encoding="utf-8"))
+        }
+        rows = []
+        for card in all_estimators():
+            page = pages[get_estimator(card.name).__name__]
+            marks = ["✓" if flag else "–" for flag in (card.detects, card.classifies)]
+            rows.append((f":doc:`{card.name} </methods/{page}>`", str(card.year), *marks, card.use))
+        return _table(
+            ("method", "year", "detects", "classifies", "use it for"), rows, "16 8 9 10 57"
+        )
+
+
+class FormatList(_Written):
+    """``{format-list}``: a row a file format."""
+
+    def lines(self):
+        rows = [
+            (
+                f"``{one.name}``",
+                ", ".join(f"``{suffix}``" for suffix in one.suffixes),
+                one.title,
+                "✓" if one.columns else "–",
+                "✓" if one.streams else "–",
+                f"``{one.extra}``" if one.extra else "–",
+            )
+            for one in formats().values()
+        ]
+        head = ("format", "suffix", "what it is", "columns by name", "``memory_map``", "extra")
+        return _table(head, rows, "14 18 38 10 10 10")
+
+
+class Reproduction(SphinxDirective):
+    """``{reproduction}``: what ``pigmil reproduce`` wrote into this folder, if it has."""
+
+    def run(self):
+        page = Path(self.env.srcdir) / "reproduction" / "README.md"
+        self.env.note_dependency(str(page))
+        lines = ["No results are kept in this copy of the documentation: run the commands above."]
+        if page.exists():
+            lines = ["```{include} reproduction/README.md", ":relative-images:", "```"]
+        holder = nodes.container()
+        self.state.nested_parse(StringList(lines, source=self.env.docname), 0, holder)
+        return holder.children
+
+
+def unwritten_methods(srcdir):
+    """Pages of methods that this version of the library does not hold."""
+    known = {get_estimator(card.name).__name__ for card in all_estimators()}
+    return [
+        f"methods/{path.name}"
+        for path in sorted((Path(srcdir) / "methods").glob("*.md"))
+        if not set(re.findall(r"\{method-card\} (\S+)", path.read_text(encoding="utf-8"))) <= known
+    ]
+
+
+def setup(app):
+    app.add_directive("method-card", MethodCard)
+    app.add_directive("method-list", MethodList)
+    app.add_directive("format-list", FormatList)
+    app.add_directive("reproduction", Reproduction)
+    app.connect(
+        "config-inited",
+        lambda app, config: config.exclude_patterns.extend(unwritten_methods(app.srcdir)),
+    )
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,196 @@
+"""
+PIGMIL, step by step
+====================
+
+Everything the method does between bags in and labels out, drawn on one set. The pieces are public
+functions of :mod:`pigmil.graph`, so each can be called, tested and replaced on its own.
+
+The set is RHOMBUS with the paper's one-sided working score, which starts with mistakes here: so
+there is something for the updating to mend. (The default score starts this set without any.) In
+all pictures orange triangles are truly positive, grey squares are negatives of positive bags and
+blue dots are instances of negative bags.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from pigmil import PIGMIL
+from pigmil.datasets import make_rhombus
+from pigmil.graph.candidates import working_score, working_sets
+from pigmil.graph.discrimination import influence
+
+bags = make_rhombus(random_state=1)
+truth = bags.instance_labels == 1
+points = bags.instances
+positive, negative = bags[bags.y == 1], bags[bags.y == -1]
+model = PIGMIL(working_score="kde_min", decay=1.0, random_state=0).fit(bags)
+
+
+def background(ax, title):
+    inside = np.repeat(bags.y == 1, bags.sizes)
+    ax.scatter(*points[~inside].T, s=9, c="#4c72b0", alpha=0.35, linewidths=0)
+    ax.scatter(*points[inside & ~truth].T, s=16, c="0.6", marker="s", linewidths=0)
+    ax.scatter(*points[truth].T, s=20, c="#dd8452", marker="^", linewidths=0)
+    ax.set(title=title, xticks=[], yticks=[], xlim=(-3, 3), ylim=(-2.4, 2.4))
+
+
+# %%
+# 1. Working score
+# ----------------
+# How dense are the negative bags around an instance? The paper's KDE_min counts the nearest
+# instance of each negative bag. Low is good: far from negatives.
+side = np.linspace(-3, 3, 101)
+grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+fig, axes = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
+for ax, kind, gamma in zip(axes, ("kde_min", "supported"), (1.0, 2.0), strict=True):
+    field = working_score(grid, negative, positive, kind=kind, gamma=gamma).reshape(101, 101)
+    background(
+        ax, f'working_score="{kind}"' + (" (the paper)" if kind == "kde_min" else " (default)")
+    )
+    shown = ax.contourf(side, side, field, levels=12, cmap="viridis", alpha=0.55, zorder=0)
+    fig.colorbar(shown, ax=ax, label="working score, lower is better")
+
+# %%
+# The default asks besides that other positive bags have instances like it: the corners of the
+# picture, far from everything, no longer score well.
+#
+# 2. Working sets, working bags, pool
+# -----------------------------------
+# The best 40 % of each positive bag are its working set. A bag whose working set is significantly
+# worse than the others' is set aside (its t value is above 1.5). The best instance of each working
+# bag enters the pool.
+ws = working_score(positive.instances, negative, positive, kind="kde_min", gamma=1.0)
+assert working_sets(ws, positive.offsets).sum() == sum(map(len, model.working_sets_))
+kept = model.working_bags_.kept
+
+fig, axes = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
+background(axes[0], f"working sets and first pool ({truth[model.initial_pool_].mean():.0%} right)")
+members = np.concatenate([model.working_sets_[bag] for bag in np.flatnonzero(kept)])
+axes[0].scatter(
+    *points[members].T,
+    s=46,
+    facecolors="none",
+    edgecolors="0.25",
+    linewidths=0.7,
+    label="working sets",
+)
+axes[0].scatter(
+    *points[model.initial_pool_].T,
+    s=100,
+    facecolors="none",
+    edgecolors="#c0392b",
+    linewidths=1.6,
+    label="first pool",
+)
+axes[0].legend(loc="lower right", fontsize="small")
+axes[1].bar(np.arange(len(kept)), model.working_bags_.t, color=np.where(kept, "#55a868", "#c44e52"))
+axes[1].axhline(1.5, color="black", linewidth=1, linestyle="--")
+axes[1].set(
+    title=f"t value of each positive bag: {kept.sum()} of {len(kept)} work",
+    xlabel="positive bag",
+    ylabel="t",
+)
+
+# %%
+# 3. Similarity, consistency, discrimination
+# ------------------------------------------
+# Of every pair in the pool: do the two claim each other (similarity), and as part of how large a
+# dense group (consistency)? Of every member: how hard do negatives press on it (discrimination)?
+csdg = model.csdg_
+order = np.argsort(-csdg.scores)
+fig, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
+with np.errstate(divide="ignore"):
+    log_s = np.where(csdg.similarity > 0, np.log10(csdg.similarity), np.nan)
+for ax, matrix, name in (
+    (axes[0], log_s, "similarity S (log10)"),
+    (axes[1], np.where(csdg.similarity > 0, csdg.consistency, np.nan), "consistency C"),
+):
+    shown = ax.imshow(matrix[np.ix_(order, order)], cmap="viridis")
+    ax.set(title=name, xlabel="pool, best rank first")
+    fig.colorbar(shown, ax=ax, shrink=0.8)
+distance = np.linspace(0.02, 4, 300)
+axes[2].plot(distance, influence(distance), color="#c0392b")
+axes[2].axvline(1, color="0.7", linewidth=1)
+axes[2].set(title="influence of one negative, d(Δ)", xlabel="distance Δ", ylim=(-5, 0.2))
+axes[2].annotate("far: limited", (2.2, -0.9), color="0.3")
+axes[2].annotate("near: without bound", (0.25, -4.3), color="0.3")
+
+# %%
+# 4. The graph and its ranks
+# --------------------------
+# Edges join members of the pool with positive similarity; their weight combines the three. A walk
+# on the graph gives every vertex a ranking score: low means few or weak ties to well-tied others.
+# The walk need not converge, and scores may be huge: only their order and their sum count.
+
+
+def draw_graph(ax, graph, title):
+    background(ax, title)
+    top = graph.weights.max() or 1.0
+    for i, j in zip(*np.nonzero(np.triu(graph.weights)), strict=True):
+        ends = points[graph.vertices[[i, j]]]
+        ax.plot(*ends.T, color="0.2", linewidth=1.6 * graph.weights[i, j] / top, alpha=0.25)
+    rank = np.log10(np.maximum(graph.scores, 1e-3))
+    return ax.scatter(
+        *points[graph.vertices].T, s=90, c=rank, cmap="plasma", edgecolors="black", zorder=3
+    )
+
+
+fig, ax = plt.subplots(figsize=(6.4, 4.8), layout="constrained")
+fig.colorbar(draw_graph(ax, csdg, "CSDG of the final pool"), label="ranking score (log10)")
+
+# %%
+# 5. Updating
+# -----------
+# From the lowest rank upwards, each other member of the vertex's working set is tried in its place,
+# and the best one moves in if the sum of the ranking scores rises. ``trace_`` holds every try, and
+# replays.
+trace = model.trace_
+pools = [model.initial_pool_, *trace.replay(model.initial_pool_)]
+shares = [truth[pool].mean() for pool in pools]
+fig, axes = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+axes[0].plot(np.arange(len(trace)), trace.objective, ".", color="0.7", label="tried")
+steps = np.flatnonzero(trace.accepted)
+axes[0].step(
+    [0, *steps, len(trace)],
+    [trace.initial_objective, *trace.objective[steps], trace.objective[steps][-1]],
+    where="post", color="#c0392b", label="kept",
+)  # fmt: skip
+axes[0].set(
+    title=f"{len(trace)} tries, {len(steps)} replacements",
+    xlabel="try",
+    ylabel="sum of ranking scores",
+)
+axes[0].legend()
+axes[1].step(np.arange(len(pools)), shares, where="post", color="#55a868")
+axes[1].set(
+    title="truth in the pool",
+    xlabel="replacements",
+    ylabel="share of the pool that is positive",
+    ylim=(0, 1.03),
+)
+
+# %%
+# First pool and last, side by side:
+fig, axes = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
+for ax, pool, name in ((axes[0], pools[0], "before"), (axes[1], pools[-1], "after")):
+    background(ax, f"{name}: {truth[pool].mean():.0%} of the pool is positive")
+    ax.scatter(*points[pool].T, s=110, facecolors="none", edgecolors="#c0392b", linewidths=1.6)
+
+# %%
+# 6. Classification
+# -----------------
+# A bag becomes a vector of its similarities to prototypes; a linear SVM tells the vectors apart.
+# With the pool as prototypes the vectors can be looked at: positive bags come near to most of the
+# pool.
+from pigmil.embedding import embed_bags
+
+vectors = embed_bags(bags, points[model.detected_instances_], gamma=1.0)
+fig, ax = plt.subplots(figsize=(7.5, 4.6), layout="constrained")
+shown = ax.imshow(vectors, aspect="auto", cmap="magma", vmin=0, vmax=1)
+ax.axhline((bags.y == 1).sum() - 0.5, color="white", linewidth=1.5)
+ax.set(
+    title="each row a bag: positive above, negative below the line",
+    xlabel="member of the pool",
+    ylabel="bag",
+)
+fig.colorbar(shown, label="similarity of the nearest instance")

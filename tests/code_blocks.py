@@ -1,0 +1,49 @@
+"""Runs the code blocks of Markdown pages and holds them to what their comments promise."""
+
+import ast
+import re
+from dataclasses import dataclass
+
+# What may stand behind ``#`` at the end of a line as the promised value of its expression.
+PROMISE = re.compile(
+    r"# (array\(.*\)|True|False|None|-?\d+(?:\.\d+)?|'[^']*'|\(.*\)|\[.*\])$"
+)
+FENCE = re.compile(r"(?ms)^(% needs real data\n)?```(python|sh)\n(.*?)^```$")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language, its text, and whether it reads real data sets."""
+
+    language: str
+    text: str
+    needs_data: bool
+
+
+def blocks_of(page):
+    """Return all Python and shell blocks of a page, in order."""
+    found = FENCE.findall(page.read_text(encoding="utf-8"))
+    return [Block(language, text, bool(mark)) for mark, language, text in found]
+
+
+def run_and_check(block, names):
+    """Run a block; where a line ends in ``# value``, its expression must have that repr."""
+    checked = 0
+    lines = block.splitlines()
+    for statement in ast.parse(block).body:
+        code = ast.get_source_segment(block, statement)
+        promised = PROMISE.search(lines[statement.end_lineno - 1])
+        if isinstance(statement, ast.Expr) and promised:
+            value = re.sub(r"^np\.(True|False)_$", r"\1", repr(eval(code, names)))
+            assert value == promised[1], f"{code}\ngives {value}, not {promised[1]}"
+            checked += 1
+        elif isinstance(statement, ast.Expr):
+            eval(code, names)
+        else:
+            start = min([statement.lineno, *_decorators(statement)]) - 1
+            exec("\n".join(lines[start : statement.end_lineno]), names)
+    return checked
+
+
+def _decorators(statement):
+    return [node.lineno for node in getattr(statement, "decorator_list", [])]

@@ -1,0 +1,149 @@
+"""The documentation holds: its code runs, its commands exist, its pages are complete."""
+
+import ast
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from pigmil import all_estimators
+from pigmil.estimators import get_estimator
+from pigmil.io import formats
+
+from .code_blocks import blocks_of, run_and_check
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(
+    page
+    for page in DOCS.rglob("*.md")
+    if not {"_build", "_parts", "reproduction", "auto_examples"} & set(page.parts)
+)
+NAMES = [page.relative_to(DOCS).as_posix() for page in PAGES]
+
+
+def python_blocks(page):
+    return [block for block in blocks_of(page) if block.language == "python"]
+
+
+WITH_CODE = [
+    name for name, page in zip(NAMES, PAGES, strict=True)
+    if any(not block.needs_data for block in python_blocks(page))
+]  # fmt: skip
+WITH_DATA = [
+    name for name, page in zip(NAMES, PAGES, strict=True)
+    if any(block.needs_data for block in python_blocks(page))
+]  # fmt: skip
+
+
+@pytest.fixture
+def in_empty_folder(tmp_path, monkeypatch):
+    for module in ("pandas", "h5py", "pyarrow", "skops", "matplotlib"):
+        pytest.importorskip(module, reason="the pages use every extra")
+    import matplotlib
+
+    matplotlib.use("agg")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("name", WITH_CODE)
+@pytest.mark.usefixtures("in_empty_folder")
+def test_blocks_run_and_keep_their_promises(name):
+    names: dict[str, object] = {"__name__": "page"}
+    for block in python_blocks(DOCS / name):
+        if not block.needs_data:
+            run_and_check(block.text, names)
+
+
+@pytest.mark.parametrize("name", WITH_DATA)
+@pytest.mark.usefixtures("in_empty_folder", "data_dir")
+def test_blocks_on_real_data_run_and_keep_their_promises(name):
+    names: dict[str, object] = {"__name__": "page"}
+    for block in python_blocks(DOCS / name):
+        if block.needs_data:
+            run_and_check(block.text, names)
+
+
+def test_some_pages_have_code_and_some_of_it_needs_data():
+    # Else a change of the fences would let the tests above pass by running nothing.
+    assert {"tour.md", "guide/own_data.md", "guide/scikit_learn.md", "faq.md"} <= set(WITH_CODE)
+    assert WITH_DATA == ["guide/which_instances.md"]
+
+
+def test_every_python_fence_is_found():
+    for page in [*PAGES, ROOT / "README.md"]:
+        opened = len(re.findall(r"```\{?(?:python|py|pycon|code-block)", page.read_text("utf-8")))
+        assert opened == len(python_blocks(page)), page
+
+
+def commands():
+    for page in [*PAGES, ROOT / "README.md"]:
+        for block in blocks_of(page):
+            for line in block.text.splitlines() if block.language == "sh" else ():
+                for part in line.split("#")[0].split("&&"):
+                    if part.strip().startswith("pigmil "):
+                        yield pytest.param(part.strip(), id=f"{page.stem}: {part.strip()}")
+
+
+@pytest.mark.parametrize("line", list(commands()))
+def test_commands_and_their_options_exist(line):
+    pytest.importorskip("typer", reason="the command line needs the extra cli")
+    typer_testing = pytest.importorskip("typer.testing")
+    from pigmil.cli.app import app
+
+    words = shlex.split(line)[1:]
+    help_text = typer_testing.CliRunner().invoke(
+        app, [words[0], "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"}
+    )
+    assert help_text.exit_code == 0, line
+    known = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", help_text.output))
+    assert {word for word in words[1:] if word.startswith("-")} <= known, line
+
+
+def test_every_method_has_a_page_and_every_page_a_method():
+    shown = [
+        name
+        for page in (DOCS / "methods").glob("*.md")
+        for name in re.findall(r"\{method-card\} (\S+)", page.read_text(encoding="utf-8"))
+    ]
+    assert sorted(shown) == sorted(get_estimator(card.name).__name__ for card in all_estimators())
+
+
+def test_the_reference_lists_every_public_name():
+    import pigmil
+
+    text = (DOCS / "api" / "index.rst").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^   pigmil\.(\S+)$", text, re.MULTILINE))
+    rooms = {"__version__", *pigmil._ROOMS}
+    assert set(pigmil.__all__) - rooms <= listed
+    for room in ("datasets", "evaluation", "io", "metrics", "report"):
+        module = __import__(f"pigmil.{room}", fromlist=["__all__"])
+        missing = {name for name in module.__all__ if {f"{room}.{name}", name}.isdisjoint(listed)}
+        assert not missing, room
+
+
+def test_every_format_is_shown_being_written_and_read():
+    page = DOCS / "guide" / "own_data.md"
+    written = "\n".join(block.text for block in python_blocks(page))
+    for one in formats().values():
+        by_name = f'format="{one.name}"' in written
+        by_suffix = any(f'write_bags(full, "bags{suffix}"' in written for suffix in one.suffixes)
+        assert by_name or by_suffix, one.name
+
+
+def test_every_parameter_of_pigmil_that_is_a_reading_is_in_the_table():
+    text = (DOCS / "pigmil" / "readings.md").read_text(encoding="utf-8")
+    from pigmil import PIGMIL
+
+    literal, default = PIGMIL.paper().get_params(), PIGMIL().get_params()
+    changed = {name for name in default if literal[name] != default[name]}
+    assert {name for name in changed if f"`{name}" not in text} == set()
+
+
+def test_examples_compile_and_are_named_for_the_gallery():
+    scripts = sorted((ROOT / "examples").glob("*.py"))
+    assert len(scripts) >= 4
+    for script in scripts:
+        assert script.name.startswith("plot_"), script.name
+        assert ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))), script.name
