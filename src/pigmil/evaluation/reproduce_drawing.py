@@ -46,8 +46,9 @@ def draw_detection(points: Any) -> Any:
 
     def mark(axes: Any, part: Any) -> None:
         out = part[part["in_working_set"] & ~part["in_pool"] & (part["label"] != 1)]
-        axes.scatter(out["x1"], out["x2"], marker="o", s=80, lw=0.9, facecolors="none",
-                     edgecolors="black", linestyles="--", label="negatives thrown out")  # fmt: skip
+        axes.scatter(out["x1"], out["x2"], marker="o", s=70, lw=0.9, facecolors="none",
+                     edgecolors="#00000099", linestyles="--",
+                     label="negatives thrown out")  # fmt: skip
         pool = part[part["in_pool"]]
         axes.scatter(pool["x1"], pool["x2"], marker="+", s=70, lw=1.8, c=RED, label="pool")
 
@@ -113,14 +114,15 @@ def draw_graph(vertices: Any, edges: Any) -> Any:
         axes.plot(*at[[edge.left, edge.right]].T, c=mpl.colormaps["Greys"](0.25 + 0.65 * share),
                   lw=0.4 + 2.6 * share**2, zorder=1)  # fmt: skip
     drawn = axes.scatter(
-        vertices["x1"], vertices["x2"], c=vertices["score"], cmap="viridis", s=330, zorder=2,
+        vertices["x1"], vertices["x2"], c=vertices["score"] / vertices["score"].max(),
+        cmap="viridis", s=330, zorder=2,
         edgecolors=np.where(vertices["label"] == 1, "black", RED), linewidths=1.4,
     )  # fmt: skip
     middle = (vertices["score"].max() + vertices["score"].min()) / 2
     for vertex in vertices.itertuples():
         axes.annotate(str(vertex.rank), (vertex.x1, vertex.x2), ha="center", va="center",
                       fontsize=9, color="black" if vertex.score > middle else "white")  # fmt: skip
-    figure.colorbar(drawn, label="ranking score", shrink=0.85)
+    figure.colorbar(drawn, label="ranking score, share of the greatest", shrink=0.85)
     axes.set(xlabel="first feature", ylabel="second feature")
     axes.margins(0.12)
     axes.set_title("numbers: rank; lines: edge weight; red rim: not truly positive", fontsize=9)

@@ -33,7 +33,7 @@ KINDS = {"instances change sides": "swap", "labels flipped": "labels"}
 class FigureSize:
     """How much is computed for the figures."""
 
-    seeds: int = 30
+    seeds: int = 20
     ratios: Sequence[float] = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
     levels: Sequence[int] = (0, 1, 2, 3, 4, 5)
     fractions: Sequence[int] = (20, 30, 40, 50, 60, 70, 80, 90, 100)
