@@ -9,7 +9,7 @@ from sklearn.svm import SVC
 
 from pigmil._core.segments import IntArray
 from pigmil.distances import length_unit, squared_distance_blocks
-from pigmil.estimators._linear_svm import fit_gram_svm
+from pigmil.estimators._linear_svm import fit_gram_svm, for_libsvm
 from pigmil.estimators.base import FloatArray
 
 # Above this many instances kernel rows are not kept (7000 of 7000 values are 400 MB).
@@ -171,7 +171,7 @@ class RepeatedSVM:
             class_weight={-1: costs[0], 1: costs[1]},
             tol=self.tol,
             cache_size=_CACHE_MB,
-        ).fit(self.instances[usable], signs[usable])
+        ).fit(for_libsvm(self.instances[usable]), signs[usable])
         dual = svc.dual_coef_.toarray() if sp.issparse(svc.dual_coef_) else svc.dual_coef_
         self.signed = np.zeros(len(signs))
         self.signed[usable[svc.support_]] = dual.ravel()

@@ -89,7 +89,7 @@ def fit_linear_svm(
         return LinearSVM(weights, intercept, np.abs(signed))
     svc = SVC(
         kernel="linear", C=C, class_weight=_as_dict(costs), tol=tol, cache_size=_CACHE_MB
-    ).fit(_for_libsvm(X), positive)
+    ).fit(for_libsvm(X), positive)
     weights = svc.coef_.toarray() if sp.issparse(svc.coef_) else svc.coef_
     dual = svc.dual_coef_.toarray() if sp.issparse(svc.dual_coef_) else svc.dual_coef_
     alphas = np.zeros(n_rows)
@@ -187,7 +187,7 @@ def _as_dict(costs: tuple[float, float]) -> dict[bool, float]:
     return {False: costs[0], True: costs[1]}
 
 
-def _for_libsvm(X: Any) -> Any:
+def for_libsvm(X: Any) -> Any:
     """Sparse rows with the 32-bit indices libsvm asks for."""
     if not sp.issparse(X):
         return X

@@ -128,7 +128,7 @@ class WitnessSVM(MILClassifier):
         self,
         *,
         kernel: str = "rbf",
-        C: float = 1.0,
+        C: float = 10.0,
         gamma: float = 1.0,
         length_unit: str | float = "auto",
         class_weight: Any = None,

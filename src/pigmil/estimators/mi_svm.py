@@ -25,7 +25,7 @@ class MiSVM(WitnessSVM):
     ----------
     kernel : {"rbf", "linear"}, default="rbf"
         Kernel between instances.
-    C : float, default=1.0
+    C : float, default=10.0
         Cost of the hinge loss of an instance.
     gamma : float, default=1.0
         Width of the Gaussian kernel, ``exp(-gamma |x - x'|^2 / unit^2)``.

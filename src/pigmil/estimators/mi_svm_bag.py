@@ -95,29 +95,6 @@ class MISVM(WitnessSVM):
         use="One instance makes a bag positive, and one concept covers them all; fast.",
     )
 
-    def __init__(
-        self,
-        *,
-        kernel: str = "rbf",
-        C: float = 10.0,
-        gamma: float = 1.0,
-        length_unit: str | float = "auto",
-        class_weight: Any = None,
-        max_iter: int = 50,
-        tol: float = 1e-3,
-        pos_label: Any = None,
-    ) -> None:
-        super().__init__(
-            kernel=kernel,
-            C=C,
-            gamma=gamma,
-            length_unit=length_unit,
-            class_weight=class_weight,
-            max_iter=max_iter,
-            tol=tol,
-            pos_label=pos_label,
-        )
-
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
         means = _bag_means(bags, positive)
         n_instances, n_witnesses = bags.n_instances, means.shape[0]

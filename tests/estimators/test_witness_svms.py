@@ -1,0 +1,219 @@
+"""mi-SVM and MI-SVM: the plain loop as twin, the fixed point, the working set, hand-worked bags."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.svm import SVC
+
+import pigmil.estimators._kernel_svm as kernel_module
+from pigmil import MISVM, Bags, MiSVM
+from pigmil.estimators._kernel_svm import RepeatedSVM, kernel_scores, kernel_values
+from pigmil.estimators._witness import alternate
+
+
+def toy_bags(seed=0, n_bags=16, shift=2.0):
+    rng = np.random.default_rng(seed)
+    parts = [rng.normal(size=(rng.integers(1, 6), 2)) for _ in range(n_bags)]
+    for number in range(0, n_bags, 2):
+        parts[number][-1] += shift
+    return Bags.from_list(parts, y=[1, 0] * (n_bags // 2))
+
+
+def parts_of(values, bags):
+    return np.split(values, bags.offsets[1:-1])
+
+
+def plain_mi_svm(bags, C, gamma):
+    """Relabel by sign, keep the best of an all-negative bag, with scikit-learn's SVC."""
+    inside = np.repeat(bags.y == 1, bags.sizes)
+    labels = inside.copy()
+    for _ in range(50):
+        svc = SVC(C=C, gamma=gamma, tol=1e-6).fit(bags.instances, labels)
+        scores = svc.decision_function(bags.instances)
+        new = []
+        for part, positive in zip(parts_of(scores, bags), bags.y == 1, strict=True):
+            picked = part > 0
+            if not picked.any():
+                picked[np.argmax(part)] = True
+            new.append(picked & positive)
+        new = np.concatenate(new)
+        if (new == labels).all():
+            return scores
+        labels = new
+    return None
+
+
+def plain_mi_svm_bags(bags, C, gamma):
+    """Start from bag means, re-select each positive bag's best instance."""
+    negatives = np.concatenate([bag for bag, y in zip(bags, bags.y, strict=True) if y == 0])
+    witnesses = np.array([bag.mean(axis=0) for bag, y in zip(bags, bags.y, strict=True) if y])
+    chosen = None
+    for _ in range(50):
+        X = np.vstack([witnesses, negatives])
+        svc = SVC(C=C, gamma=gamma, tol=1e-6).fit(X, np.arange(len(X)) < len(witnesses))
+        scores = svc.decision_function(bags.instances)
+        best = [int(np.argmax(part)) for part in parts_of(scores, bags)]
+        new = [o + b for o, b, y in zip(bags.offsets, best, bags.y, strict=False) if y]
+        if new == chosen:
+            return scores
+        chosen, witnesses = new, bags.instances[new]
+    return None
+
+
+@pytest.mark.parametrize(("method", "twin"), [(MiSVM, plain_mi_svm), (MISVM, plain_mi_svm_bags)])
+@given(seed=st.integers(0, 10**6), C=st.sampled_from([0.5, 5.0]))
+def test_the_plain_loop_ends_at_the_same_scores(method, twin, seed, C):
+    bags = toy_bags(seed)
+    expected = twin(bags, C, 0.5)
+    fitted = method(C=C, gamma=0.5, length_unit=1.0, tol=1e-6).fit(bags)
+    if expected is not None:
+        np.testing.assert_allclose(fitted.instance_scores_, expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+@given(seed=st.integers(0, 10**6))
+def test_mi_svm_ends_at_a_fixed_point_and_never_rises(kernel, seed):
+    bags = toy_bags(seed)
+    method = MiSVM(kernel=kernel, C=1.0, tol=1e-5).fit(bags)
+    scores = method.decision_function_instances(bags)
+    np.testing.assert_allclose(scores, method.instance_scores_, atol=1e-8)
+    imputed = (scores > 0) & np.repeat(bags.y == 1, bags.sizes)
+    imputed[method.detected_instances_] = True
+    np.testing.assert_array_equal(imputed, method.imputed_positive_)
+    for part, y in zip(parts_of(method.imputed_positive_, bags), bags.y, strict=True):
+        assert part.any() == (y == 1)
+    slack = 1e-4 * np.abs(method.objectives_[:-1])
+    assert (np.diff(method.objectives_) <= slack).all()
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+@given(seed=st.integers(0, 10**6))
+def test_mi_svm_of_bags_ends_at_its_witnesses_and_never_rises(kernel, seed):
+    bags = toy_bags(seed)
+    method = MISVM(kernel=kernel, C=1.0, tol=1e-5).fit(bags)
+    # Training once more on the witnesses gives the same model: nothing would change.
+    negatives = np.flatnonzero(np.repeat(bags.y == 0, bags.sizes))
+    rows = np.concatenate([method.detected_instances_, negatives])
+    gram = kernel_values(bags.instances, bags.instances[rows], method.kernel_width_)
+    svc = SVC(kernel="precomputed", tol=1e-6).fit(
+        gram[rows], np.arange(len(rows)) < len(method.detected_instances_)
+    )
+    np.testing.assert_allclose(svc.decision_function(gram), method.instance_scores_, atol=1e-3)
+    # The means of the start are no instances, so only later steps are bound not to rise.
+    later = method.objectives_[1:]
+    assert (np.diff(later) <= 1e-4 * np.abs(later[:-1])).all()
+
+
+def test_linear_bags_by_hand():
+    # Witness 4 against -1 and 0: the margin lies between 0 and 4, so f(x) = x / 2 - 1.
+    bags = Bags.from_list([np.array([[-1.0], [4.0]]), np.array([[0.0], [-1.0]])], y=[1, 0])
+    for method in (MISVM(kernel="linear"), MiSVM(kernel="linear")):
+        method.set_params(C=100.0, tol=1e-8).fit(bags)
+        np.testing.assert_allclose(method.instance_scores_, [-1.5, 1.0, -1.0, -1.5], atol=1e-5)
+        np.testing.assert_allclose(method.decision_function(bags), [1.0, -1.0], atol=1e-5)
+        assert method.detected_instances_.tolist() == [1]
+
+
+def test_class_weight_moves_the_threshold_to_the_costly_side():
+    bags = toy_bags(3, shift=1.0)
+    plain = MISVM(C=0.1).fit(bags).decision_function(bags)
+    costly = MISVM(C=0.1, class_weight={1: 50.0}).fit(bags).decision_function(bags)
+    assert (costly > plain).all()
+
+
+def test_too_few_rounds_warn():
+    bags = toy_bags(2)
+    rounds = MISVM(C=1.0).fit(bags).n_iter_
+    assert rounds > 1
+    with pytest.warns(ConvergenceWarning, match="max_iter=1 rounds"):
+        MISVM(C=1.0, max_iter=1).fit(bags)
+
+
+def test_a_circle_is_broken_at_its_best_round():
+    class Scripted:
+        """An SVM whose scores depend on the round: labels go a, b, a, b, ..."""
+
+        def fit(self, signs, costs):
+            return np.array([-1.0, 1.0]) if signs[0] > 0 else np.array([1.0, -1.0])
+
+        def objective(self, scores, signs, costs):
+            return 5.0 if signs[0] > 0 else 3.0
+
+    def impute(scores):
+        return np.sign(scores).astype(np.int8)
+
+    with pytest.warns(ConvergenceWarning, match="circle of 2 rounds"):
+        found = alternate(
+            Scripted(),
+            np.array([1, -1], dtype=np.int8),
+            impute,
+            lambda signs: (1.0, 1.0),
+            max_iter=50,
+            name="test",
+        )
+    assert not found.converged
+    assert found.signs.tolist() == [-1, 1]
+
+
+@given(seed=st.integers(0, 10**6), gamma=st.sampled_from([None, 0.4]))
+def test_the_working_set_gives_the_solution_of_all_instances(seed, gamma):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, 3))
+    signs = np.where(X[:, 0] + rng.normal(size=60) > 0, 1, -1).astype(np.int8)
+    signs[rng.choice(60, 10, replace=False)] = 0
+    signs[:2] = [1, -1]
+    before = kernel_module._START_ROWS
+    kernel_module._START_ROWS = 4
+    try:
+        svm = RepeatedSVM(X, gamma=gamma, C=1.0, tol=1e-5)
+        svm.fit(-signs, (1.0, 1.0))  # a training with other labels must leave no trace
+        scores = svm.fit(signs, (1.0, 2.0))
+    finally:
+        kernel_module._START_ROWS = before
+    used = signs != 0
+    svc = SVC(
+        kernel="linear" if gamma is None else "rbf",
+        gamma=gamma or 1.0,
+        class_weight={1: 2.0},
+        tol=1e-6,
+    ).fit(X[used], signs[used])
+    np.testing.assert_allclose(scores, svc.decision_function(X), atol=2e-3)
+    assert (svm.signed[~used] == 0).all()
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_many_instances_take_the_direct_path_to_the_same_model(kernel, form, monkeypatch):
+    bags = toy_bags(5)
+    bags = bags.with_instances(form(bags.instances))
+    kept = MISVM(kernel=kernel, C=1.0, tol=1e-4).fit(bags)
+    monkeypatch.setattr(kernel_module, "_KEEP_INSTANCES", 1)
+    direct = MISVM(kernel=kernel, C=1.0, tol=1e-4).fit(bags)
+    np.testing.assert_allclose(direct.instance_scores_, kept.instance_scores_, atol=5e-3)
+
+
+def test_scores_of_any_support_are_the_kernel_sum():
+    rng = np.random.default_rng(0)
+    X, support, signed = rng.normal(size=(7, 3)), rng.normal(size=(4, 3)), rng.normal(size=4)
+    expected = [
+        sum(s * np.exp(-0.3 * ((x - v) ** 2).sum()) for s, v in zip(signed, support, strict=True))
+        for x in X
+    ]
+    found = kernel_scores(X, support, signed, 0.5, 0.3)
+    np.testing.assert_allclose(found, np.array(expected) + 0.5, atol=1e-12)
+    linear = kernel_scores(sp.csr_array(X), sp.csr_array(support), signed, 0.5, None)
+    np.testing.assert_allclose(linear, X @ (support.T @ signed) + 0.5, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", [MiSVM, MISVM])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_degenerate_bags(method):
+    one_positive = Bags.from_list(
+        [np.ones((2, 1)), np.zeros((1, 1)), np.zeros((3, 1))], y=[1, 0, 0]
+    )
+    assert method().fit(one_positive).predict(one_positive).tolist() == [1, 0, 0]
+    same = Bags.from_list([np.zeros((2, 3))] * 4, y=[0, 1, 0, 1])
+    assert np.isfinite(method().fit(same).decision_function(same)).all()
