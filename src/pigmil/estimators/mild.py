@@ -13,7 +13,7 @@ from pigmil._core.sklearn_door import Interval, StrOptions
 from pigmil.bags import Bags
 from pigmil.distances import length_unit, nearest_in_bags
 from pigmil.embedding import embed_bags
-from pigmil.estimators._linear_svm import _for_libsvm, class_costs, fit_linear_svm
+from pigmil.estimators._linear_svm import class_costs, fit_linear_svm, for_libsvm
 from pigmil.estimators.base import BoolArray, FloatArray, MILClassifier
 from pigmil.estimators.card import Card
 
@@ -217,12 +217,12 @@ class MILD(MILClassifier):
         # The embedding has its own scale; instances are measured in the unit of length.
         width = "scale" if self.level == "bag" else self.gamma / self.length_unit_**2
         weights = {False: costs[0], True: costs[1]}
-        self.svm_ = SVC(C=self.C, gamma=width, class_weight=weights).fit(_for_libsvm(rows), labels)
+        self.svm_ = SVC(C=self.C, gamma=width, class_weight=weights).fit(for_libsvm(rows), labels)
 
     def _decide(self, rows: Any) -> FloatArray:
         if self.kernel == "linear":
             return self.svm_.decide(rows)
-        return np.asarray(self.svm_.decision_function(_for_libsvm(rows)))
+        return np.asarray(self.svm_.decision_function(for_libsvm(rows)))
 
     def _score_bags(self, bags: Bags) -> FloatArray:
         if self.level == "bag":
