@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pigmil._core.errors import DataSetError
 from pigmil.datasets import make_basic, make_rhombus, make_ring
 from pigmil.evaluation import reproduce_tables
 from pigmil.evaluation.reproduce import FULL, QUICK, FigureSize, Size, reproduce
@@ -173,3 +174,13 @@ def test_table_1_goes_on_with_more_seeds(tmp_path):
     table1(seeds=1, store=store)
     table1(seeds=2, store=store, callback=told.append)
     assert len(told) == 24
+
+
+def test_a_set_that_cannot_be_had_is_left_out_and_told(tmp_path, monkeypatch, caplog):
+    def refuse(name):
+        raise DataSetError(f"'{name}' is nowhere\nand its keepers are gone")
+
+    monkeypatch.setattr("pigmil.evaluation.reproduce.load", refuse)
+    [page, *_] = reproduce("table2", tmp_path, size=Size(sets=("fox",)))
+    assert "- Table II: Fox, which cannot be had: 'fox' is nowhere\n" in page.read_text("utf-8")
+    assert "fox is left out of Table II" in caplog.text

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pigmil._core.errors import PigmilError
+from pigmil.datasets import load
 from pigmil.evaluation.exports import whole_file
 from pigmil.evaluation.paper import REAL
 from pigmil.evaluation.reproduce_claims import Claim, table1_claims, table2_claims
@@ -31,7 +33,7 @@ class Size:
     ----------
     seeds : int
         Draws of each synthetic set for Table I.
-    sets : sequence of str
+    sets : sequence of str, or mapping of name to bags
         Real sets of Table II.
     repeats, folds : int
         Of their cross-validation.
@@ -42,7 +44,7 @@ class Size:
     """
 
     seeds: int = 40
-    sets: Sequence[str] = tuple(REAL)
+    sets: Sequence[str] | Mapping[str, Any] = tuple(REAL)
     repeats: int = 5
     folds: int = 10
     figures: FigureSize = field(default_factory=FigureSize)
@@ -118,7 +120,7 @@ def reproduce(
     parts = [part for part in PARTS[:-1] if which in (part, "all")]
     for part in parts:
         getattr(work, part)()
-    left_out = [size.left_out[part] for part in parts if part in size.left_out]
+    left_out = [size.left_out[part] for part in parts if part in size.left_out] + work.left_out
     command = f"pigmil reproduce {which}" + (" --quick" if quick else "")
     facts = environment(command, seconds=time.perf_counter() - start, n_jobs=n_jobs)
     work.text("environment.json", strict_json(facts))
@@ -142,6 +144,7 @@ class _Work:
         self.callback = callback
         self.written: list[Path] = []
         self.claims: list[Claim] = []
+        self.left_out: list[str] = []
         self.sections: list[tuple[str, Any]] = []
 
     def table1(self) -> None:
@@ -156,8 +159,11 @@ class _Work:
         self.sections.append(("table1", table))
 
     def table2(self) -> None:
+        sets = self._loaded()
+        if not sets:
+            return
         table, results = table2(
-            sets=self.size.sets,
+            sets=sets,
             repeats=self.size.repeats,
             folds=self.size.folds,
             n_jobs=self.n_jobs,
@@ -169,6 +175,20 @@ class _Work:
         self.written.append(results.export(self.folder / "table2_cells.csv"))
         self.written.append(results.export(self.folder / "table2.tex"))
         self.sections.append(("table2", (table, results, self._diagram(results))))
+
+    def _loaded(self) -> dict[str, Any]:
+        """The real sets that can be had; the page tells of the others."""
+        if isinstance(self.size.sets, Mapping):
+            return dict(self.size.sets)
+        sets = {}
+        for name in self.size.sets:
+            try:
+                sets[name] = load(name)
+            except (PigmilError, OSError) as error:
+                _logger.warning("%s is left out of Table II: %s", name, error)
+                reason = str(error).splitlines()[0]
+                self.left_out.append(f"Table II: {REAL[name]}, which cannot be had: {reason}")
+        return sets
 
     def _diagram(self, results: Results) -> bool:
         """Draw the critical-difference diagram, if there are data sets enough for one."""

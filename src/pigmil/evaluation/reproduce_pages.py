@@ -87,7 +87,7 @@ def page(
         "be taken literally (`PIGMIL.paper()`).",
     ]
     if left_out:
-        parts.append("This was a quick run. Left out:\n\n" + _bullets(left_out))
+        parts.append("Left out of this run:\n\n" + _bullets(left_out))
     for kind, content in sections:
         parts += {"table1": _table1, "table2": _table2, "figure": _figure}[kind](content, claims)
     return "\n\n".join(parts) + "\n"
