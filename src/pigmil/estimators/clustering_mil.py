@@ -132,10 +132,10 @@ class ClusteringMIL(MILClassifier):
         costs = class_costs(self.class_weight, positive, self.classes_, self._positive_label())
         weights = np.where(positive, costs[1], costs[0])
         self.n_clusters_ = self._choose_n_clusters(bags, positive, weights, seed)
-        self.center_, self.radius_, self.training_accuracy_ = self._best_sphere(
+        self.center_, self.radius_, self.training_accuracy_, depths = self._best_sphere(
             bags, positive, weights, self.n_clusters_, seed
         )
-        self._set_detection(bags, positive, self._score_instances(bags))
+        self._set_detection(bags, positive, depths)
 
     def _choose_n_clusters(
         self, bags: Bags, positive: BoolArray, weights: FloatArray, seed: int
@@ -151,7 +151,7 @@ class ClusteringMIL(MILClassifier):
         right = np.zeros(len(candidates))
         for train, test in folds.split(positive, positive):
             for position, n_clusters in enumerate(candidates):
-                center, radius, _ = self._best_sphere(
+                center, radius, _, _ = self._best_sphere(
                     bags[train], positive[train], weights[train], n_clusters, seed
                 )
                 inside = _depths(bags[test], center, radius) > 0
@@ -161,14 +161,16 @@ class ClusteringMIL(MILClassifier):
 
     def _best_sphere(
         self, bags: Bags, positive: BoolArray, weights: FloatArray, n_clusters: int, seed: int
-    ) -> tuple[FloatArray, float, float]:
-        """Centre, radius and training accuracy of the best sphere."""
+    ) -> tuple[FloatArray, float, float, FloatArray]:
+        """Centre, radius and training accuracy of the best sphere, and how deep instances lie."""
         rows = segment_gather(bags.offsets, np.flatnonzero(positive))
         centers = _cluster_centers(bags.instances[rows], n_clusters, self.n_init, seed)
-        nearest = segment_reduce(np.minimum, _distances(bags, centers), bags.offsets).T
+        distances = _distances(bags, centers)
+        nearest = segment_reduce(np.minimum, distances, bags.offsets).T
         radii, accuracies, gaps = sweep_radii(nearest, positive, weights)
         best = np.lexsort((-gaps, -np.round(accuracies, 12)))[0]
-        return centers[best], float(radii[best]), float(accuracies[best])
+        radius = float(radii[best])
+        return centers[best], radius, float(accuracies[best]), radius - distances[:, best]
 
     def _score_instances(self, bags: Bags) -> FloatArray:
         return _instance_depths(bags, self.center_, self.radius_)
