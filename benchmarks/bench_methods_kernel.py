@@ -114,8 +114,9 @@ def compare(name, rounds):
         np.arange(len(bags)), test_size=0.1, stratify=bags.y, random_state=0
     )
     y = (bags.y > 0).astype(int)
-    parts = [list(bags[train]), y[train], list(bags[test])]
-    rate = 1 / length_unit(bags[train].instances) ** 2
+    one, two = bags[train], bags[test]
+    parts = [list(one), y[train], list(two)]
+    rate = 1 / length_unit(one.instances) ** 2
     methods = {
         "Citation-kNN": (CitationKNN(), loop_citation, ()),
         "MI-Kernel": (MIKernel(), loop_kernel, (rate,)),
@@ -124,9 +125,7 @@ def compare(name, rounds):
         "Clustering MIL": (ClusteringMIL(n_clusters=5, random_state=0), loop_clustering, ()),
     }
     for label, (method, loop, more) in methods.items():
-        ours, found = timed(
-            lambda m: m.fit(bags[train], y[train]).predict(bags[test]), (method,), rounds
-        )
+        ours, found = timed(lambda m: m.fit(one, y[train]).predict(two), (method,), rounds)
         theirs, expected = timed(loop, (*parts, *more), rounds)
         print(
             f"{label:16}{name:12}{ours:8.3f}{theirs:8.3f}"
