@@ -9,6 +9,7 @@ from pigmil.cli import compare as comparing
 from pigmil.cli import demo as demonstrating
 from pigmil.cli import detect as detecting
 from pigmil.cli import listing, models
+from pigmil.cli.console import flowing
 
 app = typer.Typer(
     name="pigmil",
@@ -38,7 +39,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit()
 
 
-@app.callback()
 def root(
     version: Annotated[
         bool,
@@ -56,3 +56,7 @@ def root(
     Each command has --help with examples, and --json for machines. Exit status: 0 done, 1 the
     work failed, 2 wrong usage or input, 130 stopped with Ctrl-C.
     """
+
+
+root.__doc__ = flowing(root.__doc__)
+app.callback()(root)

@@ -21,6 +21,7 @@ from pigmil.cli.data import (
     REPORTS,
     BagOption,
     FormatOption,
+    InfoOption,
     InstanceLabelOption,
     LabelOption,
     check_targets,
@@ -82,6 +83,7 @@ def compare(
     bag: BagOption = None,
     label: LabelOption = None,
     instance_label: InstanceLabelOption = None,
+    info: InfoOption = None,
     jobs: JobsOption = 1,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
@@ -101,6 +103,7 @@ def compare(
     """  # fmt: skip
     from pigmil.estimators import card_of
     from pigmil.evaluation import compare as run
+    from pigmil.report.comparison import METRICS
 
     names = [
         name.strip() for text in methods or [DEFAULT_METHODS] for name in text.split(",")
@@ -108,6 +111,8 @@ def compare(
     ]  # fmt: skip
     for name in names:
         card_of(name)  # a misspelt name is told before data is read
+    if metric not in METRICS:
+        raise ValueError(f"--metric {metric}: choose one of {', '.join(METRICS)}.")
     targets: dict[str, Path | None] = {"--store": store, "--report": report}
     targets |= {f"--export {path.name}": path for path in export or []}
     check_targets(
@@ -120,7 +125,7 @@ def compare(
         if name in sets:
             raise ValueError(f"Two data sets are called '{name}'; rename one of the files.")
         sets[name] = open_bags(
-            item, format=format, bag=bag, label=label, instance_label=instance_label
+            item, format=format, bag=bag, label=label, instance_label=instance_label, info=info
         )
     with output.progress("comparing") as tell:
         results = run(
@@ -166,9 +171,6 @@ def show(output: Output, results: Any, metric: str) -> None:
             + ", ".join(f"{name} {rank:.2f}" for name, rank in outcome.ranks.sort_values().items())
             + f"; Friedman p = {outcome.friedman_p:.3g}"
         )
-    for name, found in results.findings.items():
-        for item in found:
-            output.say(f"audit of {name}: {item['message']}")
     output.result = {
         "metric": metric,
         "table": results.table(metric).to_dict(orient="index"),

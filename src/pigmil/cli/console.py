@@ -116,11 +116,20 @@ class Output:
             TextColumn("left"),
             TimeRemainingColumn(),
         )
-        with Progress(*columns, console=self.errors, disable=self.silent, transient=True) as bar:
+        terminal = self.errors.is_terminal
+        with Progress(
+            *columns, console=self.errors, disable=self.silent or not terminal, transient=True
+        ) as bar:
             task = bar.add_task(escape(what), total=None)
+            told = 0
 
             def report(done: int, total: int, now: str) -> None:
+                nonlocal told
                 bar.update(task, completed=done, total=total, description=escape(now))
+                tenth = 10 * done // max(total, 1)
+                if not terminal and not self.silent and tenth > told:
+                    told = tenth  # a log gets a line now and then in place of a bar
+                    self.errors.print(escape(f"{what}: {done} of {total} ({now})"), soft_wrap=True)
 
             yield report
 
@@ -161,7 +170,16 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     # typer reads the signature: all but the first argument.
     signature = functools.partial(function, None)
     guarded.__signature__ = inspect.signature(signature)  # type: ignore[attr-defined]
+    guarded.__doc__ = flowing(function.__doc__)
     return guarded
+
+
+def flowing(text: str | None) -> str:
+    """Help with each paragraph on one line, so that it fills any terminal; examples stay."""
+    paragraphs = inspect.cleandoc(text or "").split("\n\n")
+    return "\n\n".join(
+        part if part.startswith(" ") else " ".join(part.split()) for part in paragraphs
+    )
 
 
 def command_line() -> str:

@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -69,20 +70,40 @@ def open_bags(
             f"name; {hint}"
         )
     else:
-        bags = read_bags(
-            data,
-            format=format,
-            bag=_column(bag),
-            label=_column(label),
-            instance_label=_column(instance_label),
-            info=[_column(name) for name in info or ()],
-        )
+        try:
+            bags = read_bags(
+                data,
+                format=format,
+                bag=_column(bag),
+                label=_column(label),
+                instance_label=_column(instance_label),
+                info=[_column(name) for name in info or ()],
+            )
+        except BagFormatError as error:
+            raise BagFormatError(as_options(str(error))) from error
     if labelled and bags.y is None:
         raise BagFormatError(
             f"'{data}' holds no bag labels, and they are needed to learn from; name their column "
             "with --label."
         )
     return bags
+
+
+def as_options(message: str, **names: str) -> str:
+    """The mending a message names, in words of the command line.
+
+    Examples
+    --------
+    >>> as_options("Say with bag= what it is, or pass lossy=True.")
+    'Say with --bag what it is, or pass --lossy.'
+    """
+
+    def option(found: re.Match[str]) -> str:
+        name = names.get(found[1], found[1].replace("_", "-"))
+        return f"--{name}" + (" " if found[3] else "")
+
+    pattern = r"\b(bag|label|instance_label|info|format|lossy)=(\[\.\.\.\]|True)?(?=(['\"\d])?)"
+    return re.sub(pattern, option, message)
 
 
 def _column(name: str | None) -> Any:

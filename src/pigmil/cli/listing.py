@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from pigmil._core.errors import BagFormatError
 from pigmil.cli.console import DebugOption, JsonOption, Output, QuietOption, command
 from pigmil.cli.data import (
     BagOption,
@@ -13,6 +14,7 @@ from pigmil.cli.data import (
     InfoOption,
     InstanceLabelOption,
     LabelOption,
+    as_options,
     check_targets,
     open_bags,
 )
@@ -205,6 +207,9 @@ def convert(
         source, format=format, bag=bag, label=label, instance_label=instance_label, info=info,
         labelled=False,
     )  # fmt: skip
-    write_bags(bags, target, format=to_format, **({"lossy": True} if lossy else {}))
+    try:
+        write_bags(bags, target, format=to_format, **({"lossy": True} if lossy else {}))
+    except BagFormatError as error:
+        raise BagFormatError(as_options(str(error), format="to-format")) from error
     output.result = {"bags": bags.n_bags, "instances": bags.n_instances, "target": target}
     output.wrote(target, repr(bags))

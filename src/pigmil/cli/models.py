@@ -13,6 +13,7 @@ from pigmil.cli.data import (
     BagOption,
     DataArgument,
     FormatOption,
+    InfoOption,
     LabelOption,
     check_targets,
     open_bags,
@@ -48,7 +49,11 @@ def build_method(name: str, settings: list[str] | None, seed: int, *, detects: b
     from pigmil.estimators import get_estimator
 
     kind = get_estimator(name)
-    known = [name for name in inspect.signature(kind.__init__).parameters if name != "self"]
+    known = [
+        name
+        for name in inspect.signature(kind.__init__).parameters
+        if name not in ("self", "callback")
+    ]
     values: dict[str, Any] = {}
     for text in settings or []:
         key, separator, value = text.partition("=")
@@ -98,6 +103,7 @@ def fit(
     format: FormatOption = None,
     bag: BagOption = None,
     label: LabelOption = None,
+    info: InfoOption = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -120,7 +126,7 @@ def fit(
 
     check_targets(data, {"--output": to}, {})
     fitted = build_method(method, set_, seed)
-    bags = open_bags(data, format=format, bag=bag, label=label)
+    bags = open_bags(data, format=format, bag=bag, label=label, info=info)
     steps = [("method", fitted)]
     if scale:
         steps.insert(0, ("scale", BagScaler(with_mean=not bags.is_sparse)))
@@ -151,6 +157,7 @@ def predict(
     format: FormatOption = None,
     bag: BagOption = None,
     label: LabelOption = None,
+    info: InfoOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     debug: DebugOption = False,
@@ -179,7 +186,7 @@ def predict(
         data, {"--output": to, "--instances": instances},
         {"--output": TABLES, "--instances": TABLES},
     )  # fmt: skip
-    bags = open_bags(data, format=format, bag=bag, label=label, labelled=False)
+    bags = open_bags(data, format=format, bag=bag, label=label, info=info, labelled=False)
     bags = with_fitted_features(output, method, bags)
     output.result = {"method": method.card.name, "bags": bags.n_bags}
     if to is not None and method.card.classifies:

@@ -19,6 +19,7 @@ METRICS = {
     "instance_ap": "Average precision over instances, %",
     "top1": "Positive bags whose best instance is positive, %",
     "fit_seconds": "Seconds to fit",
+    "predict_seconds": "Seconds to predict",
     "peak_mb": "Peak memory, MiB",
 }
 MAX_FAILURES = 50

@@ -147,4 +147,5 @@ def made(command: str | None, *, seed: Any, checksums: dict[str, str]) -> dict[s
         "versions": versions,
         "checksums": checksums,
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "parameters": {},
     }
