@@ -1,0 +1,157 @@
+"""Fit and predict of the SVM methods beside a plain scikit-learn loop of the same method.
+
+OMP_NUM_THREADS=1 python benchmarks/bench_methods_svm.py --sets musk2 elephant
+
+CPU seconds of one fit on all bags and one predict; the ratio is plain over ours. The plain loops
+take the same parameters, so that both do the same work; `same` is the share of bags on which the
+two agree. MILES is also set beside liblinear's 1-norm penalty, which is what installable packages
+use: its squared hinge loss makes it another model.
+"""
+
+import argparse
+import time
+import warnings
+
+import numpy as np
+from scipy.optimize import linprog
+from scipy.spatial.distance import cdist
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.svm import SVC, LinearSVC
+
+from pigmil import MILES, MILIS, MISVM, BagKISVM, BagScaler, InsKISVM, MiSVM
+from pigmil.datasets import load
+from pigmil.distances import length_unit
+
+
+def bag_max(scores, bags):
+    return np.array([part.max() for part in np.split(scores, bags.offsets[1:-1])])
+
+
+def plain_mi_svm(bags, positive):
+    X, gamma = bags.instances, 1.0 / length_unit(bags.instances) ** 2
+    inside = np.repeat(positive, bags.sizes)
+    labels = inside
+    for _ in range(50):
+        scores = SVC(C=10.0, gamma=gamma).fit(X, labels).decision_function(X)
+        new = inside & (scores > 0)
+        for a, b, y in zip(bags.offsets[:-1], bags.offsets[1:], positive, strict=True):
+            if y:
+                new[a + np.argmax(scores[a:b])] = True
+        if (new == labels).all():
+            break
+        labels = new
+    return bag_max(scores, bags) > 0
+
+
+def plain_mi_svm_bags(bags, positive):
+    X, gamma = bags.instances, 1.0 / length_unit(bags.instances) ** 2
+    negatives = X[~np.repeat(positive, bags.sizes)]
+    witnesses = np.array([bag.mean(axis=0) for bag, y in zip(bags, positive, strict=True) if y])
+    chosen = None
+    for _ in range(50):
+        A = np.vstack([witnesses, negatives])
+        svc = SVC(C=10.0, gamma=gamma).fit(A, np.arange(len(A)) < len(witnesses))
+        scores = svc.decision_function(X)
+        new = [
+            a + np.argmax(scores[a:b])
+            for a, b, y in zip(bags.offsets[:-1], bags.offsets[1:], positive, strict=True)
+            if y
+        ]
+        if new == chosen:
+            break
+        chosen, witnesses = new, X[new]
+    return bag_max(scores, bags) > 0
+
+
+def plain_embedding(bags, gamma):
+    decay = gamma / length_unit(bags.instances) ** 2
+    return np.array(
+        [np.exp(-decay * cdist(bag, bags.instances, "sqeuclidean").min(axis=0)) for bag in bags]
+    )
+
+
+def plain_miles(bags, positive):
+    X = plain_embedding(bags, 0.3)
+    n, p = X.shape
+    sign = np.where(positive, 1.0, -1.0)[:, None]
+    A = -np.hstack([sign * X, -sign * X, sign, -sign, np.eye(n)])
+    c = np.concatenate([np.ones(2 * p), [0.0, 0.0], np.full(n, 2.0)])
+    z = linprog(c, A_ub=A, b_ub=-np.ones(n), method="highs").x
+    return X @ (z[:p] - z[p : 2 * p]) + z[2 * p] - z[2 * p + 1] > 0
+
+
+def liblinear_miles(bags, positive):
+    X = plain_embedding(bags, 0.3)
+    return LinearSVC(penalty="l1", dual=False, C=2.0, max_iter=10000).fit(X, positive).predict(X)
+
+
+def plain_milis(bags, positive):
+    X, unit = bags.instances, length_unit(bags.instances)
+    negatives = X[~np.repeat(positive, bags.sizes)]
+    spans = list(zip(bags.offsets[:-1], bags.offsets[1:], strict=True))
+    density = np.array([np.exp(-((x - negatives) ** 2).sum(axis=1) / unit**2).sum() for x in X])
+    chosen = [
+        a + (np.argmin(density[a:b]) if y else np.argmax(density[a:b]))
+        for (a, b), y in zip(spans, positive, strict=True)
+    ]
+    E, sign = plain_embedding(bags, 0.1), np.where(positive, 1.0, -1.0)
+    for _ in range(50):
+        svc = SVC(kernel="linear", C=100.0).fit(E[:, chosen], positive)
+        weights, values = svc.coef_[0], svc.decision_function(E[:, chosen])
+        moved = list(chosen)
+        for j, (a, b) in enumerate(spans):
+            losses = [
+                np.maximum(0, 1 - sign * (values + weights[j] * (E[:, k] - E[:, moved[j]]))).sum()
+                for k in range(a, b)
+            ]
+            best = a + int(np.argmin(losses))
+            if min(losses) < losses[moved[j] - a] - 1e-9:
+                values = values + weights[j] * (E[:, best] - E[:, moved[j]])
+                moved[j] = best
+        if moved == chosen:
+            break
+        chosen = moved
+    return svc.predict(E[:, chosen])
+
+
+PAIRS = {
+    "mi-SVM": (MiSVM, plain_mi_svm),
+    "MI-SVM": (MISVM, plain_mi_svm_bags),
+    "MILES": (MILES, plain_miles),
+    "MILES (liblinear)": (MILES, liblinear_miles),
+    "MILIS": (MILIS, plain_milis),
+    "Bag-KI-SVM": (BagKISVM, None),
+    "Ins-KI-SVM": (InsKISVM, None),
+}
+
+
+def timed(call):
+    start = time.process_time()
+    result = call()
+    return result, time.process_time() - start
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sets", nargs="+", default=["musk2", "elephant"])
+    parser.add_argument("--methods", nargs="+", default=list(PAIRS))
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    InsKISVM().fit(np.array([[0.0], [1.0]]), [0, 1])  # load the compiled kernel
+    print(f"{'method':20}{'set':12}{'ours s':>9}{'plain s':>9}{'ratio':>7}{'same':>7}")
+    for set_name in arguments.sets:
+        bags = BagScaler().fit_transform(load(set_name))
+        positive = bags.y == 1
+        for name in arguments.methods:
+            method, plain = PAIRS[name]
+            mine, ours = timed(lambda method=method: method().fit(bags).predict(bags) == 1)
+            line = f"{name:20}{set_name:12}{ours:9.2f}"
+            if plain is not None:
+                theirs, seconds = timed(lambda plain=plain: plain(bags, positive))
+                same = np.mean(mine == theirs)
+                line += f"{seconds:9.2f}{seconds / ours:7.1f}{same:7.2f}"
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

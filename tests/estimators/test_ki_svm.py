@@ -1,0 +1,197 @@
+"""KI-SVM: the dual solver, the mixture, the cutting planes against all assignments at once."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import minimize, nnls
+from sklearn.exceptions import ConvergenceWarning
+
+import pigmil.estimators._key_instances as key_module
+import pigmil.estimators.ki_svm as ki_module
+from pigmil import BagKISVM, Bags, InsKISVM
+from pigmil.estimators._kernel_svm import kernel_values
+from pigmil.estimators._key_instances import Atoms, _mix
+from pigmil.estimators.nonnegative_qp_kernels import solve_nonnegative_qp
+
+
+def toy_bags(seed=0, n_bags=8, largest=3):
+    rng = np.random.default_rng(seed)
+    parts = [rng.normal(size=(rng.integers(1, largest + 1), 2)) for _ in range(n_bags)]
+    for number in range(0, n_bags, 2):
+        parts[number][-1] += 2.0
+    return Bags.from_list(parts, y=[1, 0] * (n_bags // 2))
+
+
+def rows_of(bags, level, gamma):
+    """Feature-space rows as weights over instances: candidates a positive bag, and negatives."""
+    n = bags.n_instances
+    spans = list(itertools.pairwise(bags.offsets))
+    positive = [np.eye(n)[a:b] for (a, b), y in zip(spans, bags.y, strict=True) if y == 1]
+    negative, shares = [], []
+    for (a, b), y in zip(spans, bags.y, strict=True):
+        if y == 0:
+            block = np.eye(n)[a:b]
+            negative.append(block.mean(axis=0, keepdims=True) if level == "bag" else block)
+            shares += [1.0] if level == "bag" else [1.0 / (b - a)] * (b - a)
+    return positive, np.vstack(negative), np.array(shares)
+
+
+def whole_programme(bags, level, C, gamma):
+    """All assignments and the means at once: min over mixtures of the dual's maximum."""
+    positive, negative, shares = rows_of(bags, level, gamma)
+    kernel = kernel_values(bags.instances, bags.instances, gamma) + 1.0
+    sign = np.concatenate([np.ones(len(positive)), -np.ones(len(negative))])
+    matrices = []
+    for rows in [
+        [block.mean(axis=0) for block in positive],
+        *itertools.product(*positive),
+    ]:
+        W = np.vstack([*rows, negative])
+        matrices.append(np.outer(sign, sign) * (W @ kernel @ W.T))
+    ridge = 1.0 / (C * np.concatenate([np.ones(len(positive)), shares]))
+
+    def dual(a):
+        # max over a of sum a - (max over assignments of a Q a) / 2 - a D a / 2, as a minimum.
+        values = np.array([a @ Q @ a for Q in matrices])
+        return -(a.sum() - values.max() / 2 - a @ (ridge * a) / 2)
+
+    # With an epigraph variable the maximum is smooth enough for a general solver.
+    n = len(sign)
+    start = np.append(np.full(n, 0.05), 10.0)
+    found = minimize(
+        lambda z: -(z[:n].sum() - z[n] - z[:n] @ (ridge * z[:n]) / 2),
+        start,
+        jac=lambda z: np.append(-1.0 + ridge * z[:n], 1.0),
+        bounds=[(0, None)] * n + [(None, None)],
+        constraints=[
+            {
+                "type": "ineq",
+                "fun": lambda z, Q=Q: z[n] - z[:n] @ Q @ z[:n] / 2,
+                "jac": lambda z, Q=Q: np.append(-Q @ z[:n], 1.0),
+            }
+            for Q in matrices
+        ],
+        method="SLSQP",
+        options={"maxiter": 500, "ftol": 1e-10},
+    )
+    return -dual(found.x[:n])  # a feasible dual value: a lower bound on the optimum
+
+
+@given(seed=st.integers(0, 10**6), n=st.integers(1, 8))
+def test_the_quadratic_programme_is_that_of_nnls(seed, n):
+    rng = np.random.default_rng(seed)
+    factor = rng.normal(size=(n, n)) + 3 * np.eye(n)
+    matrix = factor.T @ factor + 0.1 * np.eye(n)
+    # a M a / 2 - sum a is |L' a - L^-1 1|^2 / 2 up to a constant.
+    lower = np.linalg.cholesky(matrix)
+    expected, _ = nnls(lower.T, np.linalg.solve(lower, np.ones(n)))
+    found, violation = solve_nonnegative_qp(matrix, np.zeros(n), 1e-9, 10**6)
+    assert violation <= 1e-9
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_two_bags_by_hand():
+    # Linear kernel plus 1 on x = 1 (positive) and x = -1 (negative), C = 1: rows (1, 1) and
+    # -(-1, 1) = (1, -1) are orthogonal with squared norm 2, so a = 1 / (2 + 1) each,
+    # w = (2/3, 0), intercept 0, objective (a + a) / 2 = 1/3.
+    bags = Bags.from_list([np.array([[1.0]]), np.array([[-1.0]])], y=[1, 0])
+    for method in (BagKISVM, InsKISVM):
+        fitted = method(kernel="linear", C=1.0, tol=1e-6).fit(bags)
+        np.testing.assert_allclose(fitted.instance_scores_, [2 / 3, -2 / 3], atol=1e-5)
+        assert fitted.objectives_[-1] == pytest.approx(1 / 3, abs=1e-5)
+
+
+def test_the_mixture_of_equal_matrices_changes_nothing_and_a_worse_one_gets_no_weight():
+    among, across, ridge = np.array([[2.0]]), np.array([[0.0]]), np.array([1.0, 1.0])
+    matrix = np.diag([0.0, 2.0 + 1.0])  # one negative row with kernel 2
+    alone = _mix(matrix.copy(), [(among, across)], ridge, np.ones(1), np.zeros(2), 1e-9)
+    twice = _mix(matrix.copy(), [(among, across)] * 2, ridge, np.full(2, 0.5), np.zeros(2), 1e-9)
+    assert twice[2] == pytest.approx(alone[2], rel=1e-6)
+    # A positive row with the larger norm has the larger margin: all the weight goes to it.
+    better = (np.array([[8.0]]), across)
+    mixed = _mix(
+        matrix.copy(), [(among, across), better], ridge, np.full(2, 0.5), np.zeros(2), 1e-9
+    )
+    assert mixed[1][1] > 0.999
+    # sum a - a M a / 2 with M = diag(9, 3) is (1/9 + 1/3) / 2.
+    assert mixed[2] == pytest.approx((1 / 9 + 1 / 3) / 2, rel=1e-3)
+
+
+@pytest.mark.parametrize(("method", "level"), [(BagKISVM, "bag"), (InsKISVM, "instance")])
+@given(seed=st.integers(0, 300), C=st.sampled_from([0.5, 5.0]))
+def test_cutting_planes_never_rise_and_reach_the_optimum_over_all_assignments(
+    method, level, seed, C
+):
+    bags = toy_bags(seed, n_bags=6)
+    fitted = method(C=C, gamma=0.5, length_unit=1.0, tol=1e-6, max_iter=200).fit(bags)
+    assert (np.diff(fitted.objectives_) < 0).all()
+    assert fitted.mixture_.sum() == pytest.approx(1.0)
+    bound = whole_programme(bags, level, C, 0.5)
+    assert fitted.objectives_[-1] >= bound * (1 - 1e-4)
+    # The search for the most violated assignment is local: it may stop a little above.
+    assert fitted.objectives_[-1] <= bound * 1.02 + 1e-6
+
+
+@pytest.mark.parametrize("method", [BagKISVM, InsKISVM])
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+def test_bags_score_as_their_best_instance_which_is_the_key(method, kernel):
+    bags = toy_bags(4, n_bags=14, largest=5)
+    fitted = method(kernel=kernel).fit(bags)
+    scores = fitted.decision_function_instances(bags)
+    parts = np.split(scores, bags.offsets[1:-1])
+    np.testing.assert_allclose(fitted.decision_function(bags), [part.max() for part in parts])
+    expected = [
+        o + np.argmax(part) for o, part, y in zip(bags.offsets, parts, bags.y, strict=False) if y
+    ]
+    assert fitted.detected_instances_.tolist() == expected
+
+
+@pytest.mark.parametrize("gamma", [None, 0.7])
+@pytest.mark.parametrize("keep", [0, 10**6])
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_kernel_of_combinations(gamma, keep, form, monkeypatch):
+    monkeypatch.setattr(key_module, "_KEEP_ATOMS", keep)
+    monkeypatch.setattr(key_module, "_BLOCK_ROWS", 2)
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(5, 3))
+    combination = np.array(
+        [[1, 0, 0, 0, 0], [0, 1, 0, 0, 0], [0, 0, 0.5, 0.5, 0], [0, 0, 0, 0, 1.0]]
+    )
+    atoms = Atoms(form(X), sp.csr_array(combination), gamma)
+    whole = combination @ (kernel_values(X, X, gamma) + 1.0) @ combination.T
+    np.testing.assert_allclose(atoms.rows(np.array([2, 0])), whole[[2, 0]], atol=1e-12)
+    np.testing.assert_allclose(
+        atoms.block(np.array([3, 2]), np.array([1, 1])), whole[[3, 2]][:, [1, 1]], atol=1e-12
+    )
+    np.testing.assert_allclose(atoms.diagonal(slice(0, 2)), np.diag(whole)[:2], atol=1e-12)
+
+
+def test_too_few_assignments_warn():
+    bags = toy_bags(7, n_bags=20, largest=5)
+    assert BagKISVM(C=100.0).fit(bags).n_iter_ > 2
+    with pytest.warns(ConvergenceWarning, match="max_iter=2 assignments"):
+        BagKISVM(C=100.0, max_iter=2).fit(bags)
+
+
+def test_many_negative_instances_are_thinned_at_equal_weight(monkeypatch):
+    bags = toy_bags(2, n_bags=12, largest=6)
+    negatives = np.flatnonzero(bags.y == 0)
+    _, shares = InsKISVM()._negative_rows(bags, negatives)
+    assert shares.sum() == pytest.approx(len(negatives))
+    monkeypatch.setattr(ki_module, "_MOST_NEGATIVES", 8)
+    rows, thinned = InsKISVM()._negative_rows(bags, negatives)
+    assert rows.shape[0] <= 8
+    assert thinned.sum() == pytest.approx(len(negatives), rel=0.3)
+
+
+@pytest.mark.parametrize("method", [BagKISVM, InsKISVM])
+def test_degenerate_bags(method):
+    parts = [np.ones((2, 1)), np.zeros((1, 1)), np.zeros((3, 1))]
+    one_positive = Bags.from_list(parts, y=[1, 0, 0])
+    assert method(C=100.0).fit(one_positive).predict(one_positive).tolist() == [1, 0, 0]
+    same = Bags.from_list([np.zeros((2, 3))] * 4, y=[0, 1, 0, 1])
+    assert np.isfinite(method().fit(same).decision_function(same)).all()

@@ -1,0 +1,166 @@
+"""MILIS: the initial prototypes, the moves, the falling objective, the pruning."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.svm import SVC
+
+from pigmil import MILIS, Bags
+from pigmil.estimators._similarities import embed_by_instances
+from pigmil.estimators.milis import _initial_prototypes, _move
+
+
+def toy_bags(seed=0, n_bags=16, shift=2.0):
+    rng = np.random.default_rng(seed)
+    parts = [rng.normal(size=(rng.integers(1, 6), 2)) for _ in range(n_bags)]
+    for number in range(0, n_bags, 2):
+        parts[number][-1] += shift
+    return Bags.from_list(parts, y=[1, 0] * (n_bags // 2))
+
+
+def hinge_loss(values, positive, costs):
+    margins = np.where(positive, values, -values)
+    return (np.where(positive, costs[1], costs[0]) * np.maximum(0, 1 - margins)).sum()
+
+
+def test_initial_prototypes_by_hand():
+    # Negatives lie at 0, 0, 1 and 9: density is highest at 0 and lowest far away from them.
+    bags = Bags.from_list(
+        [np.array([[0.5], [30.0], [9.5]]), np.array([[9.0], [0.0]]), np.array([[1.0], [0.0]])],
+        y=[1, 0, 0],
+    )
+    assert _initial_prototypes(bags, bags.y == 1, 1.0).tolist() == [1, 4, 6]
+
+
+@given(seed=st.integers(0, 10**6))
+def test_initial_prototypes_against_a_loop(seed):
+    bags = toy_bags(seed)
+    positive = bags.y == 1
+    negatives = bags[~positive].instances
+    density = [np.exp(-0.3 * ((x - negatives) ** 2).sum(axis=1)).sum() for x in bags.instances]
+    expected = []
+    for a, b, y in zip(bags.offsets[:-1], bags.offsets[1:], positive, strict=True):
+        part = np.array(density[a:b])
+        expected.append(a + (np.argmin(part) if y else np.argmax(part)))
+    assert _initial_prototypes(bags, positive, 0.3).tolist() == expected
+
+
+def test_far_instances_do_not_underflow():
+    bags = Bags.from_list([np.array([[1e3], [2e3]]), np.array([[0.0], [1.0]])], y=[1, 0])
+    assert _initial_prototypes(bags, bags.y == 1, 1.0)[0] == 1
+
+
+@given(seed=st.integers(0, 10**6))
+def test_a_move_takes_the_best_instance_of_each_bag_in_turn(seed):
+    bags = toy_bags(seed, n_bags=8)
+    positive, costs = bags.y == 1, (1.0, 2.0)
+    rng = np.random.default_rng(seed)
+    weights = rng.normal(size=8) * (rng.uniform(size=8) > 0.2)
+    similarity = embed_by_instances(bags, 0.5)
+    chosen = bags.offsets[:-1].copy()
+    values = similarity[:, chosen] @ weights - 0.1
+    moved, new_values = _move(bags.offsets, similarity, chosen, weights, values, positive, costs)
+    expected = chosen.copy()
+    for bag in range(8):
+        tries = []
+        for candidate in range(bags.offsets[bag], bags.offsets[bag + 1]):
+            trial = expected.copy()
+            trial[bag] = candidate
+            tries.append(hinge_loss(similarity[:, trial] @ weights - 0.1, positive, costs))
+        best = int(np.argmin(tries))
+        if tries[best] < tries[expected[bag] - bags.offsets[bag]] - 1e-8:
+            expected[bag] = bags.offsets[bag] + best
+    assert moved.tolist() == expected.tolist()
+    np.testing.assert_allclose(new_values, similarity[:, moved] @ weights - 0.1, atol=1e-10)
+
+
+@given(seed=st.integers(0, 10**6), C=st.sampled_from([0.3, 3.0, 100.0]))
+def test_the_objective_never_rises(seed, C):
+    method = MILIS(C=C, gamma=1.0).fit(toy_bags(seed, shift=1.0))
+    assert (np.diff(method.objectives_) <= 0).all()
+    assert method.n_iter_ == len(method.objectives_)
+
+
+def test_the_alternation_ends_where_no_move_helps():
+    bags = wide_bags()
+    method = MILIS(C=3.0, gamma=0.1, prune=0.0, tol=1e-6).fit(bags)
+    similarity = embed_by_instances(bags, method.decay_)
+    chosen = method.prototype_instances_
+    values = similarity[:, chosen] @ method.coef_ + method.intercept_
+    again, _ = _move(
+        bags.offsets, similarity, chosen, method.coef_, values, bags.y == 1, (1.0, 1.0)
+    )
+    np.testing.assert_array_equal(again, chosen)
+
+
+def test_the_svm_is_that_of_scikit_learn_on_the_kept_prototypes():
+    bags = toy_bags(1)
+    method = MILIS(C=2.0, gamma=0.5, length_unit=1.0, tol=1e-6).fit(bags)
+    X = np.array(
+        [
+            [np.exp(-0.5 * ((bag - p) ** 2).sum(axis=1).min()) for p in method.prototypes_]
+            for bag in bags
+        ]
+    )
+    svc = SVC(kernel="linear", C=2.0, tol=1e-6).fit(X, bags.y)
+    np.testing.assert_allclose(method.decision_function(bags), svc.decision_function(X), atol=1e-3)
+
+
+def test_pruning_drops_light_prototypes():
+    bags = toy_bags(1)
+    everything = MILIS(prune=0.0).fit(bags)
+    pruned = MILIS(prune=0.5).fit(bags)
+    assert len(everything.coef_) == bags.n_bags
+    heavy = np.abs(everything.coef_) >= 0.5 * np.abs(everything.coef_).max()
+    np.testing.assert_array_equal(
+        pruned.prototype_instances_, everything.prototype_instances_[heavy]
+    )
+    np.testing.assert_array_equal(pruned.detected_instances_, everything.detected_instances_)
+
+
+def test_an_instance_scores_as_a_bag_of_its_own():
+    bags = toy_bags(2)
+    method = MILIS().fit(bags)
+    singles = Bags.from_list([row[None] for row in bags.instances])
+    np.testing.assert_allclose(
+        method.decision_function_instances(bags), method.decision_function(singles), atol=1e-9
+    )
+
+
+def wide_bags():
+    """Many features: prototypes move in several rounds."""
+    rng = np.random.default_rng(1)
+    parts = [rng.normal(size=(6, 20)) for _ in range(30)]
+    for number in range(0, 30, 2):
+        parts[number][-1] += 0.5
+    return Bags.from_list(parts, y=[1, 0] * 15)
+
+
+def test_several_rounds_lower_the_objective_and_too_few_warn():
+    bags = wide_bags()
+    method = MILIS(C=3.0, gamma=0.1).fit(bags)
+    assert method.n_iter_ > 2
+    assert method.objectives_[-1] < method.objectives_[0] - 0.01
+    with pytest.warns(ConvergenceWarning, match="max_iter=2 trainings"):
+        MILIS(C=3.0, gamma=0.1, max_iter=2).fit(bags)
+
+
+def test_sparse_instances_give_the_same_model():
+    bags = toy_bags(1)
+    sparse = bags.with_instances(sp.csr_array(bags.instances))
+    np.testing.assert_allclose(
+        MILIS(tol=1e-6).fit(sparse).decision_function(sparse),
+        MILIS(tol=1e-6).fit(bags).decision_function(bags),
+        atol=1e-3,
+    )
+
+
+def test_degenerate_bags():
+    parts = [np.ones((2, 1)), np.zeros((1, 1)), np.zeros((3, 1))]
+    one_positive = Bags.from_list(parts, y=[1, 0, 0])
+    assert MILIS().fit(one_positive).predict(one_positive).tolist() == [1, 0, 0]
+    same = Bags.from_list([np.zeros((2, 3))] * 4, y=[0, 1, 0, 1])
+    assert np.isfinite(MILIS().fit(same).decision_function(same)).all()
