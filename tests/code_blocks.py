@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 # What may stand behind ``#`` at the end of a line as the promised value of its expression.
 PROMISE = re.compile(
-    r"# (array\(.*\)|True|False|None|-?\d+(?:\.\d+)?|'[^']*'|\(.*\)|\[.*\])$"
+    r"# (array\(.*\)|True|False|None|-?\d+(?:\.\d+)?|dtype\(.*\)|'[^']*'|\(.*\)|\[.*\])$"
 )
 FENCE = re.compile(r"(?ms)^(% needs real data\n)?```(python|sh)\n(.*?)^```$")
 

@@ -116,18 +116,35 @@ class FormatList(_Written):
         return _table(head, rows, "14 18 38 10 10 10")
 
 
-class Reproduction(SphinxDirective):
-    """``{reproduction}``: what ``pigmil reproduce`` wrote into this folder, if it has."""
+class _Kept(SphinxDirective):
+    """A Markdown file that a command writes; a sentence where it has not been run."""
+
+    file = ""
+    instead = ""
 
     def run(self):
-        page = Path(self.env.srcdir) / "reproduction" / "README.md"
+        page = Path(self.env.srcdir) / self.file
         self.env.note_dependency(str(page))
-        lines = ["No results are kept in this copy of the documentation: run the commands above."]
+        lines = [self.instead]
         if page.exists():
-            lines = ["```{include} reproduction/README.md", ":relative-images:", "```"]
+            lines = [f"```{{include}} /{self.file}", ":relative-images:", "```"]
         holder = nodes.container()
         self.state.nested_parse(StringList(lines, source=self.env.docname), 0, holder)
         return holder.children
+
+
+class Reproduction(_Kept):
+    """``{reproduction}``: what ``pigmil reproduce`` wrote into this folder, if it has."""
+
+    file = "reproduction/README.md"
+    instead = "No results are kept in this copy of the documentation: run the commands above."
+
+
+class Growth(_Kept):
+    """``{growth}``: the table that ``benchmarks/bench_growth.py`` wrote."""
+
+    file = "_parts/growth.md"
+    instead = "No table is kept in this copy of the documentation: run the benchmark."
 
 
 def unwritten_methods(srcdir):
@@ -145,6 +162,7 @@ def setup(app):
     app.add_directive("method-list", MethodList)
     app.add_directive("format-list", FormatList)
     app.add_directive("reproduction", Reproduction)
+    app.add_directive("growth", Growth)
     app.connect(
         "config-inited",
         lambda app, config: config.exclude_patterns.extend(unwritten_methods(app.srcdir)),
