@@ -12,6 +12,7 @@ from pigmil._core.errors import BagFormatError
 from pigmil.bags import Bags, as_bags
 from pigmil.io.common import Column, Request, check_readable, fail, listed
 from pigmil.io.registry import Format, format_to_write, named, sniff
+from pigmil.io.values import plain
 
 
 def read_bags(
@@ -138,12 +139,12 @@ def write_bags(
     """
     file = Path(os.fspath(path))
     bags = as_bags(bags)
-    kind = named(file, format) if format else format_to_write(file, sparse=bags.is_sparse)
     if file.is_dir():
         fail(file, "is a folder; give the name of a file in it.")
     if not file.parent.is_dir():
         fail(file, f"there is no folder {file.parent}; make it first.")
-    if len(np.unique(bags.ids.astype(str))) < bags.n_bags:
+    kind = named(file, format) if format else format_to_write(file, sparse=bags.is_sparse)
+    if len(np.unique(plain(file, bags.ids, "ids"))) < bags.n_bags:
         fail(
             file,
             "ids repeat (resampled bags?); a file needs one id a bag.",

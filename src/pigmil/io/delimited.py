@@ -1,11 +1,11 @@
 """Comma- and tab-separated text, one row an instance; read in a stream through pyarrow."""
 
 import csv
-import io
-import itertools
 import re
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -16,8 +16,10 @@ from pigmil.io.common import Request, fail, listed, naming, parsing, writing
 from pigmil.io.long_table import Coded, LongTable
 from pigmil.io.table import Roles, columns_to_write, find_roles, table_blocks
 
-_HEADER_BYTES = 1 << 24
-_BLOCK_BYTES = 1 << 22
+_HEADER_LENGTH = 1 << 24
+_ENCODING = "Save the file as UTF-8 or name its encoding, e.g. encoding='latin-1'."
+_QUOTE = "A quote that is opened and never closed does this."
+_BLOCK_BYTES = 1 << 19  # pyarrow reads some thirty of these ahead
 
 
 def read(
@@ -87,31 +89,30 @@ def read(
 def _columns(path: Path, delimiter: str, header: bool, encoding: str) -> tuple[list[str], int]:
     """Names of the columns (positions without a header) and the length of the first row."""
     with path.open("rb") as file:
-        start = file.read(_HEADER_BYTES)
+        start = file.read(4096)
     if start[:2] in (b"\xff\xfe", b"\xfe\xff") and encoding == "utf-8":
         fail(path, "is encoded as UTF-16.", where="row 1", mend="Pass encoding='utf-16'.")
-    try:
-        # The last bytes may be the first half of a character.
-        text = start.decode(encoding, "strict" if len(start) < _HEADER_BYTES else "ignore")
-    except UnicodeError:
-        text = start.decode("latin-1")  # the first row may still be plain; pyarrow tells the rest
-    except LookupError:
-        fail(path, f"encoding={encoding!r} is not known to Python.")
-    text = text.removeprefix("\ufeff")
-    if "\0" in text[:4096]:
+    if b"\0" in start and "16" not in encoding and "32" not in encoding:
         fail(path, "holds zero bytes, so it is not text.", where="row 1", mend="Pass format=.")
-    with parsing(path, "delimited text"):
-        lines = io.StringIO(text, newline="")
-        reader = csv.reader(
-            itertools.dropwhile(lambda line: not line.strip("\r\n"), lines), delimiter=delimiter
-        )
-        columns = next(reader, [])
+    lengths: list[int] = []
+    columns: list[str] = []
+    with (
+        parsing(path, "delimited text"),
+        # Bytes that are no text pass here: pyarrow names the row they are in.
+        path.open(encoding=encoding, errors="surrogateescape", newline="") as text,
+    ):
+        for row in csv.reader(_first_lines(path, text, lengths), delimiter=delimiter):
+            if row:
+                columns = row
+                break
     if not columns:
         fail(path, "has no rows.")
-    length = lines.tell()
+    columns[0] = columns[0].removeprefix("\ufeff")
     if not header:
-        return [str(position) for position in range(len(columns))], length
-    repeated = sorted({name for name in columns if columns.count(name) > 1})
+        return [str(position) for position in range(len(columns))], sum(lengths)
+    if any("\udc80" <= sign <= "\udcff" for name in columns for sign in name):
+        fail(path, "is not valid UTF-8.", where="row 1", mend=_ENCODING)
+    repeated = sorted(name for name, count in Counter(columns).items() if count > 1)
     if repeated:
         fail(
             path,
@@ -119,7 +120,16 @@ def _columns(path: Path, delimiter: str, header: bool, encoding: str) -> tuple[l
             where="row 1",
             mend="Rename them, or pass header=False and positions.",
         )
-    return columns, length
+    return columns, sum(lengths)
+
+
+def _first_lines(path: Path, text: IO[str], lengths: list[int]) -> Iterator[str]:
+    """Yield lines as long as they may belong to the first row; notes how long they were."""
+    while line := text.readline(_HEADER_LENGTH):
+        lengths.append(len(line))
+        if sum(lengths) >= _HEADER_LENGTH:
+            fail(path, "has a first row too long to be one.", where="row 1", mend=_QUOTE)
+        yield line
 
 
 def _hint(columns: list[str], delimiter: str, header: bool) -> str:
@@ -174,14 +184,14 @@ class _pleading:
                     self.path,
                     "is not valid UTF-8.",
                     where=where,
-                    mend="Save the file as UTF-8 or name its encoding, e.g. encoding='latin-1'.",
+                    mend=_ENCODING,
                 )
             if "straddl" in text:
                 fail(
                     self.path,
                     "has a row too long to be one.",
                     where=where,
-                    mend="A quote that is opened and never closed does this.",
+                    mend=_QUOTE,
                 )
         except BagFormatError as told:
             raise told from error

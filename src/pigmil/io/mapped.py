@@ -16,48 +16,65 @@ from pigmil._core.segments import IntArray
 from pigmil.io.common import check_disk, check_memory, fail
 
 _HEADER = 128  # bytes kept free before the values, for the header of a .npy file
-_BLOCK_BYTES = 1 << 25
+_BLOCK_BYTES = 1 << 23
+_SLAB_BYTES = 40 << 20  # above what the allocator keeps for itself when it is freed
 
 
 class InMemory:
-    """Keeps blocks of rows and lays them into one array at the end, freeing each as it goes.
+    """Keeps rows in slabs and lays them into one array at the end, freeing each slab as it goes.
 
-    Cost: the array, and one block more than that.
+    Slabs are large enough to be given back to the system at once; many small arrays would not
+    be. Cost: the array, and one slab more than that.
     """
 
     def __init__(self, path: Path, *, mappable: bool) -> None:
         self.path, self.mappable = path, mappable
-        self.blocks: deque[Any] = deque()
+        self.slabs: deque[Any] = deque()
+        self.used = 0  # rows of the last slab
         self.n_rows = self.n_bytes = 0
 
     def append(self, block: Any) -> None:
         """Take the next rows."""
         held = block.data.nbytes if sp.issparse(block) else block.nbytes
+        check_memory(self.path, self.n_bytes + held, mappable=self.mappable)
         self.n_rows, self.n_bytes = self.n_rows + block.shape[0], self.n_bytes + held
-        check_memory(self.path, self.n_bytes, mappable=self.mappable)
-        self.blocks.append(block)
+        if sp.issparse(block) or (not self.slabs and block.nbytes >= _SLAB_BYTES):
+            self.slabs.append(block)
+            self.used = block.shape[0]
+            return
+        start = 0
+        while start < block.shape[0]:
+            if not self.slabs or self.used == len(self.slabs[-1]):
+                rows = max(1, _SLAB_BYTES // max(1, block.shape[1] * block.itemsize))
+                self.slabs.append(np.empty((rows, block.shape[1]), dtype=block.dtype))
+                self.used = 0
+            room = min(len(self.slabs[-1]) - self.used, block.shape[0] - start)
+            self.slabs[-1][self.used : self.used + room] = block[start : start + room]
+            start, self.used = start + room, self.used + room
 
     def finish(self, order: IntArray | None) -> Any:
         """Return all rows; row ``i`` of the result is row ``order[i]`` of what was appended."""
-        if sp.issparse(self.blocks[0]):
-            matrix = sp.vstack(list(self.blocks), format="csr")
+        if sp.issparse(self.slabs[0]):
+            matrix = sp.vstack(list(self.slabs), format="csr")
             return matrix if order is None else matrix[order]
-        if order is None and len(self.blocks) == 1:
-            return self.blocks[0]
-        first = self.blocks[0]
+        self.slabs[-1] = self.slabs[-1][: self.used]
+        first = self.slabs[0]
+        if order is None and len(self.slabs) == 1:
+            return first if first.base is None else first.copy()
         result = np.empty((self.n_rows, first.shape[1]), dtype=first.dtype)
         place = None if order is None else np.argsort(order, kind="stable")
+        del first
         start = 0
-        while self.blocks:
-            block = self.blocks.popleft()
-            rows = slice(start, start + block.shape[0])
-            result[rows if place is None else place[rows]] = block
+        while self.slabs:
+            slab = self.slabs.popleft()
+            rows = slice(start, start + slab.shape[0])
+            result[rows if place is None else place[rows]] = slab
             start = rows.stop
         return result
 
     def discard(self) -> None:
         """Drop what was taken."""
-        self.blocks.clear()
+        self.slabs.clear()
 
 
 class OnDisk:
@@ -126,14 +143,27 @@ class OnDisk:
         size = self.n_rows * self.width * self.dtype.itemsize
         check_disk(self.path, self.folder, size)
         moved, name = self._new_file()
-        step = max(1, _BLOCK_BYTES // max(1, self.width * self.dtype.itemsize))
+        row_bytes = self.width * self.dtype.itemsize
+        step = max(1, _BLOCK_BYTES // max(1, row_bytes))
         for start in range(0, self.n_rows, step):
-            # Mapped anew for each block, so that pages read before do not count as held.
-            source = self._map(self.file)
-            moved.write(np.ascontiguousarray(source[order[start : start + step]]).data)
-            del source
+            moved.write(self._gather(order[start : start + step], row_bytes))
         self.discard()
         self.file, self.name = moved, name
+
+    def _gather(self, rows: IntArray, row_bytes: int) -> bytearray:
+        """Read rows from all over the file; read, not mapped, so that no page stays held."""
+        block = bytearray(len(rows) * row_bytes)
+        view = memoryview(block)
+        breaks = np.flatnonzero(np.diff(rows) != 1) + 1
+        ends = [*breaks.tolist(), len(rows)]
+        first = 0
+        for last in ends:
+            self.file.seek(_HEADER + int(rows[first]) * row_bytes)
+            part = view[first * row_bytes : last * row_bytes]
+            if self.file.readinto(part) != len(part):  # type: ignore[attr-defined]
+                fail(self.path, "its rows were lost while they were put in order.")
+            first = last
+        return block
 
     def discard(self) -> None:
         """Drop what was written."""

@@ -16,8 +16,11 @@ from pigmil.io.delimited import coded_arrow
 from pigmil.io.long_table import Coded, LongTable
 from pigmil.io.table import Roles, columns_to_write, find_roles, table_blocks
 
-_BATCH_VALUES = 1 << 21
-_LIMITS = {
+_BATCH_VALUES, _MAX_VALUES = 1 << 19, 1 << 22
+# No more of a file is held than what is being decoded, and no list is longer than data needs.
+_OPEN = {
+    "pre_buffer": False,
+    "buffer_size": 1 << 16,
     "thrift_string_size_limit": 1 << 28,
     "thrift_container_size_limit": 1 << 24,
 }
@@ -27,7 +30,7 @@ KEY = b"pigmil"  # schema metadata: which columns are what, where the names alon
 def read(path: Path, request: Request) -> Bags:
     """Read parquet of either layout, told apart by whether features are lists."""
     parquet = import_optional("pyarrow.parquet", extra="io", purpose="Reading parquet")
-    with parsing(path, "parquet"), parquet.ParquetFile(str(path), **_LIMITS) as file:
+    with parsing(path, "parquet"), parquet.ParquetFile(str(path), **_OPEN) as file:
         names, types = file.schema_arrow.names, file.schema_arrow.types
         if len(set(names)) < len(names):
             twice = sorted({name for name in names if names.count(name) > 1})
@@ -65,11 +68,13 @@ def _read_long(
 
 
 def batches(file: Any, n_columns: int) -> Iterator[Any]:
-    """Yield record batches of bounded size."""
-    size = max(1, min(1 << 16, _BATCH_VALUES // max(1, n_columns)))
-    for batch in file.iter_batches(batch_size=size, use_threads=False):
-        if batch.num_rows:
-            yield batch
+    """Yield record batches of bounded size, one row group after the other."""
+    fewest = min(512, _MAX_VALUES // max(1, n_columns))  # a batch costs some time a column
+    size = max(1, fewest, min(1 << 16, _BATCH_VALUES // max(1, n_columns)))
+    for group in range(file.num_row_groups):
+        for batch in file.iter_batches(size, row_groups=[group], use_threads=False):
+            if batch.num_rows:
+                yield batch
 
 
 def other_columns(
