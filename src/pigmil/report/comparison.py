@@ -136,4 +136,5 @@ def _diagram(results: Any, metric: str) -> str:
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r"#000000|#000\b|\bblack\b", "currentColor", svg)
+    svg = re.sub(r"(<text[^>]*?)fill: #[0-9a-f]{6}", r"\1fill: currentColor", svg)
     return svg.replace("<text ", '<text fill="currentColor" ')

@@ -34,9 +34,11 @@ def project(bags: Bags) -> tuple[NDArray[np.float64], tuple[str, str]]:
         return np.asarray(bags.instances, dtype=np.float64), (names[0], names[1])
     reducer: Any = TruncatedSVD if bags.is_sparse else PCA
     model = reducer(2, random_state=0)
-    points = model.fit_transform(bags.instances)
-    shares = 100 * model.explained_variance_ratio_
-    return points, tuple(f"component {i + 1} ({shares[i]:.0f} %)" for i in range(2))  # type: ignore[return-value]
+    with np.errstate(invalid="ignore"):  # features that are all constant have no variance to share
+        points = model.fit_transform(bags.instances)
+        shares = 100 * model.explained_variance_ratio_
+    told = ["" if np.isnan(share) else f" ({share:.0f} %)" for share in shares]
+    return points, (f"component 1{told[0]}", f"component 2{told[1]}")
 
 
 def plot_bags(

@@ -13,8 +13,8 @@ _KEPT = "\u200c\u200d"  # joiners: letters of some scripts, and emoji, need them
 def shown(value: Any, *, limit: int = 120) -> str:
     r"""Text of a name with every character visible, cut beyond ``limit`` characters.
 
-    Control characters become their pictures; marks that turn the direction of text, and
-    whatever else is invisible or no character, become ``<U+...>``.
+    Control characters, marks that turn the direction of text, and whatever else is invisible or
+    no character become ``<U+...>``.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ def shown(value: Any, *, limit: int = 120) -> str:
     Examples
     --------
     >>> print(shown("two\nlines"), shown("a\u202eb"))
-    two␊lines a<U+202E>b
+    two<U+000A>lines a<U+202E>b
     """
     text = str(value)
     cut = text if len(text) <= limit else text[: limit - 1] + "…"
@@ -36,13 +36,8 @@ def shown(value: Any, *, limit: int = 120) -> str:
 def _visible(sign: str) -> str:
     if sign in _KEPT or sign == " " or sign.isalnum():
         return sign
-    code = ord(sign)
-    if code < 0x20:
-        return chr(0x2400 + code)
-    if code == 0x7F:
-        return "\u2421"
     if unicodedata.category(sign) in ("Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp"):
-        return f"<U+{code:04X}>"
+        return f"<U+{ord(sign):04X}>"
     return sign
 
 

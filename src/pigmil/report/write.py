@@ -77,7 +77,7 @@ def render_html(summary: dict[str, Any]) -> str:
         **summary,
         style=_part("report.css"),
         scripts=scripts,
-        hashes=" ".join(f"'sha256-{_digest(script)}'" for script in scripts) or "'none'",
+        policy=_policy(scripts),
         data=script_json(_for_script(summary)) if drawn else None,
     )  # fmt: skip
 
@@ -92,6 +92,19 @@ def render_markdown(summary: dict[str, Any]) -> str:
     """
     text = _environment(escape=False).get_template("report.md.j2").render(**summary)
     return str(text).strip() + "\n"
+
+
+def _policy(scripts: list[str]) -> str:
+    """What the page may do: run these scripts, draw, and nothing else."""
+    allowed = "'none'"
+    if scripts:
+        # The drawing library builds its WebGL programs at run time.
+        hashes = [f"'sha256-{_digest(script)}'" for script in scripts]
+        allowed = " ".join([*hashes, "'unsafe-eval'"])
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
 
 
 def _for_script(summary: dict[str, Any]) -> dict[str, Any]:

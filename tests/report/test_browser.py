@@ -1,0 +1,220 @@
+"""The page in real headless Chromium: it opens, answers, and runs nothing of the data's."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from pigmil import Bags
+from pigmil.estimators import get_estimator
+from pigmil.report import detection_summary, write_report
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+DRIVER = shutil.which("chromedriver")
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--disable-dev-shm-usage", "--hide-scrollbars", "--enable-unsafe-swiftshader",
+)  # fmt: skip
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(
+        CHROMIUM is None or DRIVER is None,
+        reason="chromium and chromedriver are not here: apt-get install chromium chromium-driver",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    selenium = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    from selenium.webdriver.chrome.service import Service
+
+    options = selenium.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = selenium.Chrome(options=options, service=Service(DRIVER))
+    driver.set_page_load_timeout(60)
+    yield driver
+    driver.quit()
+
+
+class Tab:
+    """A page at a width and in a colour scheme."""
+
+    def __init__(self, driver, path, width=1200, scheme="light"):
+        self.driver = driver
+        self.width = width
+        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        feature = {"name": "prefers-color-scheme", "value": scheme}
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+        driver.get_log("browser")
+        driver.get(path.resolve().as_uri())
+
+    def run(self, script, *arguments):
+        return self.driver.execute_script(script, *arguments)
+
+    def text(self, name):
+        return self.run("return document.getElementById(arguments[0]).textContent", name)
+
+    def change(self, name, value, event="input"):
+        self.run(
+            "const e = document.getElementById(arguments[0]); e.value = arguments[1];"
+            "e.dispatchEvent(new Event(arguments[2], {bubbles: true}))",
+            name, value, event,
+        )  # fmt: skip
+
+    def traces(self, name):
+        return self.run("return document.getElementById(arguments[0]).data.length", name)
+
+    def complaints(self):
+        return [entry for entry in self.driver.get_log("browser") if entry["level"] != "INFO"]
+
+
+@pytest.fixture(scope="module")
+def page(rhombus_summary, tmp_path_factory):
+    return write_report(rhombus_summary, tmp_path_factory.mktemp("page") / "rhombus.html")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_opens_without_complaints_and_draws_everything(browser, page, scheme):
+    tab = Tab(browser, page, scheme=scheme)
+    assert tab.complaints() == []
+    assert tab.run("return document.documentElement.dataset.ready") == "yes"
+    drawn = tab.run(
+        "return [...document.querySelectorAll('.figure')].map(f => !!f.querySelector('svg'))"
+    )
+    assert len(drawn) == 5
+    assert all(drawn)
+
+
+def test_dark_follows_the_wish_of_the_reader(browser, page):
+    ground = "return getComputedStyle(document.body).backgroundColor"
+    axis = "return document.getElementById('map-figure').layout.font.color"
+    light = Tab(browser, page)
+    seen = light.run(ground), light.run(axis)
+    dark = Tab(browser, page, scheme="dark")
+    assert dark.run(ground) != seen[0]
+    assert dark.run(axis) != seen[1]
+
+
+@pytest.mark.parametrize("width", [360, 768])
+def test_fits_a_narrow_screen(browser, page, width):
+    tab = Tab(browser, page, width=width)
+    tab.run("document.querySelectorAll('details').forEach(d => d.open = true)")
+    assert tab.run("return document.documentElement.scrollWidth") <= width
+
+
+def test_filter_leaves_the_bags_and_rows_asked_for(browser, page, rhombus_summary):
+    tab = Tab(browser, page)
+    n_bags = len(rhombus_summary["ranking"]["bags"])
+    assert tab.text("filter-status").startswith(f"{n_bags} of {n_bags} bags")
+    tab.run("document.getElementById('only-detected').click()")
+    detected = sum(bag["detected"] for bag in rhombus_summary["ranking"]["bags"])
+    shown = (
+        "return [...document.querySelectorAll('#ranking tbody tr')].filter(r => !r.hidden).length"
+    )
+    assert tab.run(shown) == detected
+    tab.run("document.getElementById('only-detected').click()")
+    name = rhombus_summary["ranking"]["bags"][0]["id"]
+    tab.change("filter", name)
+    visible = tab.run(
+        "return [...document.querySelectorAll('details.bag')].filter(b => !b.hidden)"
+        ".map(b => b.querySelector('.name').textContent)"
+    )
+    assert name in visible
+    tab.change("filter", "no such name")
+    assert tab.text("filter-status").startswith("0 of")
+
+
+def test_slider_replays_the_updating(browser, page, rhombus_summary):
+    tab = Tab(browser, page)
+    steps = rhombus_summary["updating"]["steps"]
+    pool = "return document.getElementById('pool-figure').data[1].x"
+    assert tab.text("step-status").startswith("Start")
+    first = tab.run(pool)
+    tab.change("step", len(steps))
+    assert tab.text("step-status").startswith(f"Step {len(steps)} of {len(steps)}")
+    row_of = {row: i for i, row in enumerate(rhombus_summary["map"]["row"])}
+    final = list(rhombus_summary["updating"]["initial"])
+    for step in steps:
+        final[step["vertex"]] = step["row"]
+    assert tab.run(pool) == [rhombus_summary["map"]["x"][row_of[row]] for row in final]
+    assert tab.run("return document.getElementById('step-on').disabled")
+    for _ in steps:
+        tab.run("document.getElementById('step-back').click()")
+    assert tab.run(pool) == first
+
+
+def test_slider_and_choice_of_bag_work_by_keyboard(browser, page):
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    tab = Tab(browser, page)
+    browser.find_element(By.ID, "step").send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+    assert tab.text("step-status").startswith("Step 2")
+    browser.find_element(By.ID, "bag-select").send_keys(Keys.ARROW_DOWN)
+    assert tab.text("bag-status").startswith("Bag")
+    ring = "return getComputedStyle(document.activeElement).outlineStyle"
+    assert tab.run(ring) == "solid"
+
+
+def test_choosing_a_bag_marks_its_instances(browser, page, rhombus_summary):
+    tab = Tab(browser, page)
+    before = tab.traces("map-figure")
+    tab.run("document.querySelector('.on-map').click()")
+    bag = rhombus_summary["ranking"]["bags"][0]
+    assert tab.run("return document.getElementById('bag-select').value") == str(bag["bag"])
+    assert f"{bag['size']} instances on the map" in tab.text("bag-status")
+    assert tab.traces("map-figure") == before + 1
+    marked = tab.run("return document.getElementById('map-figure').data.at(-1).x.length")
+    assert marked == bag["size"]
+    tab.run("document.getElementById('clear-bag').click()")
+    assert tab.traces("map-figure") == before
+
+
+def test_hostile_names_are_inert_everywhere(browser, hostile, tmp_path):
+    bags, model = hostile
+    summary = detection_summary(model, bags, source="<script>document.title='hacked'", folds=0)
+    tab = Tab(browser, write_report(summary, tmp_path / "hostile.html"))
+    for bag in range(bags.n_bags):
+        tab.change("bag-select", str(bag), "change")
+        assert summary["bags"]["id"][bag] in tab.text("bag-status")
+    tab.run(
+        "const f = document.getElementById('map-figure');"
+        "for (let i = 0; i < f.data[0].x.length; i += 4)"
+        "  Plotly.Fx.hover(f, [{curveNumber: 0, pointNumber: i}]);"
+    )
+    assert tab.complaints() == []
+    assert "hacked" not in tab.run(
+        "return document.title.replace(document.querySelector('h1').textContent, '')"
+    )
+    assert tab.run("return document.querySelectorAll('img, b, i, u, em, s').length") == 0
+    title = tab.run("return document.querySelector('#map-figure .xtitle').textContent")
+    assert "<u>first</u>" in title
+    names = tab.run(
+        "return [...document.querySelectorAll('#ranking .name')].map(n => n.textContent)"
+    )
+    assert set(names) <= set(summary["bags"]["id"])
+
+
+def test_many_instances_stay_usable(browser, tmp_path):
+    rng = np.random.RandomState(0)
+    bags = Bags(
+        rng.normal(size=(12_000, 2)), np.arange(0, 12_001, 60), y=np.arange(200) % 2, ids=None
+    )
+    model = get_estimator("KDE_min")().fit(bags)
+    summary = detection_summary(model, bags, source="large", folds=0)
+    tab = Tab(browser, write_report(summary, tmp_path / "large.html"))
+    assert "10,000 of 12,000" in tab.run("return document.querySelector('#map strong').textContent")
+    assert "KDE_min detects instances and labels no bags" in tab.run(
+        "return document.body.textContent"
+    )
+    tab.change("bag-select", "1", "change")
+    assert tab.text("bag-status").startswith("Bag")
+    assert tab.run("return document.getElementById('map-figure').data[0].x.length") == 10_000
+    assert [entry for entry in tab.complaints() if entry["level"] == "SEVERE"] == []

@@ -1,0 +1,171 @@
+"""The summary: plain, complete, honest about what it leaves out."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.metrics import accuracy_score
+
+from pigmil import Bags, BagScaler
+from pigmil.datasets import make_rhombus
+from pigmil.estimators import all_estimators, get_estimator
+from pigmil.report import detection_summary, pictures, ranking
+from pigmil.report.pictures import colour_range, instance_map, spring_layout, updating_replay
+from pigmil.report.predictions import bag_predictions, calibration
+
+
+def test_summary_is_plain(rhombus_summary):
+    assert json.loads(json.dumps(rhombus_summary, allow_nan=False)) == rhombus_summary
+
+
+def test_rankings_hold_every_instance_of_positive_bags_in_order(rhombus, rhombus_summary):
+    bags, model = rhombus
+    listed = rhombus_summary["ranking"]["bags"]
+    assert sorted(bag["bag"] for bag in listed) == np.flatnonzero(bags.y == 1).tolist()
+    detected = []
+    for bag in listed:
+        scores = [row["score"] for row in bag["rows"]]
+        assert scores == sorted(scores, reverse=True)
+        assert sorted(row["instance"] for row in bag["rows"]) == list(range(bag["size"]))
+        start = bags.offsets[bag["bag"]]
+        detected += [start + row["instance"] for row in bag["rows"] if row["detected"]]
+        for row in bag["rows"]:
+            np.testing.assert_allclose(
+                row["score"], model.instance_scores_[start + row["instance"]], rtol=1e-5
+            )
+    assert sorted(detected) == sorted(model.detected_instances_)
+
+
+def test_replaying_the_steps_ends_with_the_final_pool(rhombus):
+    bags, model = rhombus
+    told = updating_replay(model, bags)
+    pool = list(told["initial"])
+    for step in told["steps"]:
+        start = bags.offsets[step["bag"]]
+        assert pool[step["vertex"]] == start + step["from"]
+        assert step["row"] == start + step["to"]
+        pool[step["vertex"]] = step["row"]
+    assert len(told["steps"]) > 0
+    assert pool == model.pool_.tolist()
+
+
+def test_held_out_predictions_never_saw_their_bags(monkeypatch):
+    bags = make_rhombus(random_state=1)
+    model = get_estimator("MISVM")().fit(bags)
+    kind = type(model)
+    seen = []
+    fit, decide = kind.fit, kind.decision_function
+    monkeypatch.setattr(
+        kind, "fit", lambda self, X, y=None: (seen.append(set(X.ids)), fit(self, X, y))[1]
+    )
+    monkeypatch.setattr(
+        kind, "decision_function",
+        lambda self, X: (seen.append(set(X.ids)), decide(self, X))[1],
+    )  # fmt: skip
+    found = bag_predictions(model, bags, original=None, folds=4, seed=0)
+    assert found["held_out"]
+    assert len(seen) == 8
+    tested = [seen[i] for i in range(1, 8, 2)]
+    assert all(not seen[i] & seen[i + 1] for i in range(0, 8, 2))
+    assert set.union(*tested) == set(bags.ids)
+
+
+def test_resubstitution_says_so_and_counts_right(rhombus):
+    bags, model = rhombus
+    found = bag_predictions(model, bags, original=None, folds=0, seed=0)
+    assert found["how"].startswith("Resubstitution")
+    assert not found["held_out"]
+    assert found["figures"]["accuracy"] == accuracy_score(bags.y, model.predict(bags))
+    assert np.sum(found["confusion"]) == bags.n_bags
+    assert found["confusion"][1][1] == np.sum((bags.y == 1) & (model.predict(bags) == 1))
+
+
+def test_calibration_groups_by_hand():
+    probability = np.array([0.1] * 10 + [0.9] * 10)
+    positive = np.array([True] * 2 + [False] * 8 + [True] * 9 + [False])
+    assert calibration(positive, probability) == [
+        {"probability": 0.1, "share": 0.2, "bags": 10},
+        {"probability": 0.9, "share": 0.9, "bags": 10},
+    ]
+
+
+def test_positive_label_may_be_the_lesser(rhombus):
+    bags, _ = rhombus
+    turned = bags.with_labels(-bags.y)
+    model = get_estimator("MISVM")(pos_label=-1).fit(turned)
+    found = bag_predictions(model, turned, original=None, folds=0, seed=0)
+    assert found["classes"] == ["1", "-1"]
+    right = np.mean(np.array(found["predicted"]) == (turned.y == -1))
+    assert found["figures"]["accuracy"] == right == np.mean(model.predict(turned) == turned.y)
+
+
+# A small report of every method, each on its own: what one gives and another does not is met here.
+@pytest.mark.parametrize("name", [card.name for card in all_estimators(detects=True)])
+def test_every_detecting_method_can_be_reported(name):
+    bags = make_rhombus(random_state=0)
+    bags = bags[np.r_[0:6, 34:40]]
+    model = get_estimator(name)()
+    if "random_state" in model.get_params():
+        model.set_params(random_state=0)
+    scaled = BagScaler().fit_transform(bags)
+    summary = detection_summary(model.fit(scaled), scaled, original=bags, source="small", folds=0)
+    json.dumps(summary, allow_nan=False)
+    assert ("why_not" in summary["predictions"]) == (not model.card.classifies)
+    assert sum(bag["detected"] for bag in summary["ranking"]["bags"]) == len(
+        np.unique(model.detected_instances_)
+    )
+
+
+def test_a_method_that_detects_nothing_is_refused(rhombus):
+    bags, _ = rhombus
+    model = get_estimator("miGraph")().fit(bags)
+    with pytest.raises(ValueError, match="does not score instances"):
+        detection_summary(model, bags, source="x")
+
+
+def test_other_bags_than_those_of_fit_are_refused(rhombus):
+    bags, model = rhombus
+    with pytest.raises(ValueError, match="pass the bags it was fitted on"):
+        detection_summary(model, bags[:10], source="x")
+
+
+def test_a_large_map_is_sampled_aloud_and_keeps_what_matters(rhombus, monkeypatch):
+    bags, model = rhombus
+    monkeypatch.setattr(pictures, "MAP_LIMIT", 120)
+    drawn = instance_map(model, bags, bags)
+    assert len(drawn["row"]) == 120
+    assert "120 of 320" in drawn["note"]
+    assert set(model.detected_instances_) | set(model.initial_pool_) <= set(drawn["row"])
+    assert instance_map(model, bags, bags)["row"] == drawn["row"]
+
+
+def test_a_long_ranking_is_cut_aloud(rhombus, monkeypatch):
+    bags, model = rhombus
+    monkeypatch.setattr(ranking, "MAX_ROWS", 100)
+    found = ranking.ranked_bags(model, bags)
+    assert all(len(bag["rows"]) == 5 for bag in found["bags"])
+    assert "100 of 160" in found["note"]
+
+
+def test_colours_ignore_a_far_tail_and_bear_no_scores():
+    assert colour_range(np.array([np.nan])) == (0.0, 1.0)
+    assert colour_range(np.array([2.0, 2.0])) == (2.0, 3.0)
+    assert colour_range(np.array([-1000.0, 0.0, 2.0, np.nan])) == (0.0, 2.0)
+
+
+def test_layout_draws_joined_vertices_near_each_other():
+    weights = np.zeros((6, 6))
+    weights[:3, :3] = weights[3:, 3:] = 1.0
+    np.fill_diagonal(weights, 0.0)
+    places = spring_layout(weights)
+    apart = np.linalg.norm(places[:, None] - places[None], axis=2)
+    assert apart[:3, :3].max() < apart[:3, 3:].min()
+    assert np.abs(places).max() <= 1.0
+    assert spring_layout(np.zeros((1, 1))).shape == (1, 2)
+
+
+def test_constant_features_can_be_drawn():
+    bags = Bags.from_list([np.zeros((2, 3)), np.zeros((2, 3))], y=[0, 1])
+    points, names = pictures.project(bags)
+    assert np.isfinite(points).all()
+    assert names == ("component 1", "component 2")

@@ -1,0 +1,121 @@
+"""The page and the Markdown: whole, without network, and hostile names inert."""
+
+import json
+import re
+import zipfile
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from pigmil.report import detection_summary, render_html, render_markdown, write_report
+from pigmil.report.write import _plotly
+
+PAGE = Path(__file__).parents[2]
+
+
+class Page(HTMLParser):
+    """Tags, attributes and texts of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.attributes, self.texts, self.inside = [], [], [], None
+        self.scripts = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(tag, *pair) for pair in attrs]
+        self.inside = tag
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag):
+        self.inside = None
+
+    def handle_data(self, data):
+        if self.inside == "script":
+            self.scripts[-1] += data
+        else:
+            self.texts.append(data)
+
+
+@pytest.fixture(scope="module")
+def hostile_summary(hostile):
+    bags, model = hostile
+    return detection_summary(
+        model, bags, source="</title><script>x", command="pigmil detect '<b>'", folds=0
+    )
+
+
+def test_page_is_alone(rhombus_summary):
+    text = render_html(rhombus_summary).replace(_plotly(), "")
+    page = Page(text)
+    assert not [entry for entry in page.attributes if entry[1] == "src"]
+    links = [value for _, name, value in page.attributes if name == "href"]
+    assert all(link.startswith(("#", "data:")) for link in links)
+    assert "http" not in re.sub(r"http-equiv", "", text)
+    assert "</script" not in _plotly()
+
+
+def test_every_label_target_and_anchor_exists(rhombus_summary):
+    page = Page(render_html(rhombus_summary))
+    ids = [value for _, name, value in page.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    wanted = [v[1:] for _, n, v in page.attributes if n == "href" and v.startswith("#")]
+    wanted += [v for _, n, v in page.attributes if n == "aria-labelledby"]
+    assert set(wanted) <= set(ids)
+
+
+def test_hostile_names_are_text(hostile, hostile_summary):
+    page = Page(render_html(hostile_summary).replace(_plotly(), ""))
+    assert not set(page.tags) & {"img", "b", "i", "u", "s", "em"}
+    assert page.tags.count("script") == 3
+    assert not [name for _, name, _ in page.attributes if name.startswith("on")]
+    assert json.loads(page.scripts[0])["bags"]["id"] == hostile_summary["bags"]["id"]
+    shown = "".join(page.texts)
+    for name in ("<img src=x onerror=\"document.title='hacked'\">", "{{ 7 * 7 }} %{x} $x^2$"):
+        assert name in shown
+    assert "\u202e" not in shown
+    assert "turned<U+202E>thgir" in shown
+
+
+def test_hostile_names_stay_cells_of_markdown(hostile_summary):
+    text = render_markdown(hostile_summary)
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    columns = {len(re.findall(r"(?<!\\)\|", line)) for line in rows if "em" in line}
+    assert columns == {6}
+    assert "<img" not in text
+    assert "[a](javascript" not in text
+
+
+def test_markdown_tells_the_same(rhombus_summary):
+    text = render_markdown(rhombus_summary)
+    assert "**Detected**: 19 instances in 19 bags" in text
+    assert rhombus_summary["made"]["checksums"]["RHOMBUS"] in text
+    assert rhombus_summary["predictions"]["how"] in text
+    steps = rhombus_summary["updating"]["steps"]
+    assert len(re.findall(r"gave way to", text)) == len(steps)
+    assert "\n\n\n\n" not in text
+
+
+def test_other_suffixes_are_refused(rhombus_summary, tmp_path):
+    with pytest.raises(ValueError, match=r"a report is \.html or \.md"):
+        write_report(rhombus_summary, tmp_path / "report.pdf")
+
+
+def test_a_failed_report_leaves_the_old_one(rhombus_summary, tmp_path):
+    target = tmp_path / "report.md"
+    target.write_text("old")
+    with pytest.raises(Exception, match="facts"):
+        write_report({"kind": "detection", "title": "x"}, target)
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_templates_are_packed(tmp_path):
+    build = pytest.importorskip("hatchling.builders.wheel")
+    (made,) = build.WheelBuilder(str(PAGE)).build(directory=str(tmp_path), versions=["standard"])
+    names = zipfile.ZipFile(made).namelist()
+    for part in ("report.html.j2", "detection.html.j2", "report.css", "report.js", "report.md.j2"):
+        assert f"pigmil/report/templates/{part}" in names
