@@ -25,7 +25,7 @@ def departures(docstring):
     lead = SECTION.split(text)[0]
     found = re.search(r"Departs from the paper: (.*?)(?:\n\n|\Z)", lead, re.DOTALL)
     if found is None or found[1].strip() != "see Notes.":
-        return found[1].strip() if found else "none."
+        return found[1].strip() if found else ""
     notes = re.search(r"^Notes\n-+\n(.*?)(?:\n\n|\Z)", text, re.DOTALL | re.MULTILINE)
     return notes[1].strip()
 
@@ -74,8 +74,11 @@ class MethodCard(_Written):
                               for name, values in card.grid.items())  # fmt: skip
             rows.append(("Benchmarks tune", tuned))
         told = departures(cls.__doc__)
-        rows.append(("Departs from the paper", " ".join(told.split())))
-        return _table(None, rows, "20 80", "method-card")
+        told = told.removeprefix("Departures, each measured on data: ")
+        table = _table(None, rows, "20 80", "method-card")
+        return (
+            [*table, f"**Departs from the paper:** {' '.join(told.split())}", ""] if told else table
+        )
 
 
 class MethodList(_Written):
