@@ -146,6 +146,6 @@ def test_what_cannot_be_tested_is_nan_not_an_error():
     alike = compare_over_datasets(pd.DataFrame(np.ones((4, 3)), columns=list("abc")))
     assert math.isnan(alike.friedman_p)
     assert (alike.wilcoxon == 1.0).all(axis=None)
-    holes = DEMSAR.copy()
+    holes = DEMSAR.head(6).copy()
     holes.iloc[0, 2] = np.nan
-    assert compare_over_datasets(holes).n_datasets == 13
+    assert compare_over_datasets(holes).n_datasets == 5

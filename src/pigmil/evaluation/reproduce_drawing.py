@@ -112,7 +112,7 @@ def draw_graph(vertices: Any, edges: Any) -> Any:
     for edge in edges.sort_values("weight").itertuples():
         share = edge.weight / heaviest
         axes.plot(*at[[edge.left, edge.right]].T, c=mpl.colormaps["Greys"](0.25 + 0.65 * share),
-                  lw=0.4 + 2.6 * share**2, zorder=1)  # fmt: skip
+                  lw=0.4 + 1.6 * share**2, zorder=1)  # fmt: skip
     drawn = axes.scatter(
         vertices["x1"], vertices["x2"], c=vertices["score"] / vertices["score"].max(),
         cmap="viridis", s=330, zorder=2,

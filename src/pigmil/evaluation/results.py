@@ -9,7 +9,12 @@ from typing import Any, ClassVar
 
 from pigmil._core.optional import import_optional
 from pigmil.evaluation.exports import write_results
-from pigmil.evaluation.statistics import Comparison, compare_over_datasets, corrected_t_test
+from pigmil.evaluation.statistics import (
+    Comparison,
+    average_ranks,
+    compare_over_datasets,
+    corrected_t_test,
+)
 from pigmil.evaluation.store import Store
 
 _logger = logging.getLogger("pigmil")
@@ -49,6 +54,7 @@ class Results:
         self.rows = rows
         self.findings = findings or {}
         self.path = path
+        self._tested: dict[str, Comparison] = {}
         self.failures = [
             {key: row[key] for key in ("data", "method", "repeat", "fold", "error")}
             for row in rows
@@ -153,13 +159,18 @@ class Results:
 
     def ranks(self, metric: str = "accuracy") -> Any:
         """Average rank of each method over the data sets, 1 is best."""
-        return self.significance(metric).ranks
+        return average_ranks(
+            self.table(metric), greater_is_better=metric not in self.lesser_is_better
+        )
 
     def significance(self, metric: str = "accuracy") -> Comparison:
         """Friedman, Nemenyi and Wilcoxon-Holm over the data sets."""
-        return compare_over_datasets(
-            self.table(metric), greater_is_better=metric not in self.lesser_is_better
-        )
+        # Exact tests of many pairs take seconds, and a report asks for them more than once.
+        if metric not in self._tested:
+            self._tested[metric] = compare_over_datasets(
+                self.table(metric), greater_is_better=metric not in self.lesser_is_better
+            )
+        return self._tested[metric]
 
     def paired_tests(self, metric: str = "accuracy", *, baseline: str) -> Any:
         """Corrected resampled t-test of every method against one, on each data set.
