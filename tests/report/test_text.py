@@ -49,3 +49,4 @@ def test_plain_leaves_only_what_json_holds():
 
 def test_markdown_shows_signs_as_text():
     assert markdown("a|b<c>\n*d*") == r"a\|b&lt;c&gt; \*d\*"
+    assert markdown("_a_ KDE_max") == r"\_a\_ KDE_max"

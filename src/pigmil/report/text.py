@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import unicodedata
 from typing import Any
 
@@ -106,6 +107,7 @@ def markdown(value: Any) -> str:
     \*a\*\|&lt;b&gt;
     """
     text = str(value).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    for sign in "\\`*_{}[]#|~":
+    for sign in "\\`*{}[]#|~":
         text = text.replace(sign, "\\" + sign)
+    text = re.sub(r"(?<!\w)_|_(?!\w)", r"\_", text)  # inside a word it means nothing
     return " ".join(text.split("\n"))

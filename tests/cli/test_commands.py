@@ -1,0 +1,171 @@
+"""Every command as a user runs it."""
+
+import csv
+import json
+
+import pytest
+
+from pigmil import __version__, read_bags
+from pigmil.estimators import all_estimators
+
+COLUMNS = ("--bag", "molecule", "--label", "active", "--info", "note")
+COMMANDS = (
+    ("demo",), ("detect",), ("fit",), ("predict",), ("compare",), ("reproduce",), ("convert",),
+    ("methods",), ("datasets", "list"), ("datasets", "info"), ("datasets", "fetch"),
+)  # fmt: skip
+
+
+def _rows(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_tells_every_command(pigmil, command):
+    found = pigmil(*command, "--help")
+    assert found.status == 0
+    assert "--json" in found.out
+    assert "Example" in found.out or command == ("datasets", "list")
+
+
+def test_version(pigmil):
+    assert pigmil("--version").out == f"pigmil {__version__}\n"
+
+
+def test_detect_ranks_the_planted_instances_first(pigmil, table, folder):
+    found = pigmil("detect", table, *COLUMNS, "--top", "3")
+    assert found.status == 0
+    assert "PIGMIL detected" in found.out
+    rows = _rows(folder / "molecules-instances.csv")
+    assert len(rows) == 60
+    assert {row["note"] for row in rows[:12]} == {"row 2"}
+    assert all(row["instance"] == "2" for row in rows if row["detected"] == "true")
+    assert "wrote molecules-instances.csv" in found.out
+    assert "wrote molecules-report.html" in found.out
+    page = (folder / "molecules-report.html").read_text("utf-8")
+    assert "pigmil report" in page
+
+
+def test_detect_for_machines(pigmil, table, folder):
+    found = pigmil("detect", table, *COLUMNS, "--method", "KDE_max", "--json",
+                   "-o", "ranked.json", "--report", "report.md")  # fmt: skip
+    assert found.status == 0
+    assert found.json["method"] == "KDE_max"
+    assert found.json["positive_bags"] == len(found.json["detected"]) == 12
+    assert found.json["files"] == ["ranked.json", "report.md"]
+    assert len(json.loads((folder / "ranked.json").read_text())) == 60
+    assert "# KDE_max on molecules.csv" in (folder / "report.md").read_text("utf-8")
+
+
+def test_scores_that_are_no_numbers_stay_valid_json(pigmil, table, folder):
+    # MILES scores what its chosen instances touch, and nothing else.
+    found = pigmil(
+        "detect", table, *COLUMNS, "-m", "MILES", "--json", "-o", "r.json", "--no-report"
+    )
+    assert found.status == 0
+    assert found.json["method"] == "MILES"
+    json.loads((folder / "r.json").read_text(), parse_constant=lambda name: pytest.fail(name))
+
+
+def test_quiet_prints_nothing(pigmil, table, folder):
+    found = pigmil("detect", table, *COLUMNS, "-q", "--no-report", "-m", "KDE")
+    assert (found.status, found.out, found.err) == (0, "", "")
+    assert not (folder / "molecules-report.html").exists()
+
+
+def test_fit_then_predict(pigmil, table, folder):
+    assert pigmil("fit", table, *COLUMNS, "-o", "m.skops").status == 0
+    found = pigmil("predict", "m.skops", table, *COLUMNS, "--instances", "scores.tsv", "--json")
+    assert found.status == 0
+    assert found.json["accuracy"] == 1.0
+    rows = _rows(folder / "molecules-predictions.csv")
+    assert [row["bag"] for row in rows] == [f"m{number}" for number in range(24)]
+    assert all((float(row["decision"]) > 0) == (row["predicted"] == "yes") for row in rows)
+    assert len((folder / "scores.tsv").read_text().splitlines()) == 121
+
+
+def test_predict_picks_features_by_name(pigmil, table, folder):
+    assert pigmil("fit", table, *COLUMNS, "-o", "m.skops", "-m", "MISVM").status == 0
+    turned = folder / "turned.csv"
+    with turned.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["charge", "molecule", "extra", "mass"])
+        writer.writerows([row["charge"], row["molecule"], 7, row["mass"]] for row in _rows(table))
+    plain = pigmil("predict", "m.skops", table, *COLUMNS, "-o", "plain.csv")
+    other = pigmil("predict", "m.skops", turned, "--bag", "molecule", "-o", "turned-out.csv")
+    assert (plain.status, other.status) == (0, 0)
+    assert "'extra'" in other.err
+    decisions = [
+        [row["decision"] for row in _rows(folder / name)]
+        for name in ("plain.csv", "turned-out.csv")
+    ]
+    assert decisions[0] == decisions[1]
+
+
+@pytest.mark.parametrize("suffix", ["npz", "parquet", "h5", "tsv"])
+def test_convert_there_and_back(pigmil, table, folder, suffix):
+    bags = read_bags(table, bag="molecule", label="active", info=["note"])
+    lossy = () if suffix != "tsv" else ("--lossy",)
+    assert pigmil("convert", table, f"out.{suffix}", *COLUMNS, *lossy).status == 0
+    again = pigmil("convert", f"out.{suffix}", "again.npz", "--json",
+                   *(("--info", "note") if suffix == "tsv" else ()))  # fmt: skip
+    assert again.status == 0
+    assert again.json["bags"] == 24
+    back = read_bags(folder / "again.npz")
+    assert back.offsets.tolist() == bags.offsets.tolist()
+    assert back.ids.tolist() == bags.ids.tolist()
+    assert (back.instances == bags.instances).all()
+
+
+def test_methods_lists_every_card(pigmil):
+    cards = pigmil("methods", "--json").json["methods"]
+    assert [card["name"] for card in cards] == [card.name for card in all_estimators()]
+    assert "PIGMIL" in pigmil("methods").out
+    assert pigmil("methods", "KDE_min", "--json").json["detects"] is True
+
+
+def test_data_sets_are_listed_and_told(pigmil):
+    names = [entry["name"] for entry in pigmil("datasets", "list", "--json").json["datasets"]]
+    assert "musk1" in names
+    assert pigmil("datasets", "info", "musk1", "--json").json["features"] == 166
+
+
+def test_fetch_loads_from_the_data_folder(pigmil, data_dir):
+    found = pigmil("datasets", "fetch", "eastwest", "--json")
+    assert found.status == 0
+    assert "20 bags" in found.json["fetched"]["eastwest"]
+
+
+def test_compare_resumes_and_reports(pigmil, table, folder):
+    call = ("compare", table, *COLUMNS, "-m", "MI-Kernel,MISVM", "--repeats", "1", "--folds", "2",
+            "--no-tune", "--json")  # fmt: skip
+    first = pigmil(*call)
+    assert first.status == 0
+    assert set(first.json["table"]["molecules"]) == {"MI-Kernel", "MI-SVM"}
+    again = pigmil(*call, "--report", "c.html", "--export", "c.md")
+    assert again.json["table"] == first.json["table"]
+    assert again.json["files"] == ["c.md", "c.html", "pigmil-results.sqlite"]
+    assert "Accuracy" in (folder / "c.html").read_text("utf-8")
+
+
+def test_demo_tells_table_one_beside_the_paper(pigmil, folder):
+    found = pigmil("demo", "--seeds", "1", "-o", "out")
+    assert found.status == 0
+    assert "paper 95" in found.out
+    assert {path.name for path in (folder / "out").iterdir()} == {"detected.png", "report.html"}
+
+
+def test_reproduce_hands_on_what_was_asked(pigmil, folder, monkeypatch):
+    from pigmil.evaluation import reproduce as module
+
+    calls = []
+
+    def stand_in(which, output, *, quick, n_jobs, callback):
+        callback(1, 2, "a cell")
+        calls.append((which, output.name, quick, n_jobs))
+        return [output / "README.md"]
+
+    monkeypatch.setattr(module, "reproduce", stand_in)
+    found = pigmil("reproduce", "table1", "--quick", "-j", "2", "--json")
+    assert calls == [("table1", "pigmil-reproduction", True, 2)]
+    assert found.json["files"] == ["pigmil-reproduction/README.md"]

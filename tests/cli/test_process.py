@@ -1,0 +1,140 @@
+"""Real processes: interrupts, broken pipes, completion."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals and shells of POSIX")
+CALL = (sys.executable, "-m", "pigmil.cli")
+
+# A method that fits until it is stopped, standing in for a long run.
+STUCK = """
+import sys, time
+import pigmil.estimators.kde as kde
+from pigmil.cli import main
+
+def stuck(self, bags, positive):
+    open("fitting", "w").close()
+    while True:
+        time.sleep(0.01)
+
+kde._KernelDensity._fit = stuck
+sys.argv = ["pigmil", *sys.argv[1:]]
+main()
+"""
+
+# Interrupted while the report is being written.
+HALF = """
+import sys, time
+import pigmil.report.write as write
+from pathlib import Path
+from pigmil.cli import main
+
+whole = Path.write_text
+
+def slow(self, text, *args, **more):
+    if ".report.md" in self.name:
+        whole(self, text[:10], *args, **more)
+        open("fitting", "w").close()
+        while True:
+            time.sleep(0.01)
+    return whole(self, text, *args, **more)
+
+Path.write_text = slow
+sys.argv = ["pigmil", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.fixture
+def bags(folder):
+    lines = ["bag,label,a,b"]
+    lines += [f"b{bag},{bag % 2},{row},{bag * row % 7}" for bag in range(6) for row in range(3)]
+    path = folder / "bags.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def _stopped(script, folder, how, *arguments):
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, *arguments],
+        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        end = time.monotonic() + 60
+        while not Path(folder, "fitting").exists():
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < end, "it never began"
+            time.sleep(0.02)
+        process.send_signal(how)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    return process.returncode, out, err
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_stopped_in_a_fit_leaves_nothing(folder, bags, how):
+    status, out, err = _stopped(STUCK, folder, how, "detect", "bags.csv", "-m", "KDE")
+    assert status == 130
+    assert out == ""
+    assert "stopped" in err
+    assert "Traceback" not in err
+    assert {path.name for path in folder.iterdir()} == {"bags.csv", "fitting"}
+
+
+def test_stopped_in_writing_leaves_no_half_file(folder, bags):
+    status, _, err = _stopped(
+        HALF, folder, signal.SIGINT, "detect", "bags.csv", "-m", "KDE", "--report", "report.md"
+    )
+    assert status == 130
+    assert "Traceback" not in err
+    left = {path.name for path in folder.iterdir()}
+    assert left == {"bags.csv", "fitting", "bags-instances.csv"}
+
+
+def test_a_reader_that_goes_away_is_no_error(folder):
+    shell = f"{sys.executable} -m pigmil.cli methods | head -n 1"
+    found = subprocess.run(
+        shell, shell=True, cwd=folder, capture_output=True, text=True, check=True
+    )
+    assert len(found.stdout.splitlines()) == 1
+    assert found.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "place", "wanted"),
+    [
+        ("pigmil dete", 1, ["detect"]),
+        ("pigmil detect -m KDEM", 3, ["KDEMin", "KDEMax"]),
+        ("pigmil datasets info mus", 3, ["musk1", "musk2"]),
+    ],
+)
+def test_shell_completion(folder, words, place, wanted):
+    setting = {
+        "_PIGMIL_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(place)
+    }  # fmt: skip
+    script = "import sys; sys.argv = ['pigmil']; from pigmil.cli import main; main()"
+    found = subprocess.run(
+        [sys.executable, "-c", script], cwd=folder, env={**os.environ, **setting},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert found.stdout.split() == wanted
+
+
+def test_help_does_not_wait_for_heavy_imports(folder):
+    script = (
+        "import sys\nsys.argv = ['pigmil', '--help']\nfrom pigmil.cli import main\n"
+        "try:\n    main()\nfinally:\n"
+        "    heavy = {'sklearn', 'numba', 'pandas', 'matplotlib'} & set(sys.modules)\n"
+        "    print('HEAVY', sorted(heavy))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=True
+    )
+    assert "HEAVY []" in found.stdout

@@ -1,0 +1,147 @@
+"""Mistakes: one message that says how to mend it, the right status, and no files."""
+
+import functools
+import json
+import os
+
+import numpy as np
+import pytest
+import sklearn
+import skops.io
+
+from pigmil import Bags, write_bags
+from pigmil.cli import console
+from pigmil.cli.data import as_options
+
+COLUMNS = ("--bag", "molecule", "--label", "active", "--info", "note")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("detect", "nowhere.csv"), "There is no file 'nowhere.csv'"),
+        (("detect", "musk_1"), "did you mean musk1"),
+        (("detect", "molecules.csv"), "Say with --bag and --label"),
+        (("detect", "molecules.csv", "--bag", "molecule", "--label", "active"), "with --info"),
+        (("detect", "molecules.csv", "--bag", "molecule", "--info", "active", "--info", "note"),
+         "name their column with --label"),
+        (("detect", "molecules.csv", *COLUMNS, "-o", "molecules.csv"), "would overwrite the data"),
+        (("detect", "molecules.csv", *COLUMNS, "-o", "x.xlsx"), "the suffix must be .csv"),
+        (("detect", "molecules.csv", *COLUMNS, "--report", "no/r.html"), "no folder 'no'"),
+        (("detect", "molecules.csv", *COLUMNS, "--report", "r.pdf"), "must be .html, .htm, .md"),
+        (("detect", "molecules.csv", *COLUMNS, "-m", "miGraph"), "does not score instances"),
+        (("detect", "molecules.csv", *COLUMNS, "-m", "Foo"), "Unknown method 'Foo'"),
+        (("detect", "molecules.csv", *COLUMNS, "--set", "foo=1"), "expected name=value"),
+        (("detect", "molecules.csv", *COLUMNS, "--set", "damping=7"), "range [0.0, 1.0]"),
+        (("convert", "molecules.csv", "molecules.csv"), "would overwrite the data"),
+        (("convert", "molecules.csv", "out.xyz", *COLUMNS), "Pass --to-format"),
+        (("convert", "molecules.csv", "out.arff", *COLUMNS), "Pass --lossy"),
+        (("compare", "molecules.csv", "molecules.csv", *COLUMNS), "Two data sets are called"),
+        (("compare", "molecules.csv", *COLUMNS, "-m", "PIGMIL,Bar"), "Unknown method 'Bar'"),
+        (("compare", "molecules.csv", *COLUMNS, "--metric", "luck"), "choose one of accuracy"),
+        (("datasets", "info", "nope"), "No data set is named 'nope'"),
+        (("methods", "nope"), "Unknown method 'nope'"),
+        (("predict", "no.skops", "molecules.csv"), "There is no model file"),
+        (("predict", "molecules.csv", "molecules.csv"), "not a model file of pigmil"),
+    ],
+)  # fmt: skip
+def test_message_status_and_no_files(pigmil, table, folder, arguments, message):
+    found = pigmil(*arguments)
+    assert found.status == 2
+    assert message in found.err
+    assert "Traceback" not in found.err
+    assert found.out == ""
+    assert [path.name for path in folder.iterdir()] == ["molecules.csv"]
+
+
+def test_usage_errors_have_status_two(pigmil):
+    assert pigmil("detect").status == 2
+    assert pigmil("frobnicate").status == 2
+    assert pigmil("detect", "x.csv", "--top", "-1").status == 2
+
+
+def test_errors_for_machines(pigmil, folder):
+    found = pigmil("detect", "nowhere.csv", "--json")
+    assert found.status == found.json["status"] == 2
+    assert "nowhere.csv" in found.json["error"]
+
+
+def test_debug_shows_where(pigmil, folder):
+    found = pigmil("detect", "nowhere.csv", "--debug")
+    assert found.status == 2
+    assert "Traceback" in found.err
+
+
+def test_a_fault_of_ours_has_status_one(pigmil, monkeypatch):
+    def broken(*_, **__):
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr("pigmil.estimators.all_estimators", broken)
+    found = pigmil("methods", "--json")
+    assert found.status == found.json["status"] == 1
+    assert "ZeroDivisionError: oh (--debug shows where)" in found.err
+
+
+def test_stopped_has_status_130(pigmil, monkeypatch):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pigmil.estimators.all_estimators", stopped)
+    found = pigmil("methods", "--json")
+    assert found.status == found.json["status"] == 130
+
+
+def test_damaged_and_untrusted_models_are_refused_with_the_reason(pigmil, table, folder):
+    assert pigmil("fit", table, *COLUMNS, "-o", "m.skops", "-m", "MISVM").status == 0
+    whole = (folder / "m.skops").read_bytes()
+    (folder / "m.skops").write_bytes(whole[: len(whole) // 2])
+    found = pigmil("predict", "m.skops", table, *COLUMNS)
+    assert found.status == 2
+    assert "damaged" in found.err
+    evil = functools.partial(os.mkdir, str(folder / "built"))
+    content = {"format": 1, "pigmil": "0", "sklearn": sklearn.__version__, "model": evil}
+    skops.io.dump(content, folder / "evil.skops")
+    found = pigmil("predict", "evil.skops", table, *COLUMNS)
+    assert found.status == 2
+    assert "functools.partial" in found.err
+    assert not (folder / "built").exists()
+
+
+def test_other_features_are_refused(pigmil, table, folder):
+    assert pigmil("fit", table, *COLUMNS, "-o", "m.skops", "-m", "MISVM").status == 0
+    (folder / "other.csv").write_text("bag,mass,size\na,1,2\n")
+    found = pigmil("predict", "m.skops", "other.csv")
+    assert found.status == 2
+    assert "does not have: 'charge'" in found.err
+    write_bags(Bags.from_list([np.zeros((1, 3))]), folder / "wide.npz")  # no names
+    found = pigmil("predict", "m.skops", "wide.npz")
+    assert found.status == 2
+    assert "fitted on 2 features, and this file has 3" in found.err
+
+
+def test_labels_the_model_does_not_know_are_not_compared(pigmil, table, folder):
+    assert pigmil("fit", table, *COLUMNS, "-o", "m.skops", "-m", "MISVM").status == 0
+    (folder / "other.csv").write_text("bag,label,mass,charge\na,7,1,2\nb,8,5,5\n")
+    found = pigmil("predict", "m.skops", "other.csv", "--json")
+    assert found.status == 0
+    assert "accuracy" not in found.json
+    assert "7, 8" in found.err
+
+
+def test_all_cells_failed_has_status_one(pigmil, table):
+    found = pigmil("compare", table, *COLUMNS, "-m", "MISVM", "--repeats", "1", "--folds", "2",
+                   "--no-tune", "--time-limit", "0.001")  # fmt: skip
+    assert found.status == 1
+    assert "All cells failed" in found.err
+
+
+def test_json_holds_no_nan():
+    value = {"a": float("nan"), 1: [float("inf"), None], "b": (True, "x")}
+    assert json.dumps(console.for_json(value)) == (
+        '{"a": null, "1": [null, null], "b": [true, "x"]}'
+    )
+
+
+def test_mendings_are_told_as_options():
+    told = as_options("bag= or instance_label='x' or info=[...] or format=, not mybag=1")
+    assert told == "--bag or --instance-label 'x' or --info or --format, not mybag=1"
