@@ -5,7 +5,7 @@ handed to MyST's ``eval-rst``.
 """
 
 import re
-from inspect import cleandoc
+from inspect import cleandoc, getsourcefile
 from pathlib import Path
 
 from docutils import nodes
@@ -36,6 +36,7 @@ class _Written(SphinxDirective):
     has_content = False
 
     def run(self):
+        self.env.note_dependency(__file__)
         holder = nodes.container()
         lines = ["````{eval-rst}", *self.lines(), "````"]
         self.state.nested_parse(StringList(lines, source=self.env.docname), 0, holder)
@@ -60,6 +61,7 @@ class MethodCard(_Written):
     def lines(self):
         cls = get_estimator(self.arguments[0])
         card = cls.card
+        self.env.note_dependency(getsourcefile(cls))
         does = [word for word, done in (("detects instances", card.detects),
                                         ("classifies bags", card.classifies)) if done]  # fmt: skip
         rows = [
@@ -115,8 +117,8 @@ class FormatList(_Written):
             )
             for one in formats().values()
         ]
-        head = ("format", "suffix", "what it is", "columns by name", "``memory_map``", "extra")
-        return _table(head, rows, "14 18 38 10 10 10")
+        head = ("format", "suffix", "what it is", "names columns", "beyond memory", "extra")
+        return _table(head, rows, "15 17 37 11 11 9")
 
 
 class _Kept(SphinxDirective):
