@@ -1,7 +1,7 @@
 """Detection of positive instances: synthetic sets over seeds, and real sets with known labels.
 
-python benchmarks/bench_detection.py --seeds 100            # synthetic: share of detected that are true
-python benchmarks/bench_detection.py --real                 # top-1 hit rate and average precision
+python benchmarks/bench_detection.py --seeds 100    # synthetic: share of the detected that are true
+python benchmarks/bench_detection.py --real         # top-1 hit rate and average precision
 """
 
 import argparse
