@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pigmil.evaluation.results import Results
+
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals and shells of POSIX")
 CALL = (sys.executable, "-m", "pigmil.cli")
 
@@ -46,6 +48,28 @@ def slow(self, text, *args, **more):
     return whole(self, text, *args, **more)
 
 Path.write_text = slow
+sys.argv = ["pigmil", *sys.argv[1:]]
+main()
+"""
+
+# The second cell of a comparison computes until it is stopped.
+SECOND = """
+import sys, time
+from pathlib import Path
+import pigmil.evaluation.runner as runner
+from pigmil.cli import main
+
+compute = runner.compute_cell
+
+def first_only(**arguments):
+    if Path("once").exists():
+        open("fitting", "w").close()
+        while True:
+            time.sleep(0.01)
+    open("once", "w").close()
+    return compute(**arguments)
+
+runner.compute_cell = first_only
 sys.argv = ["pigmil", *sys.argv[1:]]
 main()
 """
@@ -96,6 +120,19 @@ def test_stopped_in_writing_leaves_no_half_file(folder, bags):
     assert "Traceback" not in err
     left = {path.name for path in folder.iterdir()}
     assert left == {"bags.csv", "fitting", "bags-instances.csv"}
+
+
+def test_a_stopped_comparison_keeps_its_cells_and_goes_on(folder, bags, pigmil):
+    call = ("compare", "bags.csv", "-m", "MI-Kernel", "--repeats", "1", "--folds", "3", "--no-tune")
+    status, _, err = _stopped(SECOND, folder, signal.SIGINT, *call)
+    assert status == 130
+    assert "Traceback" not in err
+    before = Results.from_store(folder / "pigmil-results.sqlite").rows
+    assert len(before) == 1
+    assert pigmil(*call).status == 0
+    after = Results.from_store(folder / "pigmil-results.sqlite").rows
+    assert len(after) == 3
+    assert before[0] in after  # with the time it ended: it was not computed again
 
 
 def test_a_reader_that_goes_away_is_no_error(folder):

@@ -111,9 +111,14 @@ def detect(
         original = bags if scaled is not bags else None
         with output.progress("writing the report"):
             summary = detection_summary(
-                model, scaled, original=original, source=Path(data).name, seed=seed, command=command_line(),
+                model,
+                scaled,
+                original=original,
+                source=Path(data).name,
+                seed=seed,
+                command=command_line(),
                 folds=_FOLDS if _FOLDS * seconds <= _SECONDS else 0,
-            )  # fmt: skip
+            )
             write_report(summary, page)
         output.wrote(page, "report, opens in any browser")
 
