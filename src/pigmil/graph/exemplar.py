@@ -36,7 +36,7 @@ def exemplar_svms(
     The model is that of ``SVC(kernel="linear", C=C, class_weight={1: n_negatives, -1: 1})``
     with candidate i as the only positive: hinge loss, free bias, and the positive weighing as much
     as all negatives together ("resampling" in the paper). Because of that weight the best bias
-    puts the candidate on its margin, b = 1 - w.x_i, and what remains is the bias-free
+    puts the candidate on its margin, b = 1 - w.x_i, and what remains is the bias-free ::
 
         min_w |w|^2 / 2 + C sum_j max(0, 2 - w.(x_i - n_j)),
 
