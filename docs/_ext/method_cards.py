@@ -121,35 +121,30 @@ class FormatList(_Written):
         return _table(head, rows, "15 17 37 11 11 9")
 
 
-class _Kept(SphinxDirective):
-    """A Markdown file that a command writes; a sentence where it has not been run."""
-
-    file = ""
-    instead = ""
-
-    def run(self):
-        page = Path(self.env.srcdir) / self.file
-        self.env.note_dependency(str(page))
-        lines = [self.instead]
-        if page.exists():
-            lines = [f"```{{include}} /{self.file}", ":relative-images:", "```"]
-        holder = nodes.container()
-        self.state.nested_parse(StringList(lines, source=self.env.docname), 0, holder)
-        return holder.children
+# Pages that hold what a command writes: placeholder -> file, and what to say without it.
+KEPT = {
+    "```{reproduction}\n```": (
+        "reproduction/README.md",
+        "No results are kept in this copy of the documentation: run the commands above.",
+    ),
+    "```{growth}\n```": ("_parts/growth.md", "No table is kept here: run the benchmark."),
+}
 
 
-class Reproduction(_Kept):
-    """``{reproduction}``: what ``pigmil reproduce`` wrote into this folder, if it has."""
+def include_kept(app, docname, source):
+    """Replace placeholders by the files they stand for, before the page is read."""
+    for mark, (name, instead) in KEPT.items():
+        if mark in source[0]:
+            file = Path(app.srcdir) / name
+            app.env.note_dependency(str(file))
+            text = file.read_text(encoding="utf-8") if file.exists() else instead
+            source[0] = source[0].replace(mark, _moved(text, name.rpartition("/")[0]))
 
-    file = "reproduction/README.md"
-    instead = "No results are kept in this copy of the documentation: run the commands above."
 
-
-class Growth(_Kept):
-    """``{growth}``: the table that ``benchmarks/bench_growth.py`` wrote."""
-
-    file = "_parts/growth.md"
-    instead = "No table is kept in this copy of the documentation: run the benchmark."
+def _moved(text, folder):
+    """Markdown of a file in a folder, as part of a page beside it: one level of headings down."""
+    text = re.sub(r"\]\((?!https?:|#|/)", f"]({folder}/", text)
+    return re.sub(r"(?m)^(#{1,5} )", r"#\1", text)
 
 
 def unwritten_methods(srcdir):
@@ -166,8 +161,7 @@ def setup(app):
     app.add_directive("method-card", MethodCard)
     app.add_directive("method-list", MethodList)
     app.add_directive("format-list", FormatList)
-    app.add_directive("reproduction", Reproduction)
-    app.add_directive("growth", Growth)
+    app.connect("source-read", include_kept)
     app.connect(
         "config-inited",
         lambda app, config: config.exclude_patterns.extend(unwritten_methods(app.srcdir)),
