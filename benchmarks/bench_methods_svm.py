@@ -32,7 +32,8 @@ def plain_mi_svm(bags, positive):
     inside = np.repeat(positive, bags.sizes)
     labels = inside
     for _ in range(50):
-        scores = SVC(C=10.0, gamma=gamma).fit(X, labels).decision_function(X)
+        svc = SVC(C=10.0, gamma=gamma).fit(X, labels)
+        scores = svc.decision_function(X)
         new = inside & (scores > 0)
         for a, b, y in zip(bags.offsets[:-1], bags.offsets[1:], positive, strict=True):
             if y:
@@ -40,7 +41,7 @@ def plain_mi_svm(bags, positive):
         if (new == labels).all():
             break
         labels = new
-    return bag_max(scores, bags) > 0
+    return bag_max(svc.decision_function(X), bags) > 0  # predict, as for unseen bags
 
 
 def plain_mi_svm_bags(bags, positive):
@@ -60,7 +61,7 @@ def plain_mi_svm_bags(bags, positive):
         if new == chosen:
             break
         chosen, witnesses = new, X[new]
-    return bag_max(scores, bags) > 0
+    return bag_max(svc.decision_function(X), bags) > 0  # predict, as for unseen bags
 
 
 def plain_embedding(bags, gamma):
@@ -125,10 +126,14 @@ PAIRS = {
 }
 
 
-def timed(call):
+def timed(call, *arguments):
     start = time.process_time()
-    result = call()
+    result = call(*arguments)
     return result, time.process_time() - start
+
+
+def fit_and_predict(method, bags):
+    return method().fit(bags).predict(bags) == 1
 
 
 def main() -> None:
@@ -144,10 +149,10 @@ def main() -> None:
         positive = bags.y == 1
         for name in arguments.methods:
             method, plain = PAIRS[name]
-            mine, ours = timed(lambda method=method: method().fit(bags).predict(bags) == 1)
+            mine, ours = timed(fit_and_predict, method, bags)
             line = f"{name:20}{set_name:12}{ours:9.2f}"
             if plain is not None:
-                theirs, seconds = timed(lambda plain=plain: plain(bags, positive))
+                theirs, seconds = timed(plain, bags, positive)
                 same = np.mean(mine == theirs)
                 line += f"{seconds:9.2f}{seconds / ours:7.1f}{same:7.2f}"
             print(line, flush=True)

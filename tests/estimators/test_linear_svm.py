@@ -84,3 +84,13 @@ def test_costs_follow_the_labels_of_the_user():
     words = np.array(["active", "inert"])
     assert class_costs({"active": 3.0}, positive, words, "active") == (1.0, 3.0)
     assert class_costs({"inert": 5.0}, positive, words, "active") == (5.0, 1.0)
+
+
+def test_a_large_common_part_does_not_slow_or_spoil_the_solution():
+    # libsvm keeps the Gram matrix in single precision: uncentred, 1e4 + small would be lost.
+    X, positive = problem(11, n_rows=60, n_columns=4)
+    near = fit_linear_svm(0.1 * X, positive, C=50.0)
+    for form in (np.asarray, sp.csr_array):
+        far = fit_linear_svm(form(0.1 * X + 100.0), positive, C=50.0)
+        np.testing.assert_allclose(far.weights, near.weights, atol=2e-2)
+        np.testing.assert_allclose(far.decide(0.1 * X + 100.0), near.decide(0.1 * X), atol=5e-3)

@@ -96,6 +96,7 @@ def test_too_few_rounds_warn(monkeypatch):
     rng = np.random.default_rng(0)
     X, positive = rng.uniform(size=(20, 40)), np.arange(20) % 2 == 0
     monkeypatch.setattr(l1_module, "_FEW_COLUMNS", 1)
+    monkeypatch.setattr(l1_module, "_MOST_FIRST", 1)
     monkeypatch.setattr(l1_module, "_MAX_ROUNDS", 2)
     with pytest.warns(ConvergenceWarning, match="still lacked columns after 2 rounds"):
         model = fit_l1_svm(X, positive, np.full(20, 10.0))

@@ -12,6 +12,8 @@ from pigmil.estimators.base import BoolArray, FloatArray
 
 _GRAM_ROWS = 1500  # up to here (18 MB) one matrix product is cheaper than rows on demand
 _CACHE_MB = 200
+# libsvm's own limit is ten times this; scikit-learn warns when it is reached.
+_MAX_STEPS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,9 @@ def fit_linear_svm(
 
     libsvm solves the dual by sequential minimal optimisation; nothing is random. Where there are
     few rows or more columns than rows it works on the Gram matrix, which is one product;
-    elsewhere on the rows, and no (rows x rows) array is made. liblinear is not used: its
+    elsewhere on the rows, and no (rows x rows) array is made. The Gram matrix is centred, which
+    the free intercept makes up for: libsvm keeps it in single precision, and a large common part
+    would drown the differences that matter. liblinear is not used: its
     intercept is regularised and its coordinate descent needs more time for less precision on
     the sizes met here.
 
@@ -83,12 +87,22 @@ def fit_linear_svm(
     """
     n_rows, n_columns = X.shape
     if n_rows <= _GRAM_ROWS or (n_rows <= n_columns and n_rows <= 4 * _GRAM_ROWS):
-        gram = np.asarray((X @ X.T).toarray() if sp.issparse(X) else X @ X.T, dtype=np.float64)
+        centre = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
+        if sp.issparse(X):
+            gram = _centred((X @ X.T).toarray().astype(np.float64))
+        else:
+            moved = np.subtract(X, centre, dtype=np.float64)
+            gram = moved @ moved.T
         signed, intercept = fit_gram_svm(gram, positive, C=C, costs=costs, tol=tol)
         weights = np.asarray(X.T @ signed, dtype=np.float64)
-        return LinearSVM(weights, intercept, np.abs(signed))
+        return LinearSVM(weights, intercept - float(weights @ centre), np.abs(signed))
     svc = SVC(
-        kernel="linear", C=C, class_weight=_as_dict(costs), tol=tol, cache_size=_CACHE_MB
+        kernel="linear",
+        C=C,
+        class_weight=_as_dict(costs),
+        tol=tol,
+        cache_size=_CACHE_MB,
+        max_iter=_MAX_STEPS,
     ).fit(for_libsvm(X), positive)
     weights = svc.coef_.toarray() if sp.issparse(svc.coef_) else svc.coef_
     dual = svc.dual_coef_.toarray() if sp.issparse(svc.dual_coef_) else svc.dual_coef_
@@ -121,7 +135,12 @@ def fit_gram_svm(
     intercept : float
     """
     svc = SVC(
-        kernel="precomputed", C=C, class_weight=_as_dict(costs), tol=tol, cache_size=_CACHE_MB
+        kernel="precomputed",
+        C=C,
+        class_weight=_as_dict(costs),
+        tol=tol,
+        cache_size=_CACHE_MB,
+        max_iter=_MAX_STEPS,
     ).fit(gram, positive)
     signed = np.zeros(len(positive))
     signed[svc.support_] = svc.dual_coef_[0]
@@ -181,6 +200,14 @@ def class_costs(
     labels = np.where(positive, known[is_positive][0], known[~is_positive][0])
     found = compute_class_weight(class_weight, classes=known, y=labels)
     return float(found[~is_positive][0]), float(found[is_positive][0])
+
+
+def _centred(gram: FloatArray) -> FloatArray:
+    """Gram matrix of the rows less their mean."""
+    means = gram.mean(axis=0)
+    gram -= means
+    gram -= means[:, None] - means.mean()
+    return gram
 
 
 def _as_dict(costs: tuple[float, float]) -> dict[bool, float]:

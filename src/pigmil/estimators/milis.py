@@ -5,7 +5,6 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
 from pigmil._core.segments import IntArray, segment_argmax, segment_argmin
@@ -238,9 +237,11 @@ def _initial_prototypes(bags: Bags, positive: BoolArray, decay: float) -> IntArr
     negatives = bags[~positive].instances
     density = np.full(bags.n_instances, -np.inf)
     for rows, _, squared in squared_distance_blocks(bags.instances, negatives):
-        density[rows] = np.logaddexp(
-            density[rows], logsumexp(-decay * squared.astype(np.float64), axis=1)
-        )
+        nearest = squared.min(axis=1)
+        squared -= nearest[:, None]
+        squared *= -decay
+        total = np.exp(squared, out=squared).sum(axis=1, dtype=np.float64)
+        density[rows] = np.logaddexp(density[rows], np.log(total) - decay * nearest)
     least = segment_argmin(density, bags.offsets)
     return np.where(positive, least, segment_argmax(density, bags.offsets))
 
