@@ -9,6 +9,8 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from pigmil.estimators.registry import METHODS
+
 __version__ = "0.1.0"
 
 # Public name -> where it lives. Loaded on first use, so that `import pigmil` stays light.
@@ -16,35 +18,25 @@ _HOME = {
     "BagScaler": "pigmil.bags",
     "Bags": "pigmil.bags",
     "OnInstances": "pigmil.bags",
-    "PIGMIL": "pigmil.estimators.pigmil",
-    "KDE": "pigmil.estimators.kde",
-    "KDEMin": "pigmil.estimators.kde",
-    "KDEMax": "pigmil.estimators.kde",
-    "DD": "pigmil.estimators.diverse_density",
-    "CitationKNN": "pigmil.estimators.citation_knn",
-    "MIKernel": "pigmil.estimators.mi_kernel",
-    "MiGraph": "pigmil.estimators.mi_graph",
-    "MIGraph": "pigmil.estimators.mi_graph",
-    "ClusteringMIL": "pigmil.estimators.clustering_mil",
-    "MInD": "pigmil.estimators.mind",
-    "EMDD": "pigmil.estimators.em_dd",
-    "MiSVM": "pigmil.estimators.mi_svm",
-    "MISVM": "pigmil.estimators.mi_svm_bag",
-    "MILD": "pigmil.estimators.mild",
-    "APR": "pigmil.estimators.apr",
-    "MILES": "pigmil.estimators.miles",
-    "MiSim": "pigmil.estimators.mi_sim",
-    "BagKISVM": "pigmil.estimators.ki_svm",
-    "InsKISVM": "pigmil.estimators.ki_svm",
-    "MILIS": "pigmil.estimators.milis",
     "all_estimators": "pigmil.estimators",
     "as_bags": "pigmil.bags",
     "load": "pigmil.estimators.persistence",
     "read_bags": "pigmil.io",
     "save": "pigmil.estimators.persistence",
     "write_bags": "pigmil.io",
+    **METHODS,
 }
-_ROOMS = ("datasets", "distances", "embedding", "estimators", "evaluation", "graph", "io", "metrics")
+_ROOMS = (
+    "datasets",
+    "distances",
+    "embedding",
+    "estimators",
+    "evaluation",
+    "graph",
+    "io",
+    "metrics",
+    "report",
+)
 
 __all__ = ["__version__", *_HOME, *_ROOMS]
 
@@ -62,6 +54,8 @@ if TYPE_CHECKING:
     from pigmil.estimators.kde import KDE as KDE
     from pigmil.estimators.kde import KDEMax as KDEMax
     from pigmil.estimators.kde import KDEMin as KDEMin
+    from pigmil.estimators.ki_svm import BagKISVM as BagKISVM
+    from pigmil.estimators.ki_svm import InsKISVM as InsKISVM
     from pigmil.estimators.mi_graph import MIGraph as MIGraph
     from pigmil.estimators.mi_graph import MiGraph as MiGraph
     from pigmil.estimators.mi_kernel import MIKernel as MIKernel
@@ -70,13 +64,11 @@ if TYPE_CHECKING:
     from pigmil.estimators.mi_svm_bag import MISVM as MISVM
     from pigmil.estimators.mild import MILD as MILD
     from pigmil.estimators.miles import MILES as MILES
+    from pigmil.estimators.milis import MILIS as MILIS
     from pigmil.estimators.mind import MInD as MInD
     from pigmil.estimators.persistence import load as load
     from pigmil.estimators.persistence import save as save
     from pigmil.estimators.pigmil import PIGMIL as PIGMIL
-    from pigmil.estimators.ki_svm import BagKISVM as BagKISVM
-    from pigmil.estimators.ki_svm import InsKISVM as InsKISVM
-    from pigmil.estimators.milis import MILIS as MILIS
     from pigmil.io import read_bags as read_bags
     from pigmil.io import write_bags as write_bags
 

@@ -29,9 +29,9 @@ def fakes(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(HELPERS))
     import fake_methods
 
-    methods = dict(registry._METHODS)
+    methods = dict(registry.METHODS)
     fake_methods.register(methods)
-    monkeypatch.setattr(registry, "_METHODS", methods)
+    monkeypatch.setattr(registry, "METHODS", methods)
     log = tmp_path / "fits.log"
     monkeypatch.setenv("FAKE_LOG", str(log))
     return log

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 def complete_method(incomplete: str) -> list[str]:
     """Names of methods that begin so, for shell completion."""
-    from pigmil.estimators.registry import _METHODS
+    from pigmil.estimators.registry import METHODS
 
-    return [name for name in _METHODS if name.lower().startswith(incomplete.lower())]
+    return [name for name in METHODS if name.lower().startswith(incomplete.lower())]
 
 
 MethodOption = Annotated[

@@ -6,28 +6,28 @@ from typing import Any
 from pigmil.estimators.card import Card
 
 # Class name -> module, in the order in which the methods are shown.
-_METHODS: dict[str, str] = {
+METHODS: dict[str, str] = {
     "PIGMIL": "pigmil.estimators.pigmil",
-    "KDE": "pigmil.estimators.kde",
     "KDEMin": "pigmil.estimators.kde",
+    "KDE": "pigmil.estimators.kde",
     "KDEMax": "pigmil.estimators.kde",
+    "APR": "pigmil.estimators.apr",
     "DD": "pigmil.estimators.diverse_density",
+    "EMDD": "pigmil.estimators.em_dd",
+    "MiSVM": "pigmil.estimators.mi_svm",
+    "MISVM": "pigmil.estimators.mi_svm_bag",
+    "BagKISVM": "pigmil.estimators.ki_svm",
+    "InsKISVM": "pigmil.estimators.ki_svm",
+    "MILD": "pigmil.estimators.mild",
+    "MiSim": "pigmil.estimators.mi_sim",
+    "MILIS": "pigmil.estimators.milis",
     "CitationKNN": "pigmil.estimators.citation_knn",
     "MIKernel": "pigmil.estimators.mi_kernel",
+    "MILES": "pigmil.estimators.miles",
     "MiGraph": "pigmil.estimators.mi_graph",
     "MIGraph": "pigmil.estimators.mi_graph",
     "ClusteringMIL": "pigmil.estimators.clustering_mil",
     "MInD": "pigmil.estimators.mind",
-    "EMDD": "pigmil.estimators.em_dd",
-    "MiSVM": "pigmil.estimators.mi_svm",
-    "MISVM": "pigmil.estimators.mi_svm_bag",
-    "MILD": "pigmil.estimators.mild",
-    "APR": "pigmil.estimators.apr",
-    "MILES": "pigmil.estimators.miles",
-    "MiSim": "pigmil.estimators.mi_sim",
-    "BagKISVM": "pigmil.estimators.ki_svm",
-    "InsKISVM": "pigmil.estimators.ki_svm",
-    "MILIS": "pigmil.estimators.milis",
 }
 
 
@@ -45,7 +45,7 @@ def all_estimators(*, detects: bool | None = None, classifies: bool | None = Non
         Each with name, paper, year, what it does and what it costs; the class is
         ``get_estimator(name)``.
     """
-    cards = [card_of(name) for name in _METHODS]
+    cards = [card_of(name) for name in METHODS]
     return [
         card
         for card in cards
@@ -55,16 +55,16 @@ def all_estimators(*, detects: bool | None = None, classifies: bool | None = Non
 
 def get_estimator(name: str) -> Any:
     """Class of a method, by class name or printed name, whatever the case."""
-    for class_name, module in _METHODS.items():
+    for class_name, module in METHODS.items():
         if class_name == name:
             return getattr(importlib.import_module(module), class_name)
-    for class_name in _METHODS:
+    for class_name in METHODS:
         if card_of(class_name).name == name:
             return get_estimator(class_name)
-    matches = [known for known in _METHODS if known.lower() == name.lower().replace("-", "")]
+    matches = [known for known in METHODS if known.lower() == name.lower().replace("-", "")]
     if len(matches) == 1:
         return get_estimator(matches[0])
-    raise ValueError(f"Unknown method {name!r}; known are {', '.join(_METHODS)}.")
+    raise ValueError(f"Unknown method {name!r}; known are {', '.join(METHODS)}.")
 
 
 def card_of(name: str) -> Card:

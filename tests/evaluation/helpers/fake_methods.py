@@ -105,7 +105,7 @@ class Tuned(MeanRule):
         return super()._score_bags(bags) + self.shift
 
 
-def register(methods=registry._METHODS):
+def register(methods=registry.METHODS):
     for name in ("MeanRule", "Counting", "Failing", "Warning_", "FirstFeature", "Tuned"):
         methods[name] = "fake_methods"
 
