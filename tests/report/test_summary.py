@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.metrics import accuracy_score
 
 from pigmil import Bags, BagScaler
@@ -114,6 +115,19 @@ def test_every_detecting_method_can_be_reported(name):
     assert sum(bag["detected"] for bag in summary["ranking"]["bags"]) == len(
         np.unique(model.detected_instances_)
     )
+
+
+@pytest.mark.parametrize("name", ["PIGMIL", "KDE_min"])
+def test_sparse_bags_can_be_reported(name):
+    dense = make_rhombus(random_state=0)[np.r_[0:6, 34:40]]
+    wide = np.hstack([dense.instances, np.zeros((dense.n_instances, 3))])
+    bags = Bags(sp.csr_array(wide), dense.offsets, y=dense.y)
+    scaled = BagScaler(with_mean=False).fit_transform(bags)
+    model = get_estimator(name)().fit(scaled)
+    summary = detection_summary(model, scaled, original=bags, source="sparse", folds=2)
+    json.dumps(summary, allow_nan=False)
+    assert len(summary["map"]["x"]) == bags.n_instances
+    assert summary["predictions"].get("held_out", True)
 
 
 def test_a_method_that_detects_nothing_is_refused(rhombus):

@@ -97,7 +97,7 @@ def detect(
     bags = open_bags(
         data, format=format, bag=bag, label=label, instance_label=instance_label, info=info
     )
-    scaled = BagScaler().fit_transform(bags) if scale and not bags.is_sparse else bags
+    scaled = BagScaler(with_mean=not bags.is_sparse).fit_transform(bags) if scale else bags
     start = time.perf_counter()
     fit_told(output, model, scaled)
     seconds = time.perf_counter() - start
@@ -107,13 +107,11 @@ def detect(
     output.wrote(to, f"{len(ranked['bag'])} instances of positive bags, ranked")
     output.result["instances"] = to
     if page is not None:
-        # Sparse bags were not z-scored, and neither are their folds.
-        original = bags if scaled is not bags else None
         with output.progress("writing the report"):
             summary = detection_summary(
                 model,
                 scaled,
-                original=original,
+                original=bags if scale else None,
                 source=Path(data).name,
                 seed=seed,
                 command=command_line(),
