@@ -54,6 +54,7 @@ sphinx_gallery_conf = {
     "copyfile_regex": r".*\.rst",
     "image_scrapers": ("matplotlib",),
     "matplotlib_animations": False,
+    "capture_repr": (),
 }
 
 html_theme = "pydata_sphinx_theme"
@@ -72,4 +73,6 @@ html_theme_options = {
     "pygments_light_style": "tango",
     "pygments_dark_style": "monokai",
 }
-html_sidebars = {"changelog": [], "faq": [], "install": []}
+html_sidebars = {
+    page: [] for page in ("changelog", "faq", "install", "performance", "reproduction", "tour")
+}
