@@ -5,9 +5,11 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
-from pigmil import Bags, read_bags
+from pigmil import Bags, read_bags, write_bags
 from pigmil._core.errors import BagFormatError
+from pigmil.io import formats
 
 
 @contextmanager
@@ -88,6 +90,37 @@ def test_ascii_noise(written, format_name, read_options):
     for size in (1, 10, 100, 1000, 5000):
         noise = rng.choice(signs, size=size).tobytes()
         assert survives(written, noise, format_name, read_options)
+
+
+RAW = {  # without checksums or packing, so that damage reaches what interprets the values
+    "npz": {"compress": False},
+    "mat": {"compress": False},
+    "parquet": {"compression": "none"},
+    "parquet_list": {"compression": "none"},
+    "h5": {"compression": "gzip"},
+}
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("name", RAW)
+def test_flipped_bytes_of_binary_files(name, sparse, tmp_path):
+    rng = np.random.default_rng(3)
+    values = rng.normal(size=(6, 3)).round(1)
+    bags = Bags(
+        sp.csr_array(values) if sparse else values, [0, 2, 5, 6], ids=["a", "bé", "c"],
+        y=["n", "p", "n"], instance_labels=["n", "n", "p", "n", "n", "n"],
+        feature_names=["u", "v", "w"],
+    )  # fmt: skip
+    path = tmp_path / f"raw{formats()[name].suffixes[0]}"
+    write_bags(bags, path, format=name, **RAW[name])
+    content = np.frombuffer(path.read_bytes(), dtype=np.uint8)
+    refused = 0
+    for _ in range(150):
+        damaged = content.copy()
+        places = rng.integers(len(content), size=rng.integers(1, 8))
+        damaged[places] = rng.choice([0, 1, 127, 128, 255, *rng.integers(256, size=5)], len(places))
+        refused += survives(path, damaged.tobytes(), name, {})
+    assert refused > 0
 
 
 def test_empty(written, format_name):

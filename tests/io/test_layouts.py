@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from pigmil import Bags, read_bags, write_bags
 from pigmil._core.errors import BagFormatError
+from pigmil.io import mat5
 
 WEKA = r"""% made by hand
 @relation 'musk and more'
@@ -200,6 +201,23 @@ def test_svmlight_of_others(tmp_path):
         write_bags(Bags(np.ones((1, 1)), [0, 1]), tmp_path / "n.svm")
 
 
+def test_npz_with_one_bag_id_an_instance(tmp_path):
+    path = tmp_path / "long.npz"
+    np.savez(path, instances=np.arange(3)[:, None], bag_ids=np.array(["b", "a", "b"]), y=[1, 0])
+    bags = read_bags(path)
+    assert bags.ids.tolist() == ["b", "a"]
+    assert bags.instances.ravel().tolist() == [0, 2, 1]
+    np.savez(path, instances=np.ones((2, 1)))
+    with pytest.raises(BagFormatError, match="neither offsets nor bag_ids"):
+        read_bags(path)
+    np.savez(path, X=np.ones((2, 1)))
+    with pytest.raises(BagFormatError, match="no array 'instances'"):
+        read_bags(path)
+    np.savez(path, instances=np.array([[np.nan]]), offsets=np.array([0, 1]))
+    with pytest.raises(BagFormatError, match=r"(?s)long\.npz.*Bag 0, instance 0: feature 0 is nan"):
+        read_bags(path)
+
+
 @pytest.mark.parametrize("compress", [False, True])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_mat_of_andrews(tmp_path, compress, sparse):
@@ -225,6 +243,37 @@ def test_mat_of_andrews(tmp_path, compress, sparse):
     scipy.io.savemat(path, {**held, "bag_ids": [[1, 2]]})
     with pytest.raises(BagFormatError, match="3 rows for 2 bag ids"):
         read_bags(path)
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_mat_agrees_with_scipy(tmp_path, compress):
+    """Every kind of value that can lie in bags is read as scipy reads it."""
+    path = tmp_path / "all.mat"
+    kinds = ["f8", "f4", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"]
+    numbers = {f"n_{kind}": np.arange(6).reshape(2, 3).astype(kind) for kind in kinds}
+    words = np.empty((1, 2), dtype=object)
+    words[0, :] = ["één", "b"]
+    held = numbers | {
+        "flag": np.array([[True, False]]),
+        "cube": np.arange(24.0).reshape(2, 3, 4),
+        "nothing": np.empty((0, 3)),
+        "word": "naïve",
+        "rows": np.array(["ab", "cd", "ef"]),
+        "cell": words,
+        "sparse": sp.csc_matrix([[0, 1.5, 0], [2, 0, 0]]),
+        "struct": {"a": 1.0, "b": "text"},
+    }
+    scipy.io.savemat(path, held, do_compression=compress)
+    expected, found = scipy.io.loadmat(path), mat5.load(path)
+    for name in [*numbers, "flag", "cube", "nothing"]:
+        np.testing.assert_array_equal(found[name], expected[name])
+        assert found[name].dtype == expected[name].dtype
+    assert found["word"].tolist() == expected["word"].tolist()
+    assert found["rows"].tolist() == expected["rows"].tolist()
+    assert [item[0] for item in found["cell"].items] == [item[0] for item in expected["cell"][0]]
+    np.testing.assert_array_equal(found["sparse"].toarray(), expected["sparse"].toarray())
+    assert found["struct"].items[0]["a"].tolist() == expected["struct"][0, 0]["a"].tolist()
+    assert found["struct"].items[0]["b"].tolist() == expected["struct"][0, 0]["b"].tolist()
 
 
 @pytest.mark.parametrize("words", [False, True])
@@ -345,6 +394,27 @@ def test_one_data_set_a_bag(tmp_path):
     assert bags.ids.tolist() == ["p1", "p2"]
     assert bags.y.tolist() == [1, 0]
     assert bags.dtype == np.float64
+
+
+def test_labels_of_groups(tmp_path):
+    """A label may be an attribute of the group, or a data set with one value."""
+    path = tmp_path / "groups.h5"
+    with h5py.File(path, "w") as held:
+        for name, label in (("a", b"pos"), ("b", b"neg")):
+            group = held.create_group(name)
+            group["feats"] = np.ones((2, 3))
+            if name == "a":
+                group["label"] = np.array([label])
+            else:
+                group.attrs["label"] = np.bytes_(label)
+            group["instance_labels"] = np.array([name == "a", False])
+    bags = read_bags(path)
+    assert bags.y.tolist() == ["pos", "neg"]
+    assert bags.instance_labels.tolist() == [True, False, False, False]
+    with h5py.File(path, "a") as held:
+        held["a"]["refs"] = np.array([held["a"].ref, held["b"].ref], dtype=h5py.ref_dtype)
+    with pytest.raises(BagFormatError, match=r"refs.*not numbers or text"):
+        read_bags(path)
 
 
 def test_text_of_variable_length_needs_trust(tmp_path):

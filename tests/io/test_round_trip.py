@@ -260,3 +260,47 @@ def test_objects_are_refused(format_name, tmp_path):
     odd = Bags._trusted(**{**{name: getattr(bags, name) for name in Bags.__slots__}, "ids": ids})
     with pytest.raises(BagFormatError, match=r"cannot hold ids"):
         write_bags(odd, path, format=format_name)
+
+
+CLASHES = {
+    "csv": ("bag", "like the columns for the bag"),
+    "parquet": ("bag_label", "like the columns for the bag"),
+    "arff": ("instance_label", "which arff needs"),
+    "keel": ("class", "must differ from each other"),
+    "uci": ("instance_id", "must differ from each other"),
+}
+
+
+@pytest.mark.parametrize("name", CLASHES)
+def test_names_of_features_that_are_taken(name, tmp_path):
+    feature, message = CLASHES[name]
+    path = tmp_path / f"bags{formats()[name].suffixes[0]}"
+    bags = Bags(np.ones((2, 2)), [0, 1, 2], y=[0, 1], feature_names=[feature, "b"])
+    with pytest.raises(BagFormatError, match=message):
+        write_bags(bags, path, format=name)
+
+
+def test_columns_may_be_named_otherwise(tmp_path):
+    bags = Bags(np.ones((2, 1)), [0, 1, 2], y=[0, 1], feature_names=["bag"])
+    for name in ("b.csv", "b.parquet"):
+        write_bags(bags, tmp_path / name, bag="molecule", label="musk")
+        back = read_bags(tmp_path / name, bag="molecule", label="musk")
+        assert back.equals(bags)
+
+
+@pytest.mark.parametrize("name", ["mat", "mat_prtools"])
+@pytest.mark.parametrize("bad", ["", "😀", "\ud800"])
+def test_matlab_refuses_text_it_cannot_hold(name, bad, tmp_path):
+    bags = Bags(np.ones((2, 1)), [0, 1, 2], ids=["a", bad], y=[0, 1])
+    with pytest.raises(BagFormatError, match=r"cannot hold the text|cannot be encoded"):
+        write_bags(bags, tmp_path / "b.mat", format=name)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["csv", "parquet", "h5", "nju", "keel"])
+def test_text_that_is_no_unicode_is_refused(name, tmp_path):
+    path = tmp_path / f"b{formats()[name].suffixes[0]}"
+    bags = Bags(np.ones((2, 1)), [0, 1, 2], ids=["a", "\ud800"], y=[0, 1])
+    with pytest.raises(BagFormatError, match=r"cannot"):
+        write_bags(bags, path, format=name)
+    assert list(tmp_path.iterdir()) == []

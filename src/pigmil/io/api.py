@@ -63,8 +63,9 @@ def read_bags(
         Read a table larger than memory: values are written to this ``.npy`` file and mapped
         from it. True for a temporary file that goes away with the process.
     **options
-        What one format takes besides: ``delimiter``, ``header``, ``encoding``, ``nominal``,
-        ``n_features``, ``zero_based``, ``columns``.
+        What one format takes besides: ``delimiter`` and ``header`` (csv, tsv), ``encoding``
+        (text), ``nominal`` (arff, keel), ``names`` (uci), ``n_features``, ``columns`` and
+        ``zero_based`` (sparse_mil, svmlight), ``trusted`` (h5).
 
     Returns
     -------

@@ -160,8 +160,8 @@ def write(bags: Bags, path: Path, *, compression: str | None = None, lossy: bool
     """
     h5py = import_optional("h5py", extra="io", purpose="Writing HDF5")
     cannot_hold(path, bags, "h5", lossy)
-    ids = _stored(h5py, plain(path, bags.ids, "ids"))
-    labels = None if bags.y is None else _stored(h5py, plain(path, bags.y, "labels"))
+    ids = _stored(h5py, path, plain(path, bags.ids, "ids"))
+    labels = None if bags.y is None else _stored(h5py, path, plain(path, bags.y, "labels"))
     info = {name: values for name, values in bags.instance_info.items() if name != "row"}
     taken = {*FEATURES, *LABELS, *INSTANCE_LABELS, NAMES} & set(info)
     odd = sorted(taken | {name for name in info if "/" in name or name in (".", "..", "")})
@@ -169,10 +169,10 @@ def write(bags: Bags, path: Path, *, compression: str | None = None, lossy: bool
         fail(path, f"instance_info has names that HDF5 cannot use here: {listed(odd)}.")
     if bags.instance_labels is not None:
         info["instance_labels"] = bags.instance_labels
-    beside = {name: _stored(h5py, plain(path, values, name)) for name, values in info.items()}
+    beside = {name: _stored(h5py, path, plain(path, values, name)) for name, values in info.items()}
     with writing(path) as temporary, h5py.File(temporary, "w") as file:
         if bags.feature_names is not None:
-            names, kind = _stored(h5py, np.array(bags.feature_names, dtype=str))
+            names, kind = _stored(h5py, path, np.array(bags.feature_names, dtype=str))
             file.create_dataset(NAMES, data=names, dtype=kind)
         top = file.create_group("bags")
         for place, values in enumerate(bags):
@@ -187,10 +187,13 @@ def write(bags: Bags, path: Path, *, compression: str | None = None, lossy: bool
                 group.create_dataset(name, data=whole[rows], dtype=kind)
 
 
-def _stored(h5py: Any, values: NDArray[Any]) -> tuple[NDArray[Any], Any]:
+def _stored(h5py: Any, path: Path, values: NDArray[Any]) -> tuple[NDArray[Any], Any]:
     """Values and their type in the file: text as UTF-8 of fixed length, no heap involved."""
     if values.dtype.kind != "U":
         return values, values.dtype
-    encoded = np.char.encode(values, "utf-8")
+    try:
+        encoded = np.char.encode(values, "utf-8")
+    except UnicodeError as error:
+        fail(path, f"cannot hold text that is no Unicode ({error}).")
     kind = h5py.string_dtype("utf-8", max(1, encoded.dtype.itemsize))
     return encoded.astype(kind), kind
