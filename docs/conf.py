@@ -55,6 +55,7 @@ sphinx_gallery_conf = {
     "image_scrapers": ("matplotlib",),
     "matplotlib_animations": False,
     "capture_repr": (),
+    "write_computation_times": False,  # its pages would load scripts from elsewhere
 }
 
 html_theme = "pydata_sphinx_theme"
