@@ -204,9 +204,9 @@ def test_hostile_names_are_inert_everywhere(browser, hostile, tmp_path):
 
 def test_many_instances_stay_usable(browser, tmp_path):
     rng = np.random.RandomState(0)
-    bags = Bags(
-        rng.normal(size=(12_000, 2)), np.arange(0, 12_001, 60), y=np.arange(200) % 2, ids=None
-    )
+    points = rng.normal(size=(12_000, 2))
+    points[61] = 1000.0  # far off, in a positive bag
+    bags = Bags(points, np.arange(0, 12_001, 60), y=np.arange(200) % 2, ids=None)
     model = get_estimator("KDE_min")().fit(bags)
     summary = detection_summary(model, bags, source="large", folds=0)
     tab = Tab(browser, write_report(summary, tmp_path / "large.html"))
@@ -217,4 +217,11 @@ def test_many_instances_stay_usable(browser, tmp_path):
     tab.change("bag-select", "1", "change")
     assert tab.text("bag-status").startswith("Bag")
     assert tab.run("return document.getElementById('map-figure').data[0].x.length") == 10_000
+    right = "return document.getElementById('map-figure').layout.xaxis.range[1]"
+    assert tab.run(right) < 10
+    assert f"include {summary['map']['far']} far point" in tab.run(
+        "return document.querySelector('#map').textContent"
+    )
+    tab.run("document.getElementById('far').click()")
+    assert tab.run(right) > 1000
     assert [entry for entry in tab.complaints() if entry["level"] == "SEVERE"] == []

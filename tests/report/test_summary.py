@@ -167,6 +167,19 @@ def test_colours_ignore_a_far_tail_and_bear_no_scores():
     assert colour_range(np.array([-1000.0, 0.0, 2.0, np.nan])) == (0.0, 2.0)
 
 
+def test_a_few_far_points_do_not_squeeze_the_view():
+    rng = np.random.RandomState(0)
+    points = rng.normal(size=(200, 2))
+    assert pictures.near_view(points) is None
+    points[0] = 500.0
+    (left, right), (low, high) = pictures.near_view(points)
+    inside = (points[:, 0] >= left) & (points[:, 0] <= right)
+    inside &= (points[:, 1] >= low) & (points[:, 1] <= high)
+    assert not inside[0]
+    assert inside.sum() > 180
+    assert pictures.near_view(np.zeros((5, 2))) is None
+
+
 def test_layout_draws_joined_vertices_near_each_other():
     weights = np.zeros((6, 6))
     weights[:3, :3] = weights[3:, 3:] = 1.0

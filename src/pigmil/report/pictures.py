@@ -38,6 +38,7 @@ def instance_map(model: Any, bags: Bags, original: Bags) -> dict[str, Any]:
         )
     low, high = colour_range(scores)
     owner = bags.bag_index[rows]
+    view = near_view(points[rows])
     return {
         "x": rounded(points[rows, 0]),
         "y": rounded(points[rows, 1]),
@@ -48,8 +49,38 @@ def instance_map(model: Any, bags: Bags, original: Bags) -> dict[str, Any]:
         "score": rounded(scores[rows]),
         "range": rounded([low, high]),
         "detected": detected_mask(model, bags)[rows].tolist(),
+        "view": view,
+        "far": 0 if view is None else _outside(points[rows], view),
         "note": sampled,
     }
+
+
+def near_view(points: FloatArray) -> list[list[float]] | None:
+    """Ranges of both axes that hold most points, if a few far ones would squeeze the rest.
+
+    Parameters
+    ----------
+    points : array of shape (n, 2)
+        What is drawn.
+
+    Returns
+    -------
+    list of two [low, high], or None where everything can be shown.
+    """
+    low, high = np.quantile(points, [0.02, 0.98], axis=0)
+    margin = 0.25 * np.maximum(high - low, 1e-12)
+    spread = points.max(axis=0) - points.min(axis=0)
+    if not np.any(spread > 4 * (high - low + 2 * margin)):
+        return None
+    low = np.maximum(low - margin, points.min(axis=0))
+    high = np.minimum(high + margin, points.max(axis=0))
+    pad = 0.03 * (high - low)
+    return [[float(a), float(b)] for a, b in zip(low - pad, high + pad, strict=True)]
+
+
+def _outside(points: FloatArray, view: list[list[float]]) -> int:
+    low, high = np.array(view).T
+    return int(np.any((points < low) | (points > high), axis=1).sum())
 
 
 def colour_range(scores: FloatArray) -> tuple[float, float]:

@@ -105,9 +105,15 @@
     }
     return traces;
   }
-  const mapFigure = draw("map-figure", () => [
-    mapTraces(), layout({ xtitle: text(map.axes[0]), ytitle: text(map.axes[1]), uirevision: "map" }),
-  ]);
+  // Where a few points lie far off, the view begins with the others.
+  const near = () => Boolean(map.view) && !byId("far").checked;
+  const ground = (name) => layout({
+    xtitle: text(map.axes[0]), ytitle: text(map.axes[1]), uirevision: name + near(),
+    xaxis: near() ? { range: map.view[0] } : { autorange: true },
+    yaxis: near() ? { range: map.view[1] } : { autorange: true },
+  });
+  const mapFigure = draw("map-figure", () => [mapTraces(), ground("map")]);
+  byId("far")?.addEventListener("change", () => again());
   mapFigure.place.on("plotly_click", (event) => {
     const point = event.points.find((one) => one.customdata !== undefined);
     if (point) select(map.bag[point.customdata]);
@@ -235,7 +241,7 @@
           y: [map.y[gone], map.y[come]], hoverinfo: "skip", line: { color: colour("text"), width: 2 },
           marker: { size: [11, 16], symbol: ["x-thin-open", "circle-open"], color: colour("text"), line: { width: 2 } } });
       }
-      return [traces, layout({ xtitle: text(map.axes[0]), ytitle: text(map.axes[1]), uirevision: "pool" })];
+      return [traces, ground("pool")];
     });
     const objective = draw("objective-figure", () => {
       const step = current();
