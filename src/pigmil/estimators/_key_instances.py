@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
-from pigmil._core.segments import IntArray, segment_argmax
+from pigmil._core.segments import IntArray, segment_argmax, segment_argmin
 from pigmil.estimators._kernel_svm import kernel_values
 from pigmil.estimators.base import FloatArray
 
@@ -21,6 +21,8 @@ _KEEP_ATOMS = 7000  # kernel rows of more atoms are computed again when they are
 _DOUBLE_ATOMS = 3000
 _BLOCK_ROWS = 1024
 _MAX_WEIGHT_STEPS = 300
+_MAX_SWEEPS = 100
+_MORE_STARTS = 3
 _QP_STEPS_PER_ROW = 2000
 
 
@@ -148,7 +150,7 @@ class KeyInstanceProgramme:
         objectives = [best.objectives[0]]
         for _ in range(max_iter - 1):
             key = self._most_violated(best)
-            if any(np.array_equal(key, known) for known in best.assignments):
+            if key is None:
                 break
             share = 1.0 / (len(best.mixture) + 1)
             found = self._restricted(
@@ -215,15 +217,38 @@ class KeyInstanceProgramme:
             scores += coefficients[some] @ self.atoms.rows(some)
         return scores
 
-    def _most_violated(self, solution: KeySolution) -> IntArray:
-        """Instances with a large ``a Q a``: a maximum under change of any one bag's instance."""
-        n_instances, offsets = int(self.offsets[-1]), self.offsets
+    def _most_violated(self, solution: KeySolution) -> IntArray | None:
+        """Instances with the largest ``a Q a`` found, None if the search meets only known ones.
+
+        The search climbs from the highest- and from the lowest-scored instances (a quadratic
+        form grows in both directions) and from the assignments found last.
+        """
+        n_instances = int(self.offsets[-1])
         alphas = solution.alphas[: self.n_positive]
         fixed = self._coefficients([], np.empty(0), solution.alphas)
         by_negatives = self.scores(fixed)[:n_instances]
-        key = segment_argmax(self.scores(solution.coefficients)[:n_instances], offsets)
+        scores = self.scores(solution.coefficients)[:n_instances]
+        starts = [
+            segment_argmax(scores, self.offsets),
+            segment_argmin(scores, self.offsets),
+            *solution.assignments[1:][-_MORE_STARTS:],
+        ]
+        known = {key.tobytes() for key in solution.assignments}
+        found: IntArray | None = None
+        largest = -np.inf
+        for start in starts:
+            key, value = self._climb(start.copy(), alphas, by_negatives)
+            if value > largest and key.tobytes() not in known:
+                found, largest = key, value
+        return found
+
+    def _climb(
+        self, key: IntArray, alphas: FloatArray, by_negatives: FloatArray
+    ) -> tuple[IntArray, float]:
+        """Exchange one bag's instance at a time until none raises ``a Q a``."""
+        n_instances, offsets = int(self.offsets[-1]), self.offsets
         pull = alphas @ self.atoms.rows(key)[:, :n_instances] + by_negatives
-        for _ in range(100):
+        for _ in range(_MAX_SWEEPS):
             changed = False
             for bag in np.flatnonzero(alphas):
                 inside = slice(int(offsets[bag]), int(offsets[bag + 1]))
@@ -233,14 +258,16 @@ class KeyInstanceProgramme:
                 others = pull[inside] - alphas[bag] * own[inside]
                 value = 2 * others + alphas[bag] * self.diagonal[inside]
                 chosen = int(np.argmax(value))
-                if value[chosen] > value[key[bag] - inside.start] * (1 + 1e-12) + 1e-12:
+                least = value[key[bag] - inside.start]
+                if value[chosen] > least + 1e-12 * max(1.0, abs(least)):
                     key[bag] = inside.start + chosen
                     new = self.atoms.rows(key[[bag]])[0, :n_instances]
                     pull += alphas[bag] * (new - own)
                     changed = True
             if not changed:
                 break
-        return key
+        # The part of the negative rows alone is the same for all assignments.
+        return key, float(alphas @ (pull[key] + by_negatives[key]))
 
 
 def _mix(

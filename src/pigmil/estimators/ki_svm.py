@@ -117,9 +117,10 @@ class BagKISVM(_KISVM):
 
     Departs from the paper: the margin is fixed to 1 instead of maximised in the objective, which
     only scales the decision value; the most violated assignment, hard to find exactly, is
-    sought by exchanging one bag's instance at a time until none helps (the authors make one
-    pass); the intercept is a constant 1 added to either kernel (the authors: to the linear one);
-    widths are measured in ``length_unit``.
+    sought by exchanging one bag's instance at a time until none helps, from several starts (the
+    authors make one pass), so that the optimum of the relaxation may be missed by a little; the
+    intercept is a constant 1 added to either kernel (the authors: to the linear one); widths
+    are measured in ``length_unit``.
 
     Parameters
     ----------
