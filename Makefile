@@ -41,7 +41,7 @@ lint: $(READY)
 
 test: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov --cov-report=term --durations=15
-	$(MAKE) check-lanes
+	$(MAKE) check-lanes docs
 
 # Kernels as plain Python, and the core install without any extra.
 check-lanes: $(READY)

@@ -27,12 +27,12 @@ def main() -> None:
         path = Path(folder) / "ring.npz"
         pigmil.write_bags(bags, path)
         assert pigmil.read_bags(path).equals(bags)
+        refusal = ""
         try:
             pigmil.write_bags(bags, Path(folder) / "ring.parquet")
         except ImportError as error:
-            assert "pip install 'pigmil[io]'" in str(error)
-        else:
-            raise AssertionError("parquet was written without pyarrow")
+            refusal = str(error)
+        assert "pip install 'pigmil[io]'" in refusal, refusal
     present = [name for name in OPTIONAL if name in sys.modules]
     assert not present, f"a core install imported {present}"
     print(f"bare install: {len(all_estimators())} methods fitted, npz round trip, no extra loaded")

@@ -1,12 +1,14 @@
 """Compiled coordinate descent for the dual of an SVM with squared hinge loss and no intercept."""
 
+from typing import Any
+
 import numpy as np
 
 from pigmil._core.jit import njit
 
 
 @njit
-def solve_nonnegative_qp(matrix, start, tol, max_steps):  # type: ignore[no-untyped-def]
+def solve_nonnegative_qp(matrix: Any, start: Any, tol: float, max_steps: int) -> Any:
     """Minimise ``a M a / 2 - sum of a`` over ``a >= 0``.
 
     Each step minimises exactly along the coordinate that promises most,

@@ -26,7 +26,7 @@ REASONS = {
     "Table II": "The paper gives no parameters of the baselines but 'linear SVM', and with its "
     "gamma_d = 1 on z-scored features the embedding of PIGMIL underflows in many dimensions: "
     "`PIGMIL|paper` is then a matter of chance. `PIGMIL` measures lengths in a unit that grows "
-    "with the dimension and adds hard negatives to the prototypes.",
+    "with the dimension and embeds bags by all training instances, scaled alike.",
     "Ratio": "With alpha and beta at 10 or more the printed weight is dominated by consistency, "
     "and the logarithm in beta takes back part of any scaling, so the curve is flat in the first "
     "reading. In the second, D beyond the size of S + C drives most edge weights to 0.",
