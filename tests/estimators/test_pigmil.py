@@ -98,13 +98,31 @@ def test_unseen_instances_are_scored_without_leaving_any_out(model, ring):
     assert scores[positive].min() > np.median(scores[~positive])
 
 
-def test_the_decision_is_the_svm_on_the_embedding(model, ring):
+def test_the_decision_is_the_svm_on_the_embedding(ring):
+    model = PIGMIL(random_state=0, score_column=False).fit(ring)
     prototypes = ring.instances[model.prototypes_]
     gamma = model.classifier_.decay / model.length_unit_**2
     embedded = embed_bags(ring, prototypes, gamma)
     embedded = (embedded - embedded.mean(axis=0)) / embedded.std(axis=0) / np.sqrt(len(prototypes))
     expected = embedded @ model.classifier_.svm.weights + model.classifier_.svm.intercept
     np.testing.assert_allclose(model.decision_function(ring), expected, atol=1e-9)
+
+
+def test_the_best_score_of_a_bag_is_a_column_of_the_weight_of_all_others(ring):
+    model = PIGMIL(random_state=0, score_column=True).fit(ring)
+    parts = np.split(model.instance_scores_, ring.offsets[1:-1])
+    best = np.array([part.max() for part in parts])
+    embedded = model.classifier_.embed(ring, best)
+    np.testing.assert_allclose(embedded[:, -1], (best - best.mean()) / best.std())
+    others = embedded[:, :-1]
+    np.testing.assert_allclose((others**2).sum(axis=1).mean(), 1.0)  # as the one column has
+
+
+def test_negative_training_instances_are_scored_without_their_own_bag(model, ring):
+    # In themselves they would be copies of negatives, and a thousand below all others.
+    assert model.instance_scores_.min() > -100
+    positive = ring.instance_labels == 1
+    assert model.instance_scores_[positive].min() > np.median(model.instance_scores_[~positive])
 
 
 @pytest.mark.parametrize(

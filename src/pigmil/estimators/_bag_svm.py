@@ -34,9 +34,11 @@ class BagSVM:
         Unit of length.
     C : float
         Cost of the SVM.
-    centre, scale : array of shape (n_prototypes,)
-        What the similarities are reduced by and divided by before the SVM; 0 and 1 if they are
-        left as they are.
+    uses_score : bool
+        Whether the best instance score is a column.
+    centre, scale : array of shape (n_columns,)
+        What the columns are reduced by and divided by before the SVM; 0 and 1 if they are left
+        as they are. Columns are the similarities and, if it is used, the best instance score.
     svm : LinearSVM
         The fitted SVM.
     slope : float
@@ -47,19 +49,22 @@ class BagSVM:
     decay: float
     unit: float
     C: float
+    uses_score: bool
     centre: FloatArray
     scale: FloatArray
     svm: LinearSVM
     slope: float
 
-    def embed(self, bags: Bags) -> FloatArray:
-        """Similarity of every bag to every prototype, scaled as in training."""
+    def embed(self, bags: Bags, best_scores: FloatArray | None = None) -> FloatArray:
+        """Similarity of every bag to every prototype and its best score, scaled as in training."""
         embedded = embed_bags(bags, self.prototypes, self.decay / self.unit**2)
+        if self.uses_score:
+            embedded = np.column_stack([embedded, np.asarray(best_scores)])
         return (embedded - self.centre) / self.scale
 
-    def decide(self, bags: Bags) -> FloatArray:
+    def decide(self, bags: Bags, best_scores: FloatArray | None = None) -> FloatArray:
         """Decision value of every bag."""
-        return self.svm.decide(self.embed(bags))
+        return self.svm.decide(self.embed(bags, best_scores))
 
 
 def fit_bag_svm(
@@ -71,6 +76,8 @@ def fit_bag_svm(
     decay: float | str,
     unit: float,
     scaled: bool,
+    best_scores: FloatArray,
+    score_column: bool | str,
     costs: tuple[float, float],
     random_state: Any,
 ) -> BagSVM:
@@ -93,6 +100,11 @@ def fit_bag_svm(
     scaled : bool
         Bring every similarity to mean 0 and the same spread over the training bags, all together
         to unit length, so that a prototype far from most bags counts as much as a near one.
+    best_scores : array of shape (n_bags,)
+        Score of the best instance of every bag, a column beside the similarities that weighs as
+        much as all of them together.
+    score_column : bool or "cv"
+        Whether that column is used; ``"cv"`` chooses it likewise.
     costs : (float, float)
         Factors on C of the negative and the positive class.
     random_state : int, RandomState instance or None
@@ -107,35 +119,47 @@ def fit_bag_svm(
     folds = _folds(positive, random_state)
     # One pass over the data: another width is a power of the same similarities.
     base = embed_bags(bags, prototypes, decays[0] / unit**2)
-    best = (-1.0, decays[0], cs[0], np.empty(0))
-    for value in decays:
-        embedded, *_ = _scaled(base, value / decays[0], scaled)
-        gram = embedded @ embedded.T
-        for c in cs:
-            held_out = _held_out(gram, positive, folds, c, costs)
-            right = float(((held_out > 0) == positive).mean())
-            if right > best[0]:
-                best = (right, value, c, held_out)
-    _, best_decay, best_c, held_out = best
-    embedded, centre, scale = _scaled(base, best_decay / decays[0], scaled)
+    columns: list[FloatArray | None] = [None, best_scores]
+    if score_column != "cv":
+        columns = [best_scores if score_column else None]
+    best: tuple[float, float, float, Any, FloatArray] = (-1.0, 0.0, 0.0, None, np.empty(0))
+    for column in columns:
+        for value in decays:
+            embedded, *_ = _scaled(base, value / decays[0], scaled, column)
+            gram = embedded @ embedded.T
+            for c in cs:
+                held_out = _held_out(gram, positive, folds, c, costs)
+                right = float(((held_out > 0) == positive).mean())
+                if right > best[0]:
+                    best = (right, value, c, column, held_out)
+    _, best_decay, best_c, column, held_out = best
+    embedded, centre, scale = _scaled(base, best_decay / decays[0], scaled, column)
     svm = fit_linear_svm(embedded, positive, C=best_c, costs=costs)
     slope = _slope(held_out, positive)
-    return BagSVM(prototypes, best_decay, unit, best_c, centre, scale, svm, slope)
+    uses_score = column is not None
+    return BagSVM(prototypes, best_decay, unit, best_c, uses_score, centre, scale, svm, slope)
 
 
 def _scaled(
-    base: FloatArray, power: float, scaled: bool
+    base: FloatArray, power: float, scaled: bool, best_scores: FloatArray | None
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Similarities at another width, centred and scaled, with what they were reduced by."""
+    """Columns at another width, centred and scaled, with what they were reduced by."""
     embedded = base if power == 1.0 else base**power
     columns = embedded.shape[1]
-    if not scaled:
-        return embedded, np.zeros(columns), np.ones(columns)
-    centre, spread = embedded.mean(axis=0), embedded.std(axis=0)
-    # A similarity that is the same for all bags tells nothing, whatever its rounding errors say.
-    spread[spread <= 1e-9] = np.inf
-    scale = spread * np.sqrt(columns)
+    centre, scale = np.zeros(columns), np.ones(columns)
+    if scaled:
+        centre, scale = embedded.mean(axis=0), _spread(embedded) * np.sqrt(columns)
+    if best_scores is not None:
+        embedded = np.column_stack([embedded, best_scores])
+        centre = np.append(centre, best_scores.mean())
+        scale = np.append(scale, _spread(best_scores))
     return (embedded - centre) / scale, centre, scale
+
+
+def _spread(values: FloatArray) -> Any:
+    """Standard deviation; infinite where values are all the same, whatever their rounding."""
+    spread = np.asarray(values.std(axis=0))
+    return np.where(spread <= 1e-9, np.inf, spread)
 
 
 def hard_negatives(bags: Bags, positive: BoolArray, pool: Any) -> IntArray:

@@ -41,6 +41,7 @@ RANGES: dict[str, Any] = {
     ],
     "max_prototypes": [_AT_LEAST_ONE],
     "embedding_scaling": ["boolean"],
+    "score_column": ["boolean", StrOptions({"cv"})],
     "embedding_decay": [StrOptions({"cv"}), _POSITIVE],
     "C": [StrOptions({"cv"}), _POSITIVE],
     "class_weight": [StrOptions({"balanced"}), dict, None],

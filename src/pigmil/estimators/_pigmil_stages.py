@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from pigmil._core.segments import IntArray, segment_argmax
+from pigmil._core.segments import IntArray, segment_argmax, segment_reduce
 from pigmil.bags import Bags
 from pigmil.distances import length_unit
 from pigmil.estimators._bag_svm import fit_bag_svm, hard_negatives
@@ -34,7 +34,7 @@ class PIGMILStages(MILClassifier):
         rng = check_random_state(self.random_state)
         self.length_unit_ = length_unit(bags.instances, self.length_unit, random_state=rng)
         self.negative_bags_ = bags[~positive]
-        against = self._negative_density(bags)
+        against = self._negative_density(bags, positive)
         sides = Sides.of(bags, positive, self.length_unit_, against)
         found = initialise(
             sides,
@@ -75,6 +75,8 @@ class PIGMILStages(MILClassifier):
             decay=self.embedding_decay,
             unit=self.length_unit_,
             scaled=self.embedding_scaling,
+            best_scores=segment_reduce(np.maximum, self.instance_scores_, bags.offsets),
+            score_column=self.score_column,
             costs=costs,
             random_state=rng,
         )
@@ -98,9 +100,17 @@ class PIGMILStages(MILClassifier):
             start="ones" if self.walk_start == "ones" else rng.uniform(size=n_vertices),
         )
 
-    def _negative_density(self, bags: Bags) -> FloatArray:
+    def _negative_density(self, bags: Bags, positive: BoolArray | None = None) -> FloatArray:
+        """Density of negatives; in training (classes given) each without its own bag."""
+        own = None
+        if positive is not None:
+            own = np.where(positive, -1, np.cumsum(~positive) - 1)[bags.bag_index]
         return negative_density(
-            bags.instances, self.negative_bags_, gamma=self.decay, unit=self.length_unit_
+            bags.instances,
+            self.negative_bags_,
+            gamma=self.decay,
+            unit=self.length_unit_,
+            own_bag=own,
         )
 
     def _detect(self, bags: Bags, positive: BoolArray, against: FloatArray) -> None:
@@ -143,7 +153,10 @@ class PIGMILStages(MILClassifier):
         return chosen
 
     def _score_bags(self, bags: Bags) -> FloatArray:
-        return self.classifier_.decide(bags)
+        best = None
+        if self.classifier_.uses_score:
+            best = segment_reduce(np.maximum, self._score_instances(bags), bags.offsets)
+        return self.classifier_.decide(bags, best)
 
     def _score_instances(self, bags: Bags) -> FloatArray:
         return pool_scores(

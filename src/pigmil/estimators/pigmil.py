@@ -85,6 +85,9 @@ class PIGMIL(PIGMILStages):
         1, 3 and 10 by cross-validation over the training bags.
     embedding_scaling : bool, default=True
         Bring every similarity to mean 0 and equal spread over the training bags (paper: not).
+    score_column : bool or "cv", default="cv"
+        Tell bags apart also by the score of their best instance (paper: not); ``"cv"`` does so
+        where it helps in cross-validation over the training bags.
     C : float or "cv", default="cv"
         Cost of the bag SVM; ``"cv"`` chooses among 1, 10, 100 and 1000 likewise.
     class_weight : None, "balanced" or dict, default=None
@@ -105,7 +108,8 @@ class PIGMIL(PIGMILStages):
     best_instances_ : array of int of shape (n_positive_bags,)
         The best-scored instance of every positive bag, also of those set aside.
     instance_scores_ : array of shape (n_instances,)
-        Score of every training instance, its own bag's pool member left out.
+        Score of every training instance; what is of its own bag, pool member or negatives, is
+        left out.
     working_sets_ : list of array of int
         Flat indices of the working set of each positive bag.
     working_bags_ : WorkingBags
@@ -199,6 +203,7 @@ class PIGMIL(PIGMILStages):
         max_prototypes: int = 10000,
         embedding_decay: float | str = "cv",
         embedding_scaling: bool = True,
+        score_column: bool | str = "cv",
         C: float | str = "cv",
         class_weight: Any = None,
         random_state: Any = None,
@@ -235,6 +240,7 @@ class PIGMIL(PIGMILStages):
         self.max_prototypes = max_prototypes
         self.embedding_decay = embedding_decay
         self.embedding_scaling = embedding_scaling
+        self.score_column = score_column
         self.C = C
         self.class_weight = class_weight
         self.random_state = random_state
@@ -272,6 +278,7 @@ class PIGMIL(PIGMILStages):
             "prototypes": "pool",
             "embedding_decay": 1.0,
             "embedding_scaling": False,
+            "score_column": False,
             "C": 1.0,
         }
         return cls(**{**literal, **changes})

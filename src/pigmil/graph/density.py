@@ -82,12 +82,12 @@ def log_density(
         return result - np.log(bags.n_bags)
     for rows, squared in nearest_in_bags(queries, bags, farthest=reduction == "farthest"):
         count = np.full(len(squared), bags.n_bags)
-        if nearest is not None:
-            nearest[rows] = np.sqrt(squared.min(axis=1)) / unit
         if own_bag is not None:
             inside = np.flatnonzero(own_bag[rows] >= 0)
             squared[inside, own_bag[rows][inside]] = np.inf
             count[inside] -= 1
+        if nearest is not None:
+            nearest[rows] = np.sqrt(squared.min(axis=1)) / unit
         result[rows] = _log_sum_decay(squared, rate) - np.log(np.maximum(count, 1))
     return result
 
@@ -113,11 +113,13 @@ def negative_density(
     gamma: float = 1.0,
     unit: float = 1.0,
     reduction: str = "nearest",
+    own_bag: NDArray[Any] | None = None,
 ) -> FloatArray:
     """Logarithmic density of negative bags around every query, beyond all bounds at a copy.
 
     As :func:`log_density`, with ``COPY_PENALTY`` added where a query is an exact copy of a
-    negative instance: the counterpart of a discrimination of minus infinity.
+    negative instance: the counterpart of a discrimination of minus infinity. A negative bag of
+    the query's own (``own_bag``) is left out, unless it is the only one.
 
     Examples
     --------
@@ -129,6 +131,12 @@ def negative_density(
     """
     nearest = np.full(queries.shape[0], np.nan)
     density = log_density(
-        queries, negative_bags, gamma=gamma, unit=unit, reduction=reduction, nearest=nearest
+        queries,
+        negative_bags,
+        gamma=gamma,
+        unit=unit,
+        reduction=reduction,
+        own_bag=own_bag if negative_bags.n_bags > 1 else None,
+        nearest=nearest,
     )
     return np.where(nearest == 0, density + COPY_PENALTY, density)
