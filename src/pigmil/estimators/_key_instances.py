@@ -130,7 +130,7 @@ class KeyInstanceProgramme:
     ridge : array of shape (n_positive + n_negative_rows,)
         The diagonal ``D``: one over the cost of each row's squared slack.
     tol : float
-        Relative duality gap of the mixture, and least relative gain of a round.
+        Least relative gain of a round; mixtures are solved to a tenth of it.
     """
 
     def __init__(self, atoms: Atoms, offsets: IntArray, ridge: FloatArray, tol: float) -> None:
@@ -183,7 +183,7 @@ class KeyInstanceProgramme:
         negatives = np.arange(self.first_negative, self.atoms.n_atoms)
         pairs = [(self.atoms.block(key, key), self.atoms.block(key, negatives)) for key in keys]
         alphas, mixture, objective = _mix(
-            self._matrix, pairs, self.ridge, mixture, alphas, self.tol
+            self._matrix, pairs, self.ridge, mixture, alphas, self.tol / 10
         )
         coefficients = self._coefficients(keys, mixture, alphas)
         return KeySolution(coefficients, [objective], mixture, keys, alphas)
