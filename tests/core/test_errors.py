@@ -67,7 +67,8 @@ def test_optional_package_that_is_there():
 
 
 def test_optional_package_that_is_not(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for name in ("pyarrow", "pyarrow.parquet"):  # the second may be loaded already
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(errors.MissingDependencyError) as caught:
         import_optional("pyarrow.parquet", extra="io", purpose="Reading parquet")
     message = str(caught.value)

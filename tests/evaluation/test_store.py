@@ -4,7 +4,9 @@ import os
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -191,16 +193,17 @@ def as_nobody():
 
 
 @pytest.fixture
-def locked(tmp_path):
-    path = tmp_path / "r.sqlite"
-    with Store(path) as store:
-        store.finish(CELL, {"accuracy": 0.5})
-    for parent in (tmp_path, *list(tmp_path.parents)[:2]):
-        parent.chmod(0o755)
-    path.chmod(0o444)
-    tmp_path.chmod(0o555)
-    yield path
-    tmp_path.chmod(0o755)
+def locked():
+    # Not below pytest's folder, which only its owner may enter.
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        path = folder / "r.sqlite"
+        with Store(path) as store:
+            store.finish(CELL, {"accuracy": 0.5})
+        path.chmod(0o444)
+        folder.chmod(0o555)
+        yield path
+        folder.chmod(0o755)
 
 
 def test_a_store_that_may_not_be_written_can_be_read(locked, as_nobody):
