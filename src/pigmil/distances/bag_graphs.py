@@ -26,7 +26,7 @@ _EDGES_AT_ONCE = 4096
 def affinity_weights(bags: Bags) -> FloatArray:
     """Weight of every instance: one over the number of instances joined with it, itself included.
 
-    Implements ``W_a = 1 / sum_u w_au`` of miGraph (Sec. 4), where ``w_au = 1`` for instances
+    Implements ``W_a = 1 / sum_u w_au`` of miGraph, where ``w_au = 1`` for instances
     nearer to each other than the mean distance in their bag. Instances that lie close together
     share a weight of about one, so that a dense clump counts once.
 
@@ -71,7 +71,7 @@ def _threshold(bag: Any) -> float:
 def edge_maps(bags: Bags, factor: FloatArray) -> FloatArray:
     """Vector of every bag whose inner products are the edge kernel of MIGraph.
 
-    Implements ``sum over edges e, e' of exp(-gamma |e - e'|^2)`` of MIGraph (Eqs. 3 to 5), where
+    Implements ``sum over edges e, e' of exp(-gamma |e - e'|^2)`` of MIGraph, where
     an edge between u and v is ``e = (d_u, p_u, d_v, p_v)``: ``d_u`` the degree of u over the
     number of edges, ``p_u = w_uv / sum_z w_uz``, and ``w`` the reciprocal of the distance.
 

@@ -103,8 +103,8 @@ def gaussian_sums(
 ) -> FloatArray:
     """Set kernel with a Gaussian base: ``sum w_a w_b exp(-gamma |a - b|^2)``.
 
-    Implements the multi-instance kernel of Gartner et al. (Sec. 3; with a Gaussian base kernel
-    its power p only multiplies gamma) and, with weights, the numerator of miGraph's Eq. (6).
+    Implements the multi-instance kernel of Gartner et al. (with a Gaussian base kernel
+    its power p only multiplies gamma) and, with weights, the numerator of the miGraph kernel.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ def gaussian_self_sums(bags: Bags, *, gamma: float = 1.0) -> FloatArray:
 def min_max_statistics(bags: Bags) -> FloatArray:
     """Smallest and largest value of every feature in every bag, side by side.
 
-    The statistic ``s(X)`` of the min-max kernel of Gartner et al. (Sec. 4).
+    The statistic ``s(X)`` of the min-max kernel of Gartner et al.
 
     Parameters
     ----------

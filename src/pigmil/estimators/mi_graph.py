@@ -29,7 +29,7 @@ _SHARED_CONSTRAINTS: dict[str, Any] = {
 class MiGraph(GramSVM):
     """miGraph: an SVM on a set kernel that counts a clump of like instances once.
 
-    Implements Eq. (6) of the paper,
+    Implements the miGraph kernel of the paper,
     ``k(X, X') = sum W_a W_b k(x_a, x_b) / (sum W_a  sum W_b)`` with a Gaussian ``k`` and ``W_a``
     one over the number of instances of the bag nearer to ``x_a`` than the bag's mean distance,
     itself included: the affinity matrix with the mean distance as threshold.
@@ -133,7 +133,7 @@ class MiGraph(GramSVM):
 class MIGraph(GramSVM):
     """MIGraph: an SVM on a kernel of the nodes and the edges of each bag's graph.
 
-    Implements Eqs. (3) to (5) of the paper: instances nearer than the mean distance of their bag
+    Implements the MIGraph kernel of the paper: instances nearer than the mean distance of their bag
     are joined; the kernel of two bags is the sum of a Gaussian over all pairs of instances and of
     a Gaussian over all pairs of edges, an edge being described by the degrees of its ends and
     its share in their affinity (see :func:`pigmil.distances.bag_graphs.edge_maps`), normalised in

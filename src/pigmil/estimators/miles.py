@@ -23,8 +23,8 @@ _CHUNK_INSTANCES = 8192
 class MILES(MILClassifier):
     """MILES: multiple-instance learning via embedded instance selection.
 
-    Implements Eqs. (5) to (8), the 1-norm SVM (Section 3.2) and the instance classification
-    (Section 3.3) of the paper. A bag is embedded by its largest similarity
+    Implements the instance-based embedding, the 1-norm SVM and the instance classification of
+    the paper. A bag is embedded by its largest similarity
     ``exp(-gamma |x - x^k|^2)`` to each training instance ``x^k``; a 1-norm SVM, solved exactly
     as a linear programme, keeps few of them. An instance is scored by its contribution to the
     decision value of its bag: each kept ``x^k`` adds ``w_k s(x^k, x) / m_k`` to the ``m_k``
