@@ -15,7 +15,7 @@ from pigmil.estimators.card import Card
 class CitationKNN(MILClassifier):
     """Citation-kNN: label a bag by its nearest bags and by the bags that have it among theirs.
 
-    Implements the Citation-kNN rule of the paper: by the minimal (or ``rank``-th) Hausdorff distance, the
+    Implements the rule of the paper: by the minimal (or ``rank``-th) Hausdorff distance, the
     ``n_references`` nearest training bags vote, and so does every training bag that would have
     the new bag among its ``n_citers`` nearest (a bag that is both votes twice); the bag is
     positive iff positive votes exceed negative ones.

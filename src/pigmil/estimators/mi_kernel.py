@@ -17,8 +17,8 @@ class MIKernel(GramSVM):
     """MI-Kernel: an SVM on the sum of an instance kernel over all pairs of two bags.
 
     Implements ``k(X, X') = sum over x, x' of k(x, x')^p`` with a Gaussian ``k``, normalised in
-    feature space, ``k(X, X') / sqrt(k(X, X) k(X', X'))``, or by the sizes of the bags (of
-    the paper), and the polynomial min-max statistic kernel ``(<s(X), s(X')> + 1)^p`` where
+    feature space, ``k(X, X') / sqrt(k(X, X) k(X', X'))``, or by the sizes of the bags,
+    and the polynomial min-max statistic kernel ``(<s(X), s(X')> + 1)^p`` where
     ``s`` holds the smallest and the largest value of every feature.
 
     Departs from the paper: lengths are measured in ``length_unit``, so that the width needs no

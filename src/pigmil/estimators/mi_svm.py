@@ -13,7 +13,7 @@ from pigmil.estimators.card import Card
 class MiSVM(WitnessSVM):
     """mi-SVM: an instance SVM with the labels in positive bags as unknowns.
 
-    Implements the mi-SVM formulation and its optimisation heuristic. All instances of positive bags start as positive;
+    Implements the published heuristic. All instances of positive bags start as positive;
     an SVM is trained on all instances; instances of positive bags take the sign of their
     decision value, and where a positive bag has none above 0 its highest-scored instance stays
     positive; until no label changes. A bag's decision value is the largest of its instances.

@@ -16,7 +16,7 @@ from pigmil.estimators.card import Card
 class MISVM(WitnessSVM):
     """MI-SVM: maximise the margin of bags, each positive one through its witness.
 
-    Implements the MI-SVM formulation and its heuristic. Every positive bag is first spoken for by the
+    Implements the published heuristic. Every positive bag is first spoken for by the
     mean of its instances; an SVM is trained on these witnesses and all instances of negative
     bags; the witness of a bag becomes its highest-scored instance; until no witness changes. A
     bag's decision value is the largest of its instances.

@@ -20,7 +20,7 @@ _MAX_ITER = 1_000_000  # libsvm may never end on bags that repeat each other und
 class MInD(MILClassifier):
     """MInD: describe a bag by its dissimilarities to all training bags, then classify vectors.
 
-    Implements the bag dissimilarity representation of the paper: the feature ``j`` of a bag is its dissimilarity to training bag
+    Implements the paper: the feature ``j`` of a bag is its dissimilarity to training bag
     ``j``, by the Hausdorff distance or by the smallest, mean or largest distance of its instances
     to their nearest in the other bag, one way or symmetrised; any classifier of vectors follows.
 
