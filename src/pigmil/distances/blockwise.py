@@ -19,7 +19,7 @@ from pigmil._core.segments import IntArray
 from pigmil.bags import Bags
 
 _BLOCK_ROWS = 512
-_BLOCK_VALUES = 1 << 22  # of a block of distances: 16 MB in single precision
+_BLOCK_VALUES = 1 << 21  # of a block of distances: 8 MB in single precision
 _KEEP_VALUES = 1 << 25  # of references prepared once for all query blocks: 128 MB likewise
 _REFINED_VALUES = 1 << 17  # of the differences of near pairs at a time: they stay in cache
 _SINGLE_FROM_FEATURES = 24  # below it the product is cheap and double precision costs nothing
