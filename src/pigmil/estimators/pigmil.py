@@ -133,7 +133,8 @@ class PIGMIL(PIGMILStages):
     (the one-sided score picks outliers on real data); the similarity comes from kernel exemplars
     (linear exemplar SVMs leave the graph nearly empty in more than a few dimensions); lengths are
     measured in a unit that grows with the dimension (with unit 1 the embedding underflows); all
-    instances are prototypes, scaled alike. So bags are told apart well whether or not the
+    instances are prototypes, scaled alike, and the score of the best instance of a bag joins them
+    where inner folds find that it helps. So bags may be told apart well whether or not the
     detection is right: judge the detection by instance labels, or by looking. The form of the
     t-test, the bias in the confidence, the normalisation of the graph and the start of the walk
     are open in the paper.
