@@ -91,6 +91,18 @@ def test_the_callback_sees_every_examined_vertex(ring):
     assert sum(step.accepted is not None for step in steps) == model.trace_.accepted.sum()
 
 
+def test_verbose_speaks_while_fitting_and_leaves_logging_as_it_was(ring, capsys):
+    logger = logging.getLogger("pigmil")
+    before = (logger.level, list(logger.handlers))
+    PIGMIL(random_state=0, verbose=True).fit(ring)
+    told = capsys.readouterr().err
+    assert "initialisation:" in told
+    assert "updating:" in told
+    assert (logger.level, logger.handlers) == before
+    PIGMIL(random_state=0).fit(ring)
+    assert capsys.readouterr().err == ""
+
+
 def test_unseen_instances_are_scored_without_leaving_any_out(model, ring):
     other = make_ring(random_state=11)
     scores = model.decision_function_instances(other)

@@ -47,6 +47,7 @@ RANGES: dict[str, Any] = {
     "class_weight": [StrOptions({"balanced"}), dict, None],
     "random_state": ["random_state"],
     "n_jobs": [Integral, None],
+    "verbose": ["verbose"],
     "callback": [callable, None],
     "pos_label": [None, object],
 }

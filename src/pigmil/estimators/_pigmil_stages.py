@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from pigmil._core.logs import spoken
 from pigmil._core.segments import IntArray, segment_argmax, segment_reduce
 from pigmil.bags import Bags
 from pigmil.distances import length_unit
@@ -31,6 +32,10 @@ class PIGMILStages(MILClassifier):
     """Initialisation, updating, detection and classification (Alg. 3); parameters come below."""
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
+        with spoken(bool(self.verbose)):
+            self._run(bags, positive)
+
+    def _run(self, bags: Bags, positive: BoolArray) -> None:
         rng = check_random_state(self.random_state)
         self.length_unit_ = length_unit(bags.instances, self.length_unit, random_state=rng)
         self.negative_bags_ = bags[~positive]

@@ -96,6 +96,8 @@ class PIGMIL(PIGMILStages):
         For inner folds and a random start of the walk.
     n_jobs : int, default=None
         Threads for the exemplar SVMs.
+    verbose : bool, default=False
+        Show the log messages of the stages on standard error while fitting.
     callback : callable, default=None
         Called with an :class:`pigmil.graph.updating.UpdateStep` after every examined vertex.
     pos_label : label, default=None
@@ -209,6 +211,7 @@ class PIGMIL(PIGMILStages):
         class_weight: Any = None,
         random_state: Any = None,
         n_jobs: int | None = None,
+        verbose: bool = False,
         callback: Callable[..., None] | None = None,
         pos_label: Any = None,
     ) -> None:
@@ -246,6 +249,7 @@ class PIGMIL(PIGMILStages):
         self.class_weight = class_weight
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
         self.callback = callback
         self.pos_label = pos_label
 
