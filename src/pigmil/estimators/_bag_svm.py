@@ -144,16 +144,21 @@ def _scaled(
     base: FloatArray, power: float, scaled: bool, best_scores: FloatArray | None
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Columns at another width, centred and scaled, with what they were reduced by."""
-    embedded = base if power == 1.0 else base**power
-    columns = embedded.shape[1]
+    n_bags, columns = base.shape
+    # One array, filled and scaled in place: it may be the largest of the whole fit.
+    embedded = np.empty((n_bags, columns + (best_scores is not None)))
+    similarities = embedded[:, :columns]
+    np.power(base, power, out=similarities)
     centre, scale = np.zeros(columns), np.ones(columns)
     if scaled:
-        centre, scale = embedded.mean(axis=0), _spread(embedded) * np.sqrt(columns)
+        centre, scale = similarities.mean(axis=0), _spread(similarities) * np.sqrt(columns)
     if best_scores is not None:
-        embedded = np.column_stack([embedded, best_scores])
+        embedded[:, -1] = best_scores
         centre = np.append(centre, best_scores.mean())
         scale = np.append(scale, _spread(best_scores))
-    return (embedded - centre) / scale, centre, scale
+    embedded -= centre
+    embedded /= scale
+    return embedded, centre, scale
 
 
 def _spread(values: FloatArray) -> Any:

@@ -70,7 +70,7 @@ class PIGMIL(PIGMILStages):
         What a replacement must raise.
     max_updates : int, default=20
         Replacements at most.
-    max_candidates : int, default=8000
+    max_candidates : int, default=3000
         Bound on the candidates of all working sets together: similarity is held for every pair.
     n_instances_per_bag : int, default=1
         Detected instances of each working bag: the pool's, then the best-scored of its working
@@ -78,7 +78,7 @@ class PIGMIL(PIGMILStages):
     prototypes : {"pool", "pool+hard_negatives", "working_sets+hard_negatives", "all"}
         Instances that span the embedding, default ``"all"``, every training instance; a hard
         negative is the instance of a negative bag nearest to the pool.
-    max_prototypes : int, default=10000
+    max_prototypes : int, default=7000
         Bound on the prototypes; beyond it they are drawn by ``random_state``.
     embedding_decay : float or "cv", default="cv"
         Kernel width of the embedding per squared unit of length; ``"cv"`` chooses among 0.1, 0.3,
@@ -200,10 +200,10 @@ class PIGMIL(PIGMILStages):
         walk_start: str = "ones",
         objective: str = "ranking_scores",
         max_updates: int = 20,
-        max_candidates: int = 8000,
+        max_candidates: int = 3000,
         n_instances_per_bag: int = 1,
         prototypes: str = "all",
-        max_prototypes: int = 10000,
+        max_prototypes: int = 7000,
         embedding_decay: float | str = "cv",
         embedding_scaling: bool = True,
         score_column: bool | str = "cv",
