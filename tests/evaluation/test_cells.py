@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from pigmil import Bags
 from pigmil.evaluation.cells import compute_cell, recorded_warnings
@@ -87,6 +88,15 @@ def test_scaling_is_fitted_inside_the_fold(fakes, line):
     near = cell(line, "Mean rule", range(6), range(6, 9))
     away = cell(far, "Mean rule", range(6), range(6, 9))
     assert (near["accuracy"], near["auc"]) == (away["accuracy"], away["auc"])
+
+
+def test_sparse_bags_are_scaled_but_not_centred():
+    rng = np.random.default_rng(0)
+    parts = [sp.csr_array(rng.random((2, 4)) + 5.0 * (number % 2)) for number in range(8)]
+    bags = Bags.from_list(parts, y=np.arange(8) % 2)
+    split = Split(0, 0, np.arange(6), np.arange(6, 8))
+    found = compute_cell(bags, split, "MILES", {}, tune=False, seed=0)
+    assert found["accuracy"] == 1.0
 
 
 def test_tuning_sees_training_bags_only(fakes, bags):

@@ -56,7 +56,12 @@ def compute_cell(
     train, test = bags[split.train], bags[split.test]
     inner = min(_INNER_FOLDS, int(np.unique(train.y, return_counts=True)[1].min()))
     estimator = protocol_estimator(
-        method, tune=tune and inner > 1, inner_folds=inner, random_state=seed, **parameters
+        method,
+        tune=tune and inner > 1,
+        inner_folds=inner,
+        random_state=seed,
+        centre=not bags.is_sparse,
+        **parameters,
     )
     # Threads of one process share its processor time; a worker process has its own.
     alone = threading.current_thread() is threading.main_thread()

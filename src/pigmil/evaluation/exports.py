@@ -1,13 +1,13 @@
 """Results as files: tables for papers and pages, rows for machines."""
 
-import contextlib
 import json
 import math
 import os
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from pigmil._core.files import atomic_file
 
 if TYPE_CHECKING:
     from pigmil.evaluation.results import Results
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def write_results(results: "Results", path: str | os.PathLike[str], metric: str) -> Path:
     """Write results in the format of the suffix; see :meth:`Results.export`."""
     path = Path(path)
-    writers: dict[str, Callable[[str], Any]] = {
+    writers: dict[str, Callable[[Path], Any]] = {
         ".md": lambda to: _write(to, markdown_page(results, metric)),
         ".tex": lambda to: _write(to, latex_table(results, metric)),
         ".csv": lambda to: results.frame.to_csv(to, index=False),
@@ -25,26 +25,10 @@ def write_results(results: "Results", path: str | os.PathLike[str], metric: str)
     }
     if path.suffix not in writers:
         raise ValueError(f"Cannot export to '{path.name}'; suffixes are {', '.join(writers)}.")
-    with whole_file(path) as name:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_file(path) as name:
         writers[path.suffix](name)
     return path
-
-
-@contextlib.contextmanager
-def whole_file(path: Path) -> Iterator[str]:
-    """Name of a file beside ``path`` that takes its place at the end, or is gone on an error."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}.", suffix=path.suffix)
-    os.close(handle)
-    try:
-        yield name
-        mask = os.umask(0)  # temporary files are made for their owner only
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def markdown_page(results: "Results", metric: str) -> str:
@@ -118,8 +102,8 @@ def latex_text(text: Any) -> str:
     return "".join(special.get(sign, sign) for sign in str(text))
 
 
-def _write(path: str, text: str) -> None:
-    Path(path).write_text(text, encoding="utf-8")
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
 
 
 def strict_values(value: Any) -> Any:

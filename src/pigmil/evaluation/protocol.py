@@ -10,7 +10,13 @@ from pigmil.estimators import get_estimator
 
 
 def protocol_estimator(
-    name: str, *, tune: bool = True, inner_folds: int = 5, random_state: int = 0, **parameters: Any
+    name: str,
+    *,
+    tune: bool = True,
+    inner_folds: int = 5,
+    random_state: int = 0,
+    centre: bool = True,
+    **parameters: Any,
 ) -> Any:
     """Pipeline of the benchmark protocol for a method.
 
@@ -27,6 +33,8 @@ def protocol_estimator(
         Folds of the search.
     random_state : int, default=0
         For the inner folds and for the method.
+    centre : bool, default=True
+        Whether z-scoring moves the mean to 0; sparse instances cannot be centred.
     **parameters
         Parameters of the method that replace its defaults; they are not searched.
 
@@ -43,7 +51,7 @@ def protocol_estimator(
     method = get_estimator(name)(**parameters)
     if "random_state" in method.get_params() and "random_state" not in parameters:
         method.set_params(random_state=random_state)
-    pipeline = Pipeline([("scale", BagScaler()), ("method", method)])
+    pipeline = Pipeline([("scale", BagScaler(with_mean=centre)), ("method", method)])
     grid = {
         f"method__{key}": values
         for key, values in method.card.grid.items()

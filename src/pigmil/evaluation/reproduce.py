@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from pigmil._core.errors import PigmilError
+from pigmil._core.files import atomic_file
 from pigmil.datasets import load
-from pigmil.evaluation.exports import whole_file
 from pigmil.evaluation.paper import REAL
 from pigmil.evaluation.reproduce_claims import Claim, table1_claims, table2_claims
 from pigmil.evaluation.reproduce_figures import FigureSize, Outcome, figures
@@ -220,7 +220,7 @@ class _Work:
 
     def frame(self, name: str, frame: Any) -> None:
         path = self.folder / f"{name}.csv"
-        with whole_file(path) as to:
+        with atomic_file(path) as to:
             frame.to_csv(to, index=False, float_format="%.6g")
         self.written.append(path)
 
@@ -229,13 +229,13 @@ class _Work:
 
         for suffix in (".png", ".svg"):
             path = self.folder / f"{name}{suffix}"
-            with whole_file(path) as to:
+            with atomic_file(path) as to:
                 save(figure, to)
             self.written.append(path)
 
     def text(self, name: str, text: str) -> None:
         path = self.folder / name
-        with whole_file(path) as to:
+        with atomic_file(path) as to:
             Path(to).write_text(text, encoding="utf-8")
         self.written.append(path)
 
