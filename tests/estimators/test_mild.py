@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from pigmil import MILD, Bags
 from pigmil.datasets import make_basic, make_rhombus, make_ring
-from pigmil.estimators.mild import best_precision
+from pigmil.estimators._inner_folds import interleaved_folds
+from pigmil.estimators.mild import COSTS, WIDTHS, best_precision
 
 
 def slow_precision(x, parts, positive):
@@ -109,6 +110,44 @@ def test_bag_level_is_a_plane_over_the_similarity_to_each_true_positive():
     np.testing.assert_allclose(model.decision_function(bags), expected, rtol=1e-9)
 
 
+def noisy(seed, n_bags=24):
+    """Bags with a weak concept, so that settings differ in what they get right."""
+    rng = np.random.default_rng(seed)
+    parts = [rng.normal(size=(3, 2)) for _ in range(n_bags)]
+    for part in parts[::2]:
+        part[0] += 1.2
+    return Bags.from_list(parts, y=np.arange(n_bags) % 2 == 0)
+
+
+@pytest.mark.parametrize(("level", "kernel"), [("bag", "linear"), ("instance", "rbf")])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_chosen_setting_is_that_of_refitting_without_each_fold(seed, level, kernel):
+    bags = noisy(seed)
+    positive = bags.y == 1
+    model = MILD(level=level, kernel=kernel).fit(bags)
+    right = {}
+    for C in COSTS:
+        for gamma in WIDTHS:
+            right[C, gamma] = 0
+            for fold in interleaved_folds(positive):
+                # A whole fit on the other bags; only the unit of length is that of all bags.
+                part = MILD(
+                    level=level, kernel=kernel, C=C, gamma=gamma, length_unit=model.length_unit_
+                ).fit(bags[~fold])
+                right[C, gamma] += (part.predict(bags[fold]) == bags.y[fold]).sum()
+    assert len(set(right.values())) > 1
+    assert (model.C_, model.gamma_) == max(right, key=right.get)
+
+
+def test_what_is_given_is_not_chosen():
+    model = MILD(C=3.0).fit(noisy(0))
+    assert model.C_ == 3.0
+    assert model.gamma_ in WIDTHS
+    model = MILD(gamma=0.7).fit(noisy(0))
+    assert model.C_ in COSTS
+    assert model.gamma_ == 0.7
+
+
 @pytest.mark.parametrize(
     ("parts", "y"),
     [
@@ -120,4 +159,6 @@ def test_bag_level_is_a_plane_over_the_similarity_to_each_true_positive():
 @pytest.mark.parametrize("level", ["bag", "instance"])
 def test_degenerate_bags(parts, y, level):
     model = MILD(level=level).fit(Bags.from_list(parts, y=y))
+    # One bag in a class: nothing to hold out.
+    assert (model.C_, model.gamma_) == (10.0, 1.0)
     assert np.isfinite(model.decision_function(parts)).all()
