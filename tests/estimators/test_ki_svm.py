@@ -81,17 +81,36 @@ def whole_programme(bags, level, C, gamma):
     return -dual(found.x[:n])  # a feasible dual value: a lower bound on the optimum
 
 
-@given(seed=st.integers(0, 10**6), n=st.integers(1, 8))
-def test_the_quadratic_programme_is_that_of_nnls(seed, n):
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(1, 8),
+    dtype=st.sampled_from([np.float64, np.float32]),
+)
+def test_the_quadratic_programme_is_that_of_nnls(seed, n, dtype):
     rng = np.random.default_rng(seed)
     factor = rng.normal(size=(n, n)) + 3 * np.eye(n)
-    matrix = factor.T @ factor + 0.1 * np.eye(n)
+    matrix = (factor.T @ factor + 0.1 * np.eye(n)).astype(dtype)
     # a M a / 2 - sum a is |L' a - L^-1 1|^2 / 2 up to a constant.
-    lower = np.linalg.cholesky(matrix)
+    lower = np.linalg.cholesky(matrix.astype(np.float64))
     expected, _ = nnls(lower.T, np.linalg.solve(lower, np.ones(n)))
-    found, violation = solve_nonnegative_qp(matrix, np.zeros(n), 1e-9, 10**6)
+    start = rng.uniform(size=n)
+    found, gradient, violation = solve_nonnegative_qp(
+        matrix, start, matrix.astype(np.float64) @ start - 1.0, 1e-9, 10**6
+    )
     assert violation <= 1e-9
     np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_allclose(gradient, matrix.astype(np.float64) @ found - 1.0, atol=1e-8)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3])
+def test_too_few_steps_leave_a_violation_and_a_true_gradient(steps):
+    matrix = np.array([[2.0, 1.0, 0.5], [1.0, 2.0, 1.0], [0.5, 1.0, 2.0]])
+    found, gradient, violation = solve_nonnegative_qp(
+        matrix, np.zeros(3), -np.ones(3), 1e-12, steps
+    )
+    assert violation > 1e-12
+    assert np.count_nonzero(found) <= steps
+    np.testing.assert_allclose(gradient, matrix @ found - 1.0, atol=1e-12)
 
 
 def test_two_bags_by_hand():
@@ -106,19 +125,61 @@ def test_two_bags_by_hand():
 
 
 def test_the_mixture_of_equal_matrices_changes_nothing_and_a_worse_one_gets_no_weight():
-    among, across, ridge = np.array([[2.0]]), np.array([[0.0]]), np.array([1.0, 1.0])
+    among, across, ridge = np.array([[[2.0]]]), np.array([[[0.0]]]), np.array([1.0, 1.0])
     matrix = np.diag([0.0, 2.0 + 1.0])  # one negative row with kernel 2
-    alone = _mix(matrix.copy(), [(among, across)], ridge, np.ones(1), np.zeros(2), 1e-9)
-    twice = _mix(matrix.copy(), [(among, across)] * 2, ridge, np.full(2, 0.5), np.zeros(2), 1e-9)
+    alone = _mix(matrix.copy(), among, across, ridge, np.ones(1), np.zeros(2), 1e-9)
+    two = np.repeat(across, 2, axis=0)
+    twice = _mix(
+        matrix.copy(),
+        np.repeat(among, 2, axis=0),
+        two,
+        ridge,
+        np.full(2, 0.5),
+        np.zeros(2),
+        1e-9,
+    )
     assert twice[2] == pytest.approx(alone[2], rel=1e-6)
     # A positive row with the larger norm has the larger margin: all the weight goes to it.
-    better = (np.array([[8.0]]), across)
-    mixed = _mix(
-        matrix.copy(), [(among, across), better], ridge, np.full(2, 0.5), np.zeros(2), 1e-9
-    )
+    both = np.array([[[2.0]], [[8.0]]])
+    mixed = _mix(matrix.copy(), both, two, ridge, np.full(2, 0.5), np.zeros(2), 1e-9)
+    assert mixed[3]
     assert mixed[1][1] > 0.999
     # sum a - a M a / 2 with M = diag(9, 3) is (1/9 + 1/3) / 2.
     assert mixed[2] == pytest.approx((1 / 9 + 1 / 3) / 2, rel=1e-3)
+
+
+@given(seed=st.integers(0, 10**6), n_matrices=st.integers(1, 4))
+def test_the_mixture_is_the_best_on_a_grid(seed, n_matrices):
+    rng = np.random.default_rng(seed)
+    n_positive, n_negative = 3, 4
+    points = rng.normal(size=(n_matrices, n_positive, 2))
+    negatives = rng.normal(size=(n_negative, 2)) - 0.5
+    ridge = rng.uniform(0.5, 2.0, size=n_positive + n_negative)
+    among = np.array([p @ p.T + 1.0 for p in points])
+    across = np.array([p @ negatives.T + 1.0 for p in points])
+    fixed = negatives @ negatives.T + 1.0
+
+    def whole(mixture):
+        matrix = np.zeros((n_positive + n_negative,) * 2)
+        matrix[:n_positive, :n_positive] = np.tensordot(mixture, among, axes=1)
+        matrix[:n_positive, n_positive:] = -np.tensordot(mixture, across, axes=1)
+        matrix[n_positive:, :n_positive] = matrix[:n_positive, n_positive:].T
+        matrix[n_positive:, n_positive:] = fixed
+        return matrix + np.diag(ridge)
+
+    def optimum(mixture):
+        lower = np.linalg.cholesky(whole(mixture))
+        a, _ = nnls(lower.T, np.linalg.solve(lower, np.ones(len(ridge))))
+        return a.sum() - a @ whole(mixture) @ a / 2
+
+    start = np.full(n_matrices, 1.0 / n_matrices)
+    _, mixture, objective, settled = _mix(
+        whole(start), among, across, ridge, start, np.zeros(len(ridge)), 1e-6
+    )
+    assert settled
+    assert objective == pytest.approx(optimum(mixture), rel=1e-4)
+    grid = rng.dirichlet(np.full(n_matrices, 0.5), size=100)
+    assert objective <= min(optimum(trial) for trial in grid) * (1 + 1e-5) + 1e-9
 
 
 @pytest.mark.parametrize(("method", "level"), [(BagKISVM, "bag"), (InsKISVM, "instance")])
@@ -152,22 +213,41 @@ def test_bags_score_as_their_best_instance_which_is_the_key(method, kernel):
 
 @pytest.mark.parametrize("gamma", [None, 0.7])
 @pytest.mark.parametrize("keep", [0, 10**6])
+@pytest.mark.parametrize("double", [0, 10**6])
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
-def test_kernel_of_combinations(gamma, keep, form, monkeypatch):
-    monkeypatch.setattr(key_module, "_KEEP_ATOMS", keep)
+def test_kernel_of_combinations(gamma, keep, double, form, monkeypatch):
+    monkeypatch.setattr(key_module, "_KEEP_VALUES", keep)
+    monkeypatch.setattr(key_module, "_DOUBLE_ROWS", double)
     monkeypatch.setattr(key_module, "_BLOCK_ROWS", 2)
     rng = np.random.default_rng(1)
     X = rng.normal(size=(5, 3))
     combination = np.array(
         [[1, 0, 0, 0, 0], [0, 1, 0, 0, 0], [0, 0, 0.5, 0.5, 0], [0, 0, 0, 0, 1.0]]
     )
-    atoms = Atoms(form(X), sp.csr_array(combination), gamma)
+    atoms = Atoms(form(X), sp.csr_array(combination), gamma, n_kept=3)
     whole = combination @ (kernel_values(X, X, gamma) + 1.0) @ combination.T
-    np.testing.assert_allclose(atoms.rows(np.array([2, 0])), whole[[2, 0]], atol=1e-12)
-    np.testing.assert_allclose(
-        atoms.block(np.array([3, 2]), np.array([1, 1])), whole[[3, 2]][:, [1, 1]], atol=1e-12
-    )
-    np.testing.assert_allclose(atoms.diagonal(slice(0, 2)), np.diag(whole)[:2], atol=1e-12)
+    close = 1e-12 if double else 1e-6
+    for wanted, others in (([2, 0], [0, 1, 2, 3]), ([3, 2], [1, 1]), ([1, 0], [0, 3, 1])):
+        found = atoms.block(np.array(wanted), np.array(others))
+        np.testing.assert_allclose(found, whole[wanted][:, others], atol=close)
+    within = atoms.within(np.array([0, 1, 2]))
+    np.testing.assert_allclose([block[0, 0] for block in within], np.diag(whole)[:2], atol=1e-12)
+
+
+@pytest.mark.parametrize("method", [BagKISVM, InsKISVM])
+def test_rows_computed_again_and_in_single_precision_give_the_same_model(method, monkeypatch):
+    bags = toy_bags(9, n_bags=20, largest=5)
+    kept = method(C=10.0, tol=1e-3).fit(bags)
+    monkeypatch.setattr(key_module, "_KEEP_VALUES", 0)
+    monkeypatch.setattr(key_module, "_DOUBLE_ROWS", 0)
+    again = method(C=10.0, tol=1e-3).fit(bags)
+    assert again.objectives_[-1] == pytest.approx(kept.objectives_[-1], rel=3e-3)
+
+
+def test_a_restricted_problem_out_of_steps_warns(monkeypatch):
+    monkeypatch.setattr(key_module, "_MAX_WEIGHT_STEPS", 1)
+    with pytest.warns(ConvergenceWarning, match="ran out of steps"):
+        BagKISVM(C=100.0).fit(toy_bags(7))
 
 
 def test_too_few_assignments_warn():

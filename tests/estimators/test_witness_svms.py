@@ -195,6 +195,39 @@ def test_many_instances_take_the_direct_path_to_the_same_model(kernel, form, mon
     np.testing.assert_allclose(direct.instance_scores_, kept.instance_scores_, atol=5e-3)
 
 
+def test_rows_in_single_precision_give_the_same_model(monkeypatch):
+    bags = toy_bags(5, n_bags=40)
+    double = MiSVM(tol=1e-4).fit(bags)
+    monkeypatch.setattr(kernel_module, "_DOUBLE_INSTANCES", 1)
+    single = MiSVM(tol=1e-4).fit(bags)
+    np.testing.assert_allclose(single.instance_scores_, double.instance_scores_, atol=5e-3)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_of_too_many_instances_some_of_each_class_are_trained_on(monkeypatch):
+    bags = toy_bags(6, n_bags=80)
+    monkeypatch.setattr(kernel_module, "_KEEP_INSTANCES", 1)
+    monkeypatch.setattr(kernel_module, "_MOST_ROWS", 1)
+    monkeypatch.setattr(kernel_module, "_MOST_OF_A_CLASS", 60)
+    for method in (MiSVM(C=1.0), MISVM(C=1.0)):
+        method.fit(bags)
+        assert len(method.dual_coef_) <= 120
+        assert method.score(bags, bags.y) > 0.8
+
+
+@given(st.integers(0, 40), st.integers(1, 12))
+def test_rows_spread_evenly_keep_their_order_and_their_weight(n_rows, most):
+    before = kernel_module._MOST_OF_A_CLASS
+    kernel_module._MOST_OF_A_CLASS = most
+    try:
+        rows, share = kernel_module.spread_evenly(np.arange(n_rows))
+    finally:
+        kernel_module._MOST_OF_A_CLASS = before
+    assert len(rows) == min(n_rows, most)
+    assert (np.diff(rows) > 0).all()
+    assert len(rows) * share == pytest.approx(n_rows)
+
+
 def test_scores_of_any_support_are_the_kernel_sum():
     rng = np.random.default_rng(0)
     X, support, signed = rng.normal(size=(7, 3)), rng.normal(size=(4, 3)), rng.normal(size=4)

@@ -12,8 +12,13 @@ from pigmil.distances import length_unit, squared_distance_blocks
 from pigmil.estimators._linear_svm import fit_gram_svm, for_libsvm
 from pigmil.estimators.base import FloatArray
 
-# Above this many instances kernel rows are not kept (7000 of 7000 values are 400 MB).
+# Above this many instances kernel rows are not kept (7000 of 7000 values are 200 MB).
 _KEEP_INSTANCES = 7000
+_DOUBLE_INSTANCES = 2000  # up to here rows are kept in double precision
+_MOST_ROWS = 15000  # that libsvm trains on; of more it sees some of each class
+_MOST_OF_A_CLASS = 2500
+_SUM_ROWS = 64
+_MAX_STEPS = 1_000_000  # of libsvm; scikit-learn warns when they do not suffice
 _START_ROWS = 400
 _CACHE_MB = 300
 
@@ -25,7 +30,9 @@ def kernel_width(instances: Any, kernel: str, gamma: float, unit: str | float) -
     return gamma / length_unit(instances, unit) ** 2 if kernel == "rbf" else None
 
 
-def kernel_values(queries: Any, references: Any, gamma: float | None) -> FloatArray:
+def kernel_values(
+    queries: Any, references: Any, gamma: float | None, dtype: Any = np.float64
+) -> FloatArray:
     """Linear (``gamma`` None) or Gaussian kernel, ``exp(-gamma |x - x'|^2)``.
 
     Parameters
@@ -34,6 +41,8 @@ def kernel_values(queries: Any, references: Any, gamma: float | None) -> FloatAr
         Instances.
     gamma : float or None
         Width, per squared distance; None for the linear kernel.
+    dtype : dtype, default=float64
+        Of the result.
 
     Returns
     -------
@@ -48,10 +57,11 @@ def kernel_values(queries: Any, references: Any, gamma: float | None) -> FloatAr
     if gamma is None:
         product = queries @ references.T
         dense = product.toarray() if sp.issparse(product) else product
-        return np.asarray(dense, dtype=np.float64)
-    values = np.empty((queries.shape[0], references.shape[0]))
+        return np.asarray(dense, dtype=dtype)
+    values = np.empty((queries.shape[0], references.shape[0]), dtype=dtype)
     for rows, columns, squared in squared_distance_blocks(queries, references):
-        values[rows, columns] = np.exp(-gamma * squared)
+        squared *= -gamma
+        values[rows, columns] = np.exp(squared, out=squared)
     return values
 
 
@@ -63,7 +73,8 @@ def kernel_scores(
         return np.asarray(queries @ (support.T @ signed), dtype=np.float64) + intercept
     scores = np.full(queries.shape[0], intercept)
     for rows, columns, squared in squared_distance_blocks(queries, support):
-        scores[rows] += np.exp(-gamma * squared) @ signed[columns]
+        squared *= -gamma
+        scores[rows] += np.exp(squared, out=squared) @ signed[columns]
     return scores
 
 
@@ -73,7 +84,11 @@ class RepeatedSVM:
     Each training works on a small set of instances, at first spread evenly, later the support
     vectors of the training before, and takes in the instances that violate their margin until
     none does: then the solution is that of all instances. Kernel rows are computed once and
-    kept. Above 7000 instances libsvm sees all of them and keeps what fits its cache.
+    kept, in single precision (as in libsvm) where there are many.
+
+    Above 7000 instances libsvm sees all that take part and keeps what fits its cache. A training
+    on more than 15000 takes minutes: then at most 2500 of each class, spread evenly, are trained
+    on, at a cost that keeps the weight of their class.
 
     Parameters
     ----------
@@ -93,8 +108,10 @@ class RepeatedSVM:
         n_instances = instances.shape[0]
         self.signed = np.zeros(n_instances)
         self.intercept = 0.0
+        # The linear kernel has no bound, and a large common part would drown the differences.
+        single = gamma is not None and n_instances > _DOUBLE_INSTANCES
         self._slot = np.full(n_instances, -1, dtype=np.int64)
-        self._kept = np.empty((0, n_instances))
+        self._kept = np.empty((0, n_instances), dtype=np.float32 if single else np.float64)
         self._n_kept = 0
         self._active = np.empty(0, dtype=np.int64)
 
@@ -114,15 +131,18 @@ class RepeatedSVM:
             Of all instances, those which took no part included.
         """
         if len(signs) > _KEEP_INSTANCES:
-            return self._fit_directly(signs, costs)
+            return self._fit_some(signs, costs)
         active = self._first_active(signs)
         while True:
-            gram = self._rows(active)[:, active]
+            self._keep(active)
             part, self.intercept = fit_gram_svm(
-                gram, signs[active] > 0, C=self.C, costs=costs, tol=self.tol
+                self._kept[np.ix_(self._slot[active], active)],
+                signs[active] > 0,
+                C=self.C,
+                costs=costs,
+                tol=self.tol,
             )
-            support = active[part != 0]
-            scores = part[part != 0] @ self._rows(support) + self.intercept
+            scores = self._decide(active, part)
             lacking = np.where(signs == 0, 0.0, 1 - self.tol - signs * scores)
             lacking[active] = 0.0
             entering = np.flatnonzero(lacking > 0)
@@ -131,10 +151,10 @@ class RepeatedSVM:
             most = max(_START_ROWS // 2, len(active))
             order = np.argsort(-lacking[entering], kind="stable")
             active = np.concatenate([active, entering[order[:most]]])
-        self._active = support
+        self._active = active[part != 0]
         self.signed = np.zeros(len(signs))
         self.signed[active] = part
-        return np.asarray(scores)
+        return scores
 
     def _first_active(self, signs: Signs) -> IntArray:
         """Support vectors of the training before, and some of each class."""
@@ -144,37 +164,52 @@ class RepeatedSVM:
         ]
         return np.unique(np.concatenate([self._active[signs[self._active] != 0], *spread]))
 
-    def _rows(self, wanted: IntArray) -> FloatArray:
-        """Kernel between the wanted instances and all."""
+    def _keep(self, wanted: IntArray) -> None:
+        """Compute the kernel between the wanted instances and all, where it is not yet known."""
         new = wanted[self._slot[wanted] < 0]
+        room = self._n_kept + len(new)
+        if room > len(self._kept):
+            n_rows = min(max(room, 2 * len(self._kept)), len(self._slot))
+            grown = np.empty((n_rows, len(self._slot)), dtype=self._kept.dtype)
+            grown[: self._n_kept] = self._kept[: self._n_kept]
+            self._kept = grown
         if new.size:
-            room = self._n_kept + len(new)
-            if room > len(self._kept):
-                grown = np.empty(
-                    (min(max(room, 2 * len(self._kept)), len(self._slot)), len(self._slot))
-                )
-                grown[: self._n_kept] = self._kept[: self._n_kept]
-                self._kept = grown
             self._kept[self._n_kept : room] = kernel_values(
-                self.instances[new], self.instances, self.gamma
+                self.instances[new], self.instances, self.gamma, self._kept.dtype
             )
             self._slot[new] = np.arange(self._n_kept, room)
             self._n_kept = room
-        return self._kept[self._slot[wanted]]
 
-    def _fit_directly(self, signs: Signs, costs: tuple[float, float]) -> FloatArray:
-        usable = np.flatnonzero(signs)
+    def _decide(self, active: IntArray, part: FloatArray) -> FloatArray:
+        """Decision value of all instances, from the kept rows where they lie."""
+        weights = np.zeros(self._n_kept)
+        weights[self._slot[active]] = part
+        scores = np.full(len(self._slot), self.intercept)
+        for start in range(0, self._n_kept, _SUM_ROWS):
+            rows = slice(start, min(start + _SUM_ROWS, self._n_kept))
+            if weights[rows].any():
+                scores += weights[rows] @ self._kept[rows].astype(np.float64, copy=False)
+        return scores
+
+    def _fit_some(self, signs: Signs, costs: tuple[float, float]) -> FloatArray:
+        rows, shares = np.flatnonzero(signs), (1.0, 1.0)
+        if len(rows) > _MOST_ROWS:
+            negatives, shares_of_negatives = spread_evenly(np.flatnonzero(signs < 0))
+            positives, shares_of_positives = spread_evenly(np.flatnonzero(signs > 0))
+            rows = np.concatenate([negatives, positives])
+            shares = shares_of_negatives, shares_of_positives
         svc = SVC(
             kernel="linear" if self.gamma is None else "rbf",
             gamma="scale" if self.gamma is None else self.gamma,
             C=self.C,
-            class_weight={-1: costs[0], 1: costs[1]},
+            class_weight={-1: costs[0] * shares[0], 1: costs[1] * shares[1]},
             tol=self.tol,
             cache_size=_CACHE_MB,
-        ).fit(for_libsvm(self.instances[usable]), signs[usable])
+            max_iter=_MAX_STEPS,
+        ).fit(for_libsvm(self.instances[rows]), signs[rows])
         dual = svc.dual_coef_.toarray() if sp.issparse(svc.dual_coef_) else svc.dual_coef_
         self.signed = np.zeros(len(signs))
-        self.signed[usable[svc.support_]] = dual.ravel()
+        self.signed[rows[svc.support_]] = dual.ravel()
         self.intercept = float(svc.intercept_[0])
         support = np.flatnonzero(self.signed)
         return kernel_scores(
@@ -187,3 +222,19 @@ class RepeatedSVM:
         norm = self.signed @ (scores - self.intercept)
         hinge = np.maximum(0.0, 1.0 - signs * scores) * np.where(signs > 0, costs[1], costs[0])
         return float(norm / 2 + self.C * hinge[signs != 0].sum())
+
+
+def spread_evenly(rows: IntArray) -> tuple[IntArray, float]:
+    """At most 2500 of the rows at even steps, and how many each of them stands for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows, share = spread_evenly(np.arange(10000))
+    >>> len(rows), share
+    (2500, 4.0)
+    """
+    if len(rows) <= _MOST_OF_A_CLASS:
+        return rows, 1.0
+    places = np.arange(_MOST_OF_A_CLASS) * len(rows) // _MOST_OF_A_CLASS
+    return rows[places], len(rows) / _MOST_OF_A_CLASS

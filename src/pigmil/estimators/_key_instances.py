@@ -5,6 +5,7 @@ the instances of a bag. An assignment gives every positive bag one atom; with th
 negative bags it makes a kernel matrix. The programme mixes these matrices.
 """
 
+import itertools
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -17,13 +18,14 @@ from pigmil._core.segments import IntArray, segment_argmax, segment_argmin
 from pigmil.estimators._kernel_svm import kernel_values
 from pigmil.estimators.base import FloatArray
 
-_KEEP_ATOMS = 7000  # kernel rows of more atoms are computed again when they are needed
-_DOUBLE_ATOMS = 3000
+_KEEP_VALUES = 1 << 26  # of kernel rows: 256 MB in single precision; others are computed again
+_DOUBLE_ROWS = 3000
 _BLOCK_ROWS = 1024
 _MAX_WEIGHT_STEPS = 300
+_LARGEST_POWER = 8.0
 _MAX_SWEEPS = 100
 _MORE_STARTS = 3
-_QP_STEPS_PER_ROW = 2000
+_QP_STEPS_PER_ROW = 200
 
 
 class Atoms:
@@ -38,58 +40,67 @@ class Atoms:
     gamma : float or None
         Width of the Gaussian kernel, None for the linear one. 1 is added to every value, which
         makes room for an intercept.
+    n_kept : int, optional
+        How many of the first atoms have their rows kept once computed; all if not given. None
+        are where that would take more than 256 MB.
     """
 
-    def __init__(self, instances: Any, combination: Any, gamma: float | None) -> None:
+    def __init__(
+        self, instances: Any, combination: Any, gamma: float | None, n_kept: int | None = None
+    ) -> None:
         self.instances = instances
         self.combination = combination
         self.gamma = gamma
         self.n_atoms = int(combination.shape[0])
-        self._slot = np.full(self.n_atoms, -1, dtype=np.int64)
-        self._n_kept = 0
+        self._is_single = np.diff(combination.indptr) == 1
+        self._first = combination.indices[combination.indptr[:-1]]
         # Rows of many atoms are kept in single precision, as distances are computed. Only the
         # rows that are written take memory.
-        dtype = np.float64 if self.n_atoms <= _DOUBLE_ATOMS else np.float32
-        n_rows = self.n_atoms if self.n_atoms <= _KEEP_ATOMS else 0
-        self._kept = np.empty((n_rows, self.n_atoms), dtype=dtype)
-
-    def rows(self, atoms: IntArray) -> FloatArray:
-        """Kernel between the given atoms and all."""
-        return self.block(atoms, np.arange(self.n_atoms))
+        self.dtype = np.float64 if self.n_atoms <= _DOUBLE_ROWS else np.float32
+        n_rows = self.n_atoms if n_kept is None else n_kept
+        if n_rows * self.n_atoms > _KEEP_VALUES:
+            n_rows = 0
+        self._kept = np.empty((n_rows, self.n_atoms), dtype=self.dtype)
+        self._known = np.zeros(n_rows, dtype=bool)
 
     def block(self, atoms: IntArray, others: IntArray) -> FloatArray:
-        """Kernel between the given atoms and the others."""
-        if self.n_atoms > _KEEP_ATOMS:
-            return self._compute(atoms, self.combination[others])
-        new = np.unique(atoms[self._slot[atoms] < 0])
-        if new.size:
-            self._slot[new] = self._n_kept + np.arange(len(new))
-            for start in range(0, len(new), _BLOCK_ROWS):
-                some = new[start : start + _BLOCK_ROWS]
-                self._kept[self._slot[some]] = self._compute(some, self.combination)
-            self._n_kept += len(new)
-        found: FloatArray = self._kept[np.ix_(self._slot[atoms], others)]
+        """Kernel between the given atoms and the others; rows of the first atoms are kept."""
+        if len(atoms) == 0 or atoms.max() >= len(self._known):
+            return self.compute(atoms, others)
+        new = np.unique(atoms[~self._known[atoms]])
+        every = np.arange(self.n_atoms)
+        for start in range(0, len(new), _BLOCK_ROWS):
+            some = new[start : start + _BLOCK_ROWS]
+            self._kept[some] = self.compute(some, every)
+            self._known[some] = True
+        found: FloatArray = self._kept[np.ix_(atoms, others)]
         return found.astype(np.float64, copy=False)
 
-    def _compute(self, atoms: IntArray, others: Any) -> FloatArray:
-        values = np.ones((len(atoms), others.shape[0]))
-        part = self.combination[atoms]
-        touched, reached = np.unique(part.indices), np.unique(others.indices)
+    def compute(self, atoms: IntArray, others: IntArray) -> FloatArray:
+        """Kernel between the given atoms and the others, from the instances."""
+        if len(atoms) and self._is_single[atoms].all() and self._is_single[others].all():
+            values = kernel_values(
+                self.instances[self._first[atoms]], self.instances[self._first[others]], self.gamma
+            )
+            values += 1.0
+            return values
+        values = np.ones((len(atoms), len(others)))
+        part, rest = self.combination[atoms], self.combination[others]
+        touched, reached = np.unique(part.indices), np.unique(rest.indices)
         references = self.instances[reached]
-        transposed = sp.csc_array(others[:, reached].T)
+        transposed = sp.csc_array(rest[:, reached].T)
         for start in range(0, len(touched), _BLOCK_ROWS):
             some = touched[start : start + _BLOCK_ROWS]
             block = kernel_values(self.instances[some], references, self.gamma)
             values += part[:, some] @ (block @ transposed)
         return values
 
-    def diagonal(self, atoms: slice) -> FloatArray:
-        """Kernel of single-instance atoms with themselves."""
-        rows = self.instances[self.combination[atoms].indices]
-        if self.gamma is not None:
-            return np.full(rows.shape[0], 2.0)
-        squares = rows.multiply(rows) if sp.issparse(rows) else rows * rows
-        return np.asarray(squares.sum(axis=1), dtype=np.float64).ravel() + 1.0
+    def within(self, offsets: IntArray) -> list[FloatArray]:
+        """Kernel among the first, single-instance atoms of each segment."""
+        return [
+            self.compute(np.arange(start, stop), np.arange(start, stop))
+            for start, stop in itertools.pairwise(offsets)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +119,8 @@ class KeySolution:
         Atom of every positive bag, per assignment.
     alphas : array of shape (n_positive + n_negative_rows,)
         Dual variables.
+    settled : bool
+        Whether every restricted programme was solved to its tolerance.
     """
 
     coefficients: FloatArray
@@ -115,6 +128,7 @@ class KeySolution:
     mixture: FloatArray
     assignments: list[IntArray]
     alphas: FloatArray
+    settled: bool
 
 
 class KeyInstanceProgramme:
@@ -139,15 +153,21 @@ class KeyInstanceProgramme:
         self.ridge = ridge
         self.tol = tol
         self.n_positive = len(offsets) - 1
-        self.first_negative = int(offsets[-1]) + self.n_positive
-        self.diagonal = atoms.diagonal(slice(0, int(offsets[-1])))
+        self.n_instances = int(offsets[-1])
+        self.first_negative = self.n_instances + self.n_positive
+        self.negatives = np.arange(self.first_negative, atoms.n_atoms)
+        self._inside = np.arange(self.n_instances)
+        self._within = atoms.within(offsets)
+        single = atoms.dtype == np.float32
+        self._rounding = 1e-6 if single else 1e-12
+        self._mix_tol = max(tol / 10, 1e-4 if single else 0.0)
         self._matrix = self._empty_matrix()
 
     def solve(self, max_iter: int) -> KeySolution:
         """Add the most violated assignment until none lowers the optimum any more."""
         means = np.arange(self.offsets[-1], self.first_negative, dtype=np.int64)
         best = self._restricted([means], np.ones(1), np.zeros(len(self.ridge)))
-        objectives = [best.objectives[0]]
+        objectives, settled = [best.objectives[0]], best.settled
         for _ in range(max_iter - 1):
             key = self._most_violated(best)
             if key is None:
@@ -158,6 +178,7 @@ class KeyInstanceProgramme:
                 np.append(best.mixture * (1 - share), share),
                 best.alphas,
             )
+            settled = settled and found.settled
             gain = objectives[-1] - found.objectives[0]
             if gain <= 0:
                 break
@@ -172,30 +193,41 @@ class KeyInstanceProgramme:
                     ConvergenceWarning,
                     stacklevel=2,
                 )
+        if not settled:
+            warnings.warn(
+                "A restricted problem of KI-SVM ran out of steps before its tolerance; lower C or "
+                "raise tol.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         return KeySolution(
-            best.coefficients, objectives, best.mixture, best.assignments, best.alphas
+            best.coefficients, objectives, best.mixture, best.assignments, best.alphas, settled
         )
 
     def _restricted(
         self, keys: list[IntArray], mixture: FloatArray, alphas: FloatArray
     ) -> KeySolution:
         """Optimum over the mixtures of given assignments."""
-        negatives = np.arange(self.first_negative, self.atoms.n_atoms)
-        pairs = [(self.atoms.block(key, key), self.atoms.block(key, negatives)) for key in keys]
-        alphas, mixture, objective = _mix(
-            self._matrix, pairs, self.ridge, mixture, alphas, self.tol / 10
+        among = np.array([self.atoms.block(key, key) for key in keys])
+        across = np.array(
+            [self.atoms.block(key, self.negatives).astype(self.atoms.dtype) for key in keys]
+        )
+        alphas, mixture, objective, settled = _mix(
+            self._matrix, among, across, self.ridge, mixture, alphas, self._mix_tol
         )
         coefficients = self._coefficients(keys, mixture, alphas)
-        return KeySolution(coefficients, [objective], mixture, keys, alphas)
+        return KeySolution(coefficients, [objective], mixture, keys, alphas, settled)
 
     def _empty_matrix(self) -> FloatArray:
         """The matrix of the dual; the part of the negative rows is the same in all rounds."""
         n_rows, start = len(self.ridge), self.n_positive
-        matrix = np.zeros((n_rows, n_rows))
-        negatives = np.arange(self.first_negative, self.atoms.n_atoms)
-        for first in range(0, len(negatives), _BLOCK_ROWS):
+        matrix = np.zeros((n_rows, n_rows), dtype=self.atoms.dtype)
+        for first in range(0, len(self.negatives), _BLOCK_ROWS):
             some = slice(first, first + _BLOCK_ROWS)
-            matrix[start:, start:][some] = self.atoms.block(negatives[some], negatives)
+            # The matrix is symmetric: only what lies right of the diagonal is computed.
+            block = self.atoms.compute(self.negatives[some], self.negatives[first:])
+            matrix[start + first : start + first + len(block), start + first :] = block
+            matrix[start + first :, start + first : start + first + len(block)] = block.T
         matrix.flat[:: n_rows + 1] += self.ridge
         return matrix
 
@@ -208,14 +240,22 @@ class KeyInstanceProgramme:
         coefficients[self.first_negative :] = -alphas[self.n_positive :]
         return coefficients
 
-    def scores(self, coefficients: FloatArray) -> FloatArray:
-        """Decision value of every atom."""
-        support = np.flatnonzero(coefficients)
-        scores = np.zeros(self.atoms.n_atoms)
-        for start in range(0, len(support), _BLOCK_ROWS):
-            some = support[start : start + _BLOCK_ROWS]
-            scores += coefficients[some] @ self.atoms.rows(some)
-        return scores
+    def _pull_of_negatives(self, alphas: FloatArray) -> FloatArray:
+        """What the negative rows add to the decision value of the instances of positive bags."""
+        weights = -alphas[self.n_positive :]
+        pull = np.empty(self.n_instances)
+        for start in range(0, self.n_instances, _BLOCK_ROWS):
+            some = self._inside[start : start + _BLOCK_ROWS]
+            pull[some] = self.atoms.block(some, self.negatives) @ weights
+        return pull
+
+    def _pull_of_key(self, key: IntArray, alphas: FloatArray) -> FloatArray:
+        """What one assignment adds to it."""
+        pull = np.zeros(self.n_instances)
+        for start in range(0, len(key), _BLOCK_ROWS):
+            some = slice(start, start + _BLOCK_ROWS)
+            pull += alphas[some] @ self.atoms.block(key[some], self._inside)
+        return pull
 
     def _most_violated(self, solution: KeySolution) -> IntArray | None:
         """Instances with the largest ``a Q a`` found, None if the search meets only known ones.
@@ -223,11 +263,11 @@ class KeyInstanceProgramme:
         The search climbs from the highest- and from the lowest-scored instances (a quadratic
         form grows in both directions) and from the assignments found last.
         """
-        n_instances = int(self.offsets[-1])
         alphas = solution.alphas[: self.n_positive]
-        fixed = self._coefficients([], np.empty(0), solution.alphas)
-        by_negatives = self.scores(fixed)[:n_instances]
-        scores = self.scores(solution.coefficients)[:n_instances]
+        by_negatives = self._pull_of_negatives(solution.alphas)
+        scores = by_negatives.copy()
+        for weight, key in zip(solution.mixture, solution.assignments, strict=True):
+            scores += weight * self._pull_of_key(key, alphas)
         starts = [
             segment_argmax(scores, self.offsets),
             segment_argmin(scores, self.offsets),
@@ -246,23 +286,26 @@ class KeyInstanceProgramme:
         self, key: IntArray, alphas: FloatArray, by_negatives: FloatArray
     ) -> tuple[IntArray, float]:
         """Exchange one bag's instance at a time until none raises ``a Q a``."""
-        n_instances, offsets = int(self.offsets[-1]), self.offsets
-        pull = alphas @ self.atoms.rows(key)[:, :n_instances] + by_negatives
+        offsets = self.offsets
+        pull = self._pull_of_key(key, alphas) + by_negatives
         for _ in range(_MAX_SWEEPS):
             changed = False
             for bag in np.flatnonzero(alphas):
                 inside = slice(int(offsets[bag]), int(offsets[bag + 1]))
                 if inside.stop - inside.start == 1:
                     continue
-                own = self.atoms.rows(key[[bag]])[0, :n_instances]
-                others = pull[inside] - alphas[bag] * own[inside]
-                value = 2 * others + alphas[bag] * self.diagonal[inside]
+                kernel, now = self._within[bag], key[bag] - inside.start
+                others = pull[inside] - alphas[bag] * kernel[now]
+                value = 2 * others + alphas[bag] * kernel.diagonal()
                 chosen = int(np.argmax(value))
-                least = value[key[bag] - inside.start]
-                if value[chosen] > least + 1e-12 * max(1.0, abs(least)):
+                least = value[now]
+                # Above the rounding of the kept rows, or the search would go in circles.
+                if value[chosen] > least + self._rounding * max(1.0, abs(least)):
+                    rows = self.atoms.block(
+                        np.array([key[bag], inside.start + chosen]), self._inside
+                    )
                     key[bag] = inside.start + chosen
-                    new = self.atoms.rows(key[[bag]])[0, :n_instances]
-                    pull += alphas[bag] * (new - own)
+                    pull += alphas[bag] * (rows[1] - rows[0])
                     changed = True
             if not changed:
                 break
@@ -272,37 +315,67 @@ class KeyInstanceProgramme:
 
 def _mix(
     matrix: FloatArray,
-    pairs: list[tuple[FloatArray, FloatArray]],
+    among: FloatArray,
+    across: FloatArray,
     ridge: FloatArray,
     mixture: FloatArray,
     alphas: FloatArray,
     tol: float,
-) -> tuple[FloatArray, FloatArray, float]:
+) -> tuple[FloatArray, FloatArray, float, bool]:
     """Best mixture of kernel matrices for an SVM with squared hinge loss.
 
-    Alternates the SVM under a mixture with the mixture in closed form,
-    ``mu_t = |w_t| / sum of |w|``: neither step raises the objective. Ends at a duality gap.
-    ``pairs`` holds the kernel among the positive rows, and between them and the negative rows,
-    under each assignment; ``matrix`` is overwritten there.
+    Alternates the SVM under a mixture with a new mixture, ``mu_t`` in proportion to
+    ``mu_t |w_t / mu_t|^(2 p)``. With ``p = 1/2`` that is the best mixture for these ``w`` and
+    never raises the objective; larger powers get there in fewer steps, and are tried as long as
+    the objective falls. Ends at a duality gap. ``among`` and ``across`` hold the kernel among the
+    positive rows, and between them and the negative rows, under each assignment; ``matrix`` is
+    overwritten there. Returns dual variables, mixture, objective, and whether the gap was reached.
     """
     from pigmil.estimators.nonnegative_qp_kernels import solve_nonnegative_qp
 
-    n_positive = len(pairs[0][0])
+    n_positive = among.shape[1]
+    max_steps = _QP_STEPS_PER_ROW * len(ridge)
+    power, lowest = 0.5, np.inf
+    kept: tuple[FloatArray, FloatArray, FloatArray] | None = None
+    gradient = np.empty(len(ridge))
+    gradient[n_positive:] = matrix[n_positive:, n_positive:] @ alphas[n_positive:].astype(
+        matrix.dtype
+    )
+    fixed = gradient[n_positive:].copy()  # the part of the negative rows in their own gradient
     for _ in range(_MAX_WEIGHT_STEPS):
-        among = np.tensordot(mixture, [pair[0] for pair in pairs], axes=1)
-        across = np.tensordot(mixture, [pair[1] for pair in pairs], axes=1)
-        matrix[:n_positive, :n_positive] = among + np.diag(ridge[:n_positive])
-        matrix[:n_positive, n_positive:] = -across
-        matrix[n_positive:, :n_positive] = -across.T
-        alphas, _ = solve_nonnegative_qp(matrix, alphas, tol, _QP_STEPS_PER_ROW * len(ridge))
         up, down = alphas[:n_positive], alphas[n_positive:]
-        same = down @ (matrix[n_positive:, n_positive:] @ down) - down @ (ridge[n_positive:] * down)
-        norms = np.array([up @ one @ up - 2 * up @ other @ down + same for one, other in pairs])
+        mixed_among = np.tensordot(mixture, among, axes=1)
+        mixed_among.flat[:: n_positive + 1] += ridge[:n_positive]
+        mixed_across = np.tensordot(mixture.astype(across.dtype), across, axes=1)
+        matrix[:n_positive, :n_positive] = mixed_among
+        matrix[:n_positive, n_positive:] = -mixed_across
+        matrix[n_positive:, :n_positive] = -mixed_across.T
+        gradient = np.concatenate(
+            [mixed_among @ up - mixed_across @ down - 1.0, fixed - up @ mixed_across - 1.0]
+        )
+        alphas, gradient, violation = solve_nonnegative_qp(matrix, alphas, gradient, tol, max_steps)
+        up, down = alphas[:n_positive], alphas[n_positive:]
+        fixed = gradient[n_positive:] + 1.0 + up @ mixed_across
+        same = float(down @ fixed - down @ (ridge[n_positive:] * down))
+        norms = np.array(
+            [
+                up @ one @ up - 2 * (up @ other) @ down + same
+                for one, other in zip(among, across, strict=True)
+            ]
+        )
         norms = np.maximum(norms, 0.0)
         mixed = float(mixture @ norms)
         objective = float(alphas.sum() - (mixed + alphas @ (ridge * alphas)) / 2)
-        if (norms.max() - mixed) / 2 <= tol * objective:
+        settled = violation <= tol and (norms.max() - mixed) / 2 <= tol * objective
+        if settled or norms.max() == 0:
             break
-        mixture = mixture * np.sqrt(norms)
+        if objective > lowest and kept is not None and power > 0.5:
+            # Too bold a step: go back, and take the safe one.
+            power, (mixture, norms, _) = 0.5, kept
+        else:
+            lowest = objective
+            kept = (mixture, norms, alphas)
+            power = min(2 * power, _LARGEST_POWER)
+        mixture = mixture * (norms / norms.max()) ** power
         mixture = mixture / mixture.sum()
-    return alphas, mixture, objective
+    return alphas, mixture, objective, settled

@@ -20,7 +20,7 @@ _PAPER = (
     "Learning, ECML PKDD"
 )
 
-_MOST_NEGATIVES = 6000  # 290 MB for the matrix of the dual
+_MOST_NEGATIVES = 6000  # 150 MB for the matrix of the dual
 
 
 class _KISVM(MILClassifier):
@@ -78,7 +78,8 @@ class _KISVM(MILClassifier):
         costs = class_costs(self.class_weight, positive, self.classes_, self._positive_label())
         row_costs = self.C * np.concatenate([np.full(len(chosen), costs[1]), costs[0] * shares])
 
-        atoms = Atoms(bags.instances, combination, self.kernel_width_)
+        n_kept = single.shape[0] + means.shape[0]
+        atoms = Atoms(bags.instances, combination, self.kernel_width_, n_kept)
         offsets = offsets_of(bags.sizes[chosen])
         programme = KeyInstanceProgramme(atoms, offsets, 1.0 / row_costs, self.tol)
         solution = programme.solve(self.max_iter)
@@ -166,7 +167,8 @@ class BagKISVM(_KISVM):
     Notes
     -----
     Cost: O(n_instances^2 n_features) for the kernel of the means, in blocks; then small problems
-    of n_bags rows.
+    of n_bags rows. Kernel rows of the instances of positive bags are kept in single precision
+    up to 256 MB, and computed again beyond.
 
     References
     ----------
