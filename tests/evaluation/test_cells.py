@@ -6,10 +6,14 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.model_selection import LeaveOneOut
+from sklearn.pipeline import Pipeline
 
-from pigmil import Bags
+from pigmil import Bags, CitationKNN
+from pigmil.bags import BagScaler
 from pigmil.evaluation.cells import compute_cell, recorded_warnings
-from pigmil.evaluation.protocol import protocol_estimator
+from pigmil.evaluation.protocol import TableSearch, protocol_estimator
 from pigmil.evaluation.splits import Split
 
 
@@ -105,6 +109,39 @@ def test_tuning_sees_training_bags_only(fakes, bags):
     assert cell(bags, "Tuned", range(0, 24, 2), range(1, 24, 2), tune=True)["accuracy"] > 0.8
     fixed = protocol_estimator("Tuned", tune=True, shift=100.0)
     assert not hasattr(fixed, "cv")  # a parameter that is given is not searched
+
+
+def test_a_search_on_tables_takes_the_first_of_the_best():
+    # Of bags of one instance all ranks are the same distance.
+    points = [*range(8), *range(100, 108)]
+    bags = Bags.from_list([[[float(point)]] for point in points], y=np.repeat([0, 1], 8))
+    pipeline = Pipeline([("scale", BagScaler()), ("method", CitationKNN())])
+    for ranks in ((2, 1, None), (None, 2)):
+        search = TableSearch(pipeline, {"rank": ranks}, LeaveOneOut()).fit(bags, bags.y)
+        assert search.best_params_ == {"method__rank": ranks[0]}
+        assert search.score(bags, bags.y) == 1.0
+
+
+def test_a_search_on_tables_takes_the_best():
+    # Two crowds on a line, one bag in each mislabelled: it misleads those it is nearest to, but
+    # not three nearest bags.
+    points = np.array([0.0, 1.0, 2.1, 3.3, 4.6, 100.0, 101.0, 102.1, 103.3, 104.6])
+    bags = Bags.from_list([[[point]] for point in points], y=[0, 0, 1, 0, 0, 1, 1, 0, 1, 1])
+    pipeline = Pipeline([("scale", BagScaler()), ("method", CitationKNN(n_citers=0))])
+    grid = {"n_references": (1, 3)}
+    leave_one_out = TableSearch(pipeline, grid, LeaveOneOut()).fit(bags, bags.y)
+    right = {
+        size: sum(
+            clone(pipeline)
+            .set_params(method__n_references=size)
+            .fit(bags[train], bags.y[train])
+            .score(bags[test], bags.y[test])
+            for train, test in LeaveOneOut().split(points)
+        )
+        for size in (1, 3)
+    }
+    assert right[1] != right[3]
+    assert leave_one_out.best_params_ == {"method__n_references": max(right, key=right.get)}
 
 
 def test_inner_folds_shrink_with_the_smallest_class(fakes, bags):

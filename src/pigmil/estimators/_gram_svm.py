@@ -8,11 +8,12 @@ import numpy as np
 from pigmil._core.segments import segment_gather
 from pigmil.bags import Bags
 from pigmil.distances import length_unit
+from pigmil.estimators._bag_tables import BagTables, Scorer
 from pigmil.estimators._linear_svm import class_costs, fit_gram_svm
-from pigmil.estimators.base import BoolArray, FloatArray, MILClassifier
+from pigmil.estimators.base import BoolArray, FloatArray
 
 
-class GramSVM(MILClassifier):
+class GramSVM(BagTables):
     """SVM on a precomputed matrix of bags by bags.
 
     A subclass has the parameters ``C``, ``class_weight`` and ``length_unit`` and writes
@@ -41,9 +42,23 @@ class GramSVM(MILClassifier):
         """
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
+        described, gram = self._described_gram(bags)
+        signed, self.intercept_ = self._solve(gram, positive)
+        self.support_ = np.flatnonzero(signed)
+        self.dual_coef_ = signed[self.support_]
+        self.support_bags_: Bags = bags[self.support_]
+        rows = (
+            self.support_ if self._describes_bags else segment_gather(bags.offsets, self.support_)
+        )
+        self.support_description_ = described[rows]
+
+    def _described_gram(self, bags: Bags) -> tuple[FloatArray, FloatArray]:
         self.length_unit_ = length_unit(bags.instances, self.length_unit)
         described = self._describe(bags)
-        gram = self._gram(bags, described, None, described)
+        return described, self._gram(bags, described, None, described)
+
+    def _solve(self, gram: FloatArray, positive: BoolArray) -> tuple[FloatArray, float]:
+        """Signed dual variable of every bag, and the intercept."""
         # Bags that are all alike to the kernel differ in its last digits, which libsvm's single
         # precision would lose: it is given the kernel centred in feature space, which moves
         # nothing but the intercept, since the dual coefficients sum to zero.
@@ -54,14 +69,14 @@ class GramSVM(MILClassifier):
             C=self.C,
             costs=class_costs(self.class_weight, positive, self.classes_, self._positive_label()),
         )
-        self.intercept_ = intercept - float(signed @ means)
-        self.support_ = np.flatnonzero(signed)
-        self.dual_coef_ = signed[self.support_]
-        self.support_bags_: Bags = bags[self.support_]
-        rows = (
-            self.support_ if self._describes_bags else segment_gather(bags.offsets, self.support_)
-        )
-        self.support_description_ = described[rows]
+        return signed, intercept - float(signed @ means)
+
+    def _training_tables(self, bags: Bags) -> FloatArray:
+        return self._described_gram(bags)[1]
+
+    def _learn(self, tables: FloatArray, positive: BoolArray) -> Scorer:
+        signed, intercept = self._solve(tables, positive)
+        return lambda rows: rows @ signed + intercept
 
     def _score_bags(self, bags: Bags) -> FloatArray:
         described = self._describe(bags)

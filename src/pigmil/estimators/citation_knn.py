@@ -8,11 +8,12 @@ import numpy as np
 from pigmil._core.sklearn_door import Interval
 from pigmil.bags import Bags
 from pigmil.distances import bag_distances_of_kinds
-from pigmil.estimators.base import BoolArray, FloatArray, MILClassifier
+from pigmil.estimators._bag_tables import BagTables, Scorer
+from pigmil.estimators.base import BoolArray, FloatArray
 from pigmil.estimators.card import Card
 
 
-class CitationKNN(MILClassifier):
+class CitationKNN(BagTables):
     """Citation-kNN: label a bag by its nearest bags and by the bags that have it among theirs.
 
     Implements the rule of the paper: by the minimal (or ``rank``-th) Hausdorff distance, the
@@ -69,6 +70,7 @@ class CitationKNN(MILClassifier):
     """
 
     _accepts_sparse = True
+    _table_parameters = frozenset({"rank"})
     card = Card(
         name="Citation-kNN",
         title="Nearest neighbours among bags, references and citers",
@@ -104,28 +106,38 @@ class CitationKNN(MILClassifier):
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
         self.training_bags_ = bags
+        self._learn(self._training_tables(bags), positive)
+
+    def _training_tables(self, bags: Bags) -> FloatArray:
+        return self._distances(bags, None)
+
+    def _learn(self, tables: FloatArray, positive: BoolArray) -> Scorer:
         self.training_positive_ = positive
-        near, tie = self._distances(bags, None)
+        near, tie = tables.copy()
         # A bag is not among its own neighbours.
         np.fill_diagonal(near, np.inf)
         self.citation_radius_ = _ranked_pairs(near, tie, self.n_citers)
+        return self._score_tables
 
-    def _distances(self, queries: Bags, references: Bags | None) -> tuple[FloatArray, FloatArray]:
+    def _distances(self, queries: Bags, references: Bags | None) -> FloatArray:
         """Distances of the queries to the references, and those that settle ties.
 
         In units of the mean training distance and rounded: equal distances must compare equal,
         whatever bags they were computed with.
         """
         kind = "hausdorff" if self.rank is None else "ranked"
-        near, tie = bag_distances_of_kinds(
+        tables = bag_distances_of_kinds(
             queries, references, (kind, "symmetric mean-min"), rank=self.rank or 1, double=True
         )
         if references is None:
-            self.scale_ = float(tie.mean()) or 1.0
-        return np.round(near / self.scale_, 9), np.round(tie / self.scale_, 9)
+            self.scale_ = float(tables[1].mean()) or 1.0
+        return np.round(np.stack(tables) / self.scale_, 9)
 
     def _score_bags(self, bags: Bags) -> FloatArray:
-        near, tie = self._distances(bags, self.training_bags_)
+        return self._score_tables(self._distances(bags, self.training_bags_))
+
+    def _score_tables(self, tables: FloatArray) -> FloatArray:
+        near, tie = tables
         votes = self._references(near, tie).astype(np.intp) + self._citers(near, tie)
         positive = votes @ self.training_positive_
         negative = votes @ ~self.training_positive_

@@ -82,6 +82,7 @@ class MiGraph(GramSVM):
 
     _accepts_sparse = True
     _describes_bags = False
+    _table_parameters = frozenset({"gamma", "length_unit"})
     card = Card(
         name="miGraph",
         title="Set kernel weighted by the affinity graph of each bag",
@@ -186,6 +187,7 @@ class MIGraph(GramSVM):
     """
 
     _accepts_sparse = True
+    _table_parameters = frozenset({"gamma", "edge_gamma", "balance", "length_unit"})
     card = Card(
         name="MIGraph",
         title="Kernel of the nodes and edges of each bag's graph",

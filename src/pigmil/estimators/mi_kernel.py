@@ -77,6 +77,7 @@ class MIKernel(GramSVM):
     """
 
     _accepts_sparse = True
+    _table_parameters = frozenset({"gamma", "power", "kernel", "normalization", "length_unit"})
     card = Card(
         name="MI-Kernel",
         title="Multi-instance set kernel",

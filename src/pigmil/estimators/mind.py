@@ -10,14 +10,15 @@ from sklearn.svm import SVC
 from pigmil._core.sklearn_door import HasMethods, Interval, StrOptions
 from pigmil.bags import Bags
 from pigmil.distances import BAG_DISTANCES, bag_distances
+from pigmil.estimators._bag_tables import BagTables, Scorer
 from pigmil.estimators._linear_svm import class_costs
-from pigmil.estimators.base import BoolArray, FloatArray, MILClassifier
+from pigmil.estimators.base import BoolArray, FloatArray
 from pigmil.estimators.card import Card
 
 _MAX_ITER = 1_000_000  # libsvm may never end on bags that repeat each other under two labels
 
 
-class MInD(MILClassifier):
+class MInD(BagTables):
     """MInD: describe a bag by its dissimilarities to all training bags, then classify vectors.
 
     Implements the paper: the feature ``j`` of a bag is its dissimilarity to training bag
@@ -71,6 +72,7 @@ class MInD(MILClassifier):
     """
 
     _accepts_sparse = True
+    _table_parameters = frozenset({"dissimilarity", "rank"})
     card = Card(
         name="MInD",
         title="Multiple-instance dissimilarity",
@@ -112,10 +114,16 @@ class MInD(MILClassifier):
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
         self.training_bags_ = bags
-        vectors = bag_distances(bags, None, self.dissimilarity, rank=self.rank)
+        self._learn(self._training_tables(bags), positive)
+
+    def _training_tables(self, bags: Bags) -> FloatArray:
+        return bag_distances(bags, None, self.dissimilarity, rank=self.rank)
+
+    def _learn(self, tables: FloatArray, positive: BoolArray) -> Scorer:
         # All bags alike: nothing to scale by, and nothing to tell apart.
-        self.scale_ = float(np.sqrt((vectors**2).sum(axis=1).mean())) or 1.0
-        self.classifier_ = self._new_classifier(positive).fit(vectors / self.scale_, positive)
+        self.scale_ = float(np.sqrt((tables**2).sum(axis=1).mean())) or 1.0
+        self.classifier_ = self._new_classifier(positive).fit(tables / self.scale_, positive)
+        return self._score_vectors
 
     def _new_classifier(self, positive: BoolArray) -> Any:
         if self.classifier is not None:
@@ -125,7 +133,11 @@ class MInD(MILClassifier):
         return SVC(kernel="linear", C=self.C, class_weight=weights, max_iter=_MAX_ITER)
 
     def _score_bags(self, bags: Bags) -> FloatArray:
-        distances = bag_distances(bags, self.training_bags_, self.dissimilarity, rank=self.rank)
+        return self._score_vectors(
+            bag_distances(bags, self.training_bags_, self.dissimilarity, rank=self.rank)
+        )
+
+    def _score_vectors(self, distances: FloatArray) -> FloatArray:
         vectors = distances / self.scale_
         if hasattr(self.classifier_, "decision_function"):
             return self.classifier_.decision_function(vectors)
