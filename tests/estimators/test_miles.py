@@ -9,6 +9,7 @@ from scipy.optimize import linprog
 from sklearn.exceptions import ConvergenceWarning
 
 import pigmil.estimators._l1_svm as l1_module
+import pigmil.estimators._l1_svm_kernels as kernels
 import pigmil.estimators._similarities as similarities_module
 import pigmil.estimators.miles as miles_module
 from pigmil import MILES, Bags
@@ -92,15 +93,77 @@ def test_few_columns_give_the_optimum_of_all(seed, C, few):
     assert model.objective == pytest.approx(whole_programme(X, positive, costs), rel=1e-5)
 
 
+@pytest.mark.parametrize("C", [1e-3, 1.0, 1e5])
+def test_ties_everywhere_give_the_optimum(C):
+    # Every row and every column occurs several times, with few different values.
+    rng = np.random.default_rng(0)
+    X = np.tile(rng.integers(0, 3, size=(8, 6)) / 2.0, (3, 2))
+    positive = np.arange(24) % 3 == 0
+    costs = np.full(24, C)
+    model = fit_l1_svm(X, positive, costs)
+    assert_optimal(X, positive, costs, model)
+    assert model.objective == pytest.approx(whole_programme(X, positive, costs), rel=1e-6)
+
+
+@given(seed=st.integers(0, 10**6), C=st.sampled_from([0.5, 3.0]))
+def test_tables_made_anew_and_single_precision_change_nothing(seed, C):
+    rng = np.random.default_rng(seed)
+    positive = np.arange(15) % 2 == 0
+    X = np.exp(-rng.exponential(size=(15, 30))).astype(np.float32)
+    costs = np.full(15, C)
+    before = l1_module._MAX_PIVOTS
+    l1_module._MAX_PIVOTS = 2
+    try:
+        model = fit_l1_svm(X, positive, costs)
+    finally:
+        l1_module._MAX_PIVOTS = before
+    assert_optimal(X.astype(np.float64), positive, costs, model)
+    assert model.objective == pytest.approx(whole_programme(X, positive, costs), rel=1e-6)
+
+
 def test_too_few_rounds_warn(monkeypatch):
     rng = np.random.default_rng(0)
     X, positive = rng.uniform(size=(20, 40)), np.arange(20) % 2 == 0
     monkeypatch.setattr(l1_module, "_FEW_COLUMNS", 1)
-    monkeypatch.setattr(l1_module, "_MOST_FIRST", 1)
-    monkeypatch.setattr(l1_module, "_MAX_ROUNDS", 2)
-    with pytest.warns(ConvergenceWarning, match="still lacked columns after 2 rounds"):
+    monkeypatch.setattr(l1_module, "_MAX_ROUNDS", 3)
+    with pytest.warns(ConvergenceWarning, match="not optimal after 3 rounds"):
         model = fit_l1_svm(X, positive, np.full(20, 10.0))
-    assert np.count_nonzero(model.weights) <= 2
+    assert 1 <= np.count_nonzero(model.weights) <= 3
+
+
+def test_highs_takes_over_when_rounding_stops_the_walk(monkeypatch):
+    rng = np.random.default_rng(1)
+    X, positive = rng.uniform(size=(12, 20)), np.arange(12) % 2 == 0
+    costs = np.full(12, 5.0)
+    walked = fit_l1_svm(X, positive, costs)
+
+    def stuck(*_):
+        raise np.linalg.LinAlgError
+
+    monkeypatch.setattr(l1_module, "_descend", stuck)
+    model = fit_l1_svm(X, positive, costs)
+    assert_optimal(X, positive, costs, model)
+    np.testing.assert_allclose(model.weights, walked.weights, atol=1e-6)
+    with pytest.raises(RuntimeError, match=r"\(12 rows, 20 columns\) was not solved"):
+        fit_l1_svm(X, positive, np.full(12, -1.0))  # alpha between 0 and -1
+
+
+def test_a_walk_by_hand():
+    # Minimise 2 max(0, v) + max(0, -v) + 3 |w| with v = 4 - 2 w: w moves from 0 to the kink of v,
+    # since 2 * 2 saved per unit is more than 3 paid; then v rests at 0 and w = 2.
+    table, values = np.array([[-2.0]]), np.array([4.0])
+    above, slopes = np.array([True]), np.array([2.0 * -2.0])
+    basic, nonbasic = np.array([0]), np.array([1])
+    up, down = np.array([2.0, 3.0]), np.array([1.0, 3.0])
+    descend = kernels.descend
+    made = descend(table, values, above, slopes, basic, nonbasic, up, down, 1e-9, 10)
+    assert made == 1
+    assert (basic[0], nonbasic[0], values[0]) == (1, 0, 2.0)
+    assert table[0, 0] == -0.5  # w = 2 - v / 2
+    assert slopes[0] == -1.5  # a unit of v saves half a w: 2 - 1.5 above, 1 + 1.5 below
+    # Costs that fall for ever are no cost of this kind.
+    free = np.array([-1.0, -1.0])
+    assert descend(table, values, above, slopes, basic, nonbasic, free, free, 1e-9, 10) == -1
 
 
 def test_the_fitted_model_is_the_optimum_over_all_instances():

@@ -1,25 +1,25 @@
-"""The 1-norm SVM as a linear programme, exact and with few columns at a time."""
+"""The 1-norm SVM as a linear programme: exact, by a simplex method on few columns at a time."""
 
 import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 from sklearn.exceptions import ConvergenceWarning
 
 from pigmil._core.segments import IntArray
-from pigmil.estimators._linear_svm import fit_linear_svm
 from pigmil.estimators.base import BoolArray, FloatArray
 
-_FEW_COLUMNS = 32  # that enter in a round
-_MOST_FIRST = 128  # in the guess of the first round
-_GUESSES = 4
+_FEW_COLUMNS = 32  # that enter in a round, or as many as have a weight already
 _IDLE_PRICE = 0.7  # columns priced below it are far from entering and may leave
-_TOLERANCE = 1e-6  # on prices; HiGHS itself works to 1e-7
-_MAX_ROUNDS = 500
+_TOLERANCE = 1e-7  # on prices
+_EXACT_TOLERANCE = 1e-9  # on the slopes inside a round
+_TIE_BREAK = 1e-8
+_MAX_PIVOTS = 1000  # before rounding errors are wiped out
+_MAX_ROUNDS = 2000
+_ROUGH = 1e-3  # more than what prices may err by in single precision
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class L1SVM:
     objective : float
         ``sum of |w| + sum of cost_i slack_i``.
     n_rounds : int
-        Linear programmes solved.
+        Times that columns entered, or were looked for.
     """
 
     weights: FloatArray
@@ -47,21 +47,43 @@ class L1SVM:
     n_rounds: int
 
 
+@dataclass(slots=True)
+class _Corner:
+    """A corner of the objective: where as many rows have margin 1 as it has free variables.
+
+    Attributes
+    ----------
+    chosen : array of int
+        Columns at hand.
+    signed : array of shape (n_rows, n_chosen)
+        ``y_i x_ik`` of these columns.
+    active : array of int
+        Which of the chosen columns have a weight.
+    elbow : array of int of shape (n_active + 1,)
+        Rows of margin 1; weights and intercept follow from them.
+    """
+
+    chosen: IntArray
+    signed: FloatArray
+    active: IntArray
+    elbow: IntArray
+
+
 def fit_l1_svm(X: NDArray[Any], positive: BoolArray, row_costs: FloatArray) -> L1SVM:
     """Minimise ``sum of |w_k| + sum of cost_i max(0, 1 - y_i (w x_i + b))``.
 
-    The programme is solved on a few columns by HiGHS; its dual variables price every other
-    column, ``|sum of alpha_i y_i x_ik|``, and those priced above 1 enter. When none is left the
-    solution is optimal for all columns, since the rest would enter with weight 0: the answer is
-    that of the whole programme, at the cost of some small ones. The first columns are guessed
-    by reweighted linear SVMs.
+    A simplex method walks down the corners of this function on a few columns. The dual variables
+    of the corner reached price every other column, ``|sum of alpha_i y_i x_ik|``, and those
+    priced above 1 enter; the walk goes on from where it is. When none is left the corner is
+    optimal for all columns, since the rest would enter with weight 0: the answer is that of the
+    whole programme.
 
     Parameters
     ----------
     X : array of shape (n_rows, n_columns)
         Embedded bags.
     positive : array of bool of shape (n_rows,)
-        Class of every row.
+        Class of every row; both must occur.
     row_costs : array of shape (n_rows,)
         Cost of the slack of every row.
 
@@ -71,8 +93,13 @@ def fit_l1_svm(X: NDArray[Any], positive: BoolArray, row_costs: FloatArray) -> L
 
     Notes
     -----
-    Cost: O(n_rows n_columns) a round for the prices, and a programme of n_rows constraints and
-    about as many columns.
+    Should rounding errors stop the walk, HiGHS solves the whole programme instead.
+
+    Ties between rows are broken by margins of ``1 + 1e-8 u_i`` instead of 1 on the way; the
+    weights returned are those of margin 1 at the same corner.
+
+    Cost: O(n_rows n_columns) a round for the prices, O(n_rows n_chosen) a pivot, where n_chosen
+    is some times the number of weights that are not 0.
 
     Examples
     --------
@@ -83,85 +110,179 @@ def fit_l1_svm(X: NDArray[Any], positive: BoolArray, row_costs: FloatArray) -> L
     (array([1., 0.]), -1.0)
     """
     sign = np.where(positive, 1.0, -1.0)
-    chosen = _first_columns(X, positive, row_costs)
-    best = np.inf
-    for n_rounds in range(1, _MAX_ROUNDS + 1):
-        active, intercept, alphas, objective = _solve(
-            np.asarray(X[:, chosen], dtype=np.float64), sign, row_costs
-        )
-        prices = np.abs((alphas * sign) @ X)
-        entering = _entering(prices, chosen)
-        if entering.size == 0:
-            weights = np.zeros(X.shape[1])
-            weights[chosen] = active
-            return L1SVM(weights, intercept, alphas, objective, n_rounds)
+    breaks = 0.6180339887498949 * np.arange(1.0, len(sign) + 1.0) % 1.0
+    margins = np.asarray(1.0 + _TIE_BREAK * breaks, dtype=np.float64)
+        0.6180339887498949 * np.arange(1, len(sign) + 1) % 1.0
+    )
+    corner = _first_corner(positive, row_costs)
+    best, n_rounds = np.inf, 0
+    while n_rounds < _MAX_ROUNDS:
+        n_rounds += 1
+        try:
+            n_pivots, alphas, objective = _descend(corner, sign, margins, row_costs)
+        except np.linalg.LinAlgError:
+            return _fit_by_highs(X, sign, row_costs)
+        prices, entering = _price(X, alphas * sign, corner)
+        falls = objective < best - 1e-9 * abs(best)
+        if entering.size == 0 and (n_pivots == 0 or not falls):
+            break
         # Columns leave only after progress: a set of columns can then never come back.
-        if objective < best - 1e-9 * abs(best) and n_rounds < _MAX_ROUNDS:
+        if falls:
             best = objective
-            chosen = chosen[(prices[chosen] > _IDLE_PRICE) | (active != 0)]
-        chosen = np.concatenate([chosen, entering])
-    warnings.warn(
-        f"The 1-norm SVM still lacked columns after {_MAX_ROUNDS} rounds; the solution is that "
-        "of the columns found so far.",
-        ConvergenceWarning,
-        stacklevel=2,
-    )
-    weights = np.zeros(X.shape[1])
-    weights[chosen[: len(active)]] = active
-    return L1SVM(weights, intercept, alphas, objective, _MAX_ROUNDS)
+            _drop_idle(corner, prices)
+        _add(corner, entering, sign[:, None] * X[:, entering])
+    else:
+        warnings.warn(
+            f"The 1-norm SVM was not optimal after {_MAX_ROUNDS} rounds; the solution is the "
+            "best one of the columns looked at. Look for costs of very different scale.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return _model(corner, sign, row_costs, alphas, X.shape[1], n_rounds)
 
 
-def _first_columns(X: NDArray[Any], positive: BoolArray, row_costs: FloatArray) -> IntArray:
-    """Guess the columns of the optimum, so that few rounds remain.
+def _first_corner(positive: BoolArray, row_costs: FloatArray) -> _Corner:
+    """No weights; the intercept gives a row of the dearer class its margin."""
+    dear = row_costs[positive].sum() > row_costs[~positive].sum()
+    none = np.empty(0, dtype=np.int64)
+    elbow = np.flatnonzero(positive == dear)[:1]
+    return _Corner(none, np.empty((len(positive), 0)), none, elbow)
 
-    ``sum of w_k^2 / (2 eta_k) + eta_k / 2`` is ``sum of |w_k|`` at ``eta = |w|``: linear SVMs on
-    columns scaled by ``sqrt(eta)``, each with the ``eta`` of the one before, come near it.
+
+def _descend(
+    corner: _Corner, sign: FloatArray, margins: FloatArray, row_costs: FloatArray
+) -> tuple[int, FloatArray, float]:
+    """Walk to the best corner on the chosen columns; return pivots, dual variables, objective.
+
+    Variables are the shortfalls ``r_i = margin_i - y_i (w x_i + b)`` of the rows, the weights and
+    the intercept, in this order. Outside the elbow shortfalls depend on the other variables;
+    weights that are 0 and the shortfalls of the elbow do not.
     """
-    costs = (float(row_costs[~positive].mean()), float(row_costs[positive].mean()))
-    chosen = np.arange(X.shape[1])
-    scale = np.ones(X.shape[1])
-    for _ in range(_GUESSES):
-        part = X[:, chosen] * scale
-        sizes = np.abs(fit_linear_svm(part, positive, costs=costs, tol=0.01).weights) * scale
-        light = max(1e-2 * sizes.max(), np.sort(sizes)[-_MOST_FIRST:][0])
-        heavy = sizes >= light
-        chosen, scale = chosen[heavy], np.sqrt(sizes[heavy])
-    return chosen
+    from pigmil.estimators._l1_svm_kernels import descend
+
+    n_rows, n_chosen = corner.signed.shape
+    up = np.concatenate([row_costs, np.ones(n_chosen), [0.0]])
+    down = np.concatenate([np.zeros(n_rows), np.ones(n_chosen), [0.0]])
+    tolerance = _EXACT_TOLERANCE * max(1.0, float(row_costs.max()))
+    total = 0
+    while True:
+        table, values, basic, nonbasic = _table(corner, sign, margins)
+        above = values > 0
+        slopes = np.where(above, up[basic], -down[basic]) @ table
+        n_pivots = descend(
+            table, values, above, slopes, basic, nonbasic, up, down, tolerance, _MAX_PIVOTS
+        )
+        if n_pivots < 0:
+            raise np.linalg.LinAlgError
+        total += n_pivots
+        is_row = nonbasic < n_rows
+        corner.elbow = nonbasic[is_row]
+        corner.active = np.sort(basic[(basic >= n_rows) & (basic < n_rows + n_chosen)]) - n_rows
+        if n_pivots < _MAX_PIVOTS:
+            break
+    gradient = np.where(above, up[basic], -down[basic])
+    alphas = np.zeros(n_rows)
+    alphas[basic[basic < n_rows]] = gradient[basic < n_rows]
+    alphas[corner.elbow] = -slopes[is_row]
+    return total, alphas, float(gradient @ values)
 
 
-def _entering(prices: FloatArray, chosen: IntArray) -> IntArray:
-    """Columns whose price is above 1, dearest first, at most a few."""
+def _table(
+    corner: _Corner, sign: FloatArray, margins: FloatArray
+) -> tuple[FloatArray, FloatArray, IntArray, IntArray]:
+    """Tableau of a corner: ``basic = values + table @ nonbasic``."""
+    n_rows, n_chosen = corner.signed.shape
+    elbow, active = corner.elbow, corner.active
+    rest = np.delete(np.arange(n_rows), elbow)
+    idle = np.delete(np.arange(n_chosen), active)
+    size = len(elbow)
+    inverse = np.linalg.inv(_core(corner, sign, elbow))
+    others = _core(corner, sign, rest)
+    table = np.empty((n_rows, n_chosen + 1))
+    table[:size, :size] = -inverse
+    table[:size, size:] = -inverse @ corner.signed[np.ix_(elbow, idle)]
+    np.matmul(-others, table[:size], out=table[size:])
+    table[size:, size:] -= corner.signed[np.ix_(rest, idle)]
+    values = np.empty(n_rows)
+    values[:size] = inverse @ margins[elbow]
+    values[size:] = margins[rest] - others @ values[:size]
+    basic = np.concatenate([n_rows + active, [n_rows + n_chosen], rest])
+    return table, values, basic, np.concatenate([elbow, n_rows + idle])
+
+
+def _core(corner: _Corner, sign: FloatArray, rows: IntArray) -> FloatArray:
+    """Signed values of the rows in the active columns and in that of the intercept."""
+    return np.column_stack([corner.signed[np.ix_(rows, corner.active)], sign[rows]])
+
+
+def _price(
+    X: NDArray[Any], signed_alphas: FloatArray, corner: _Corner
+) -> tuple[FloatArray, IntArray]:
+    """Prices of all columns, and which of them enter: the dearest above 1."""
+    # Single precision is not widened, which would take twice the memory of X: what it finds is
+    # priced again.
+    prices = np.abs(signed_alphas.astype(X.dtype) @ X)
     waiting = prices.copy()
-    waiting[chosen] = 0.0
-    dear = np.flatnonzero(waiting > 1 + _TOLERANCE)
-    return dear[np.argsort(-waiting[dear], kind="stable")[:_FEW_COLUMNS]]
+    waiting[corner.chosen] = 0.0
+    dear = np.flatnonzero(waiting > 1 + (_TOLERANCE if X.dtype == np.float64 else -_ROUGH))
+    dear = dear[np.argsort(-waiting[dear], kind="stable")[: max(_FEW_COLUMNS, len(corner.elbow))]]
+    exact = np.abs(signed_alphas @ X[:, dear].astype(np.float64))
+    return prices, dear[exact > 1 + _TOLERANCE]
 
 
-def _solve(
-    X: FloatArray, sign: FloatArray, row_costs: FloatArray
-) -> tuple[FloatArray, float, FloatArray, float]:
-    """Solve the programme on the given columns: variables w+, w-, b and the slacks."""
-    n_rows, n_columns = X.shape
-    signed = sp.csc_array(sign[:, None] * X)
-    matrix = sp.hstack(
-        [-signed, signed, sp.csc_array(-sign[:, None]), -sp.eye_array(n_rows)], format="csc"
-    )
-    prices = np.concatenate([np.ones(2 * n_columns), [0.0], row_costs])
-    bounds = np.zeros((len(prices), 2))
-    bounds[:, 1] = np.inf
-    bounds[2 * n_columns, 0] = -np.inf
+def _drop_idle(corner: _Corner, prices: FloatArray) -> None:
+    """Let go of columns without weight that are far from getting one."""
+    kept = prices[corner.chosen] > _IDLE_PRICE
+    kept[corner.active] = True
+    corner.active = np.cumsum(kept)[corner.active] - 1
+    corner.chosen, corner.signed = corner.chosen[kept], corner.signed[:, kept]
+
+
+def _add(corner: _Corner, columns: IntArray, signed: FloatArray) -> None:
+    corner.chosen = np.concatenate([corner.chosen, columns])
+    corner.signed = np.concatenate([corner.signed, signed], axis=1)
+
+
+def _model(
+    corner: _Corner,
+    sign: FloatArray,
+    row_costs: FloatArray,
+    alphas: FloatArray,
+    n_columns: int,
+    n_rounds: int,
+) -> L1SVM:
+    """Weights of the corner at margin 1, where ties may make some of them 0."""
+    free = np.linalg.solve(_core(corner, sign, corner.elbow), np.ones(len(corner.elbow)))
+    found, intercept = free[:-1], float(free[-1])
+    found[np.abs(found) < 100 * _TIE_BREAK * np.abs(found).max(initial=0.0)] = 0.0
+    margins = corner.signed[:, corner.active] @ found + sign * intercept
+    objective = np.abs(found).sum() + row_costs @ np.maximum(0.0, 1.0 - margins)
+    weights = np.zeros(n_columns)
+    weights[corner.chosen[corner.active]] = found
+    return L1SVM(weights, intercept, alphas, float(objective), n_rounds)
+
+
+def _fit_by_highs(X: NDArray[Any], sign: FloatArray, row_costs: FloatArray) -> L1SVM:
+    """Solve the dual of the whole programme at once: slow, in some times the memory of X.
+
+    Maximise ``sum of alpha`` such that ``|sum of alpha_i y_i x_ik| <= 1`` for every column and
+    ``sum of alpha_i y_i = 0``, with every alpha between 0 and its cost.
+    """
+    prices = (sign[:, None] * X).T.astype(np.float64)
     found = linprog(
-        prices,
-        A_ub=matrix,
-        b_ub=-np.ones(n_rows),
-        bounds=bounds,
+        -np.ones(len(sign)),
+        A_ub=np.concatenate([prices, -prices]),
+        b_ub=np.ones(2 * len(prices)),
+        A_eq=sign[None, :],
+        b_eq=np.zeros(1),
+        bounds=np.column_stack([np.zeros(len(sign)), row_costs]),
         method="highs-ds",
-        options={"presolve": False},  # it finds nothing to remove here and takes as long
     )
     if found.status != 0:
         raise RuntimeError(
-            f"The linear programme of the 1-norm SVM ({n_rows} rows, {n_columns} columns) was "
-            f"not solved: {found.message} Look for features or costs of very different scale."
+            f"The linear programme of the 1-norm SVM ({X.shape[0]} rows, {X.shape[1]} columns) "
+            f"was not solved: {found.message} Look for features or costs of very different scale."
         )
-    weights = found.x[:n_columns] - found.x[n_columns : 2 * n_columns]
-    return weights, float(found.x[2 * n_columns]), -found.ineqlin.marginals, float(found.fun)
+    multipliers = -found.ineqlin.marginals
+    weights = multipliers[: len(prices)] - multipliers[len(prices) :]
+    return L1SVM(weights, float(-found.eqlin.marginals[0]), found.x, float(-found.fun), 1)
