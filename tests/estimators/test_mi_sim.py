@@ -8,7 +8,11 @@ from hypothesis import strategies as st
 from sklearn.svm import SVC
 
 from pigmil import Bags, MiSim
-from pigmil.datasets import make_basic, make_ring
+from pigmil.datasets import make_basic, make_rhombus, make_ring
+from pigmil.distances import length_unit
+from pigmil.estimators import mi_sim
+from pigmil.estimators._inner_folds import interleaved_folds
+from pigmil.estimators._thresholds import best_cut, careful_cut
 from pigmil.estimators.mi_sim import bounded_candidates
 from pigmil.graph.density import log_density
 
@@ -86,7 +90,7 @@ def test_ranking_by_the_definitions_on_a_small_set():
 def test_top_of_each_bag_trains_the_svm():
     bags = make_ring(0)
     positive = bags.y == 1
-    model = MiSim(C=0.1, top_share=0.25, max_candidates=10**6).fit(bags)
+    model = MiSim(C=0.1, kernel="linear", top_share=0.25, max_candidates=10**6).fit(bags)
     top = []
     for bag in np.flatnonzero(positive):
         start, end = bags.offsets[bag], bags.offsets[bag + 1]
@@ -100,14 +104,66 @@ def test_top_of_each_bag_trains_the_svm():
     np.testing.assert_allclose(model.decision_function(bags), expected)
 
 
-def test_threshold_makes_as_few_errors_as_any_on_the_training_bags():
-    bags = make_basic(1)
+def slow_held_out(model, bags, kernel, C):
+    """Value of each bag by an SVM of the detected instances and negatives of the other folds."""
+    positive = bags.y == 1
+    owners = bags.bag_index[model.detected_instances_]
+    values = np.empty(bags.n_bags)
+    for fold in interleaved_folds(positive):
+        top = [i for i, b in zip(model.detected_instances_, owners, strict=True) if not fold[b]]
+        negatives = [bags[b] for b in np.flatnonzero(~positive & ~fold)]
+        rows = np.concatenate([bags.instances[top], *negatives])
+        width = 0.3 / length_unit(bags.instances) ** 2
+        svm = SVC(kernel=kernel, C=C, gamma=width, class_weight="balanced")
+        svm.fit(rows, np.arange(len(rows)) < len(top))
+        for b in np.flatnonzero(fold):
+            values[b] = svm.decision_function(bags[b]).max()
+    return values
+
+
+@pytest.mark.parametrize("make", [make_basic, make_rhombus])
+def test_setting_and_threshold_are_those_with_fewest_errors_on_held_out_bags(make):
+    bags = make(1)
     positive = bags.y == 1
     model = MiSim().fit(bags)
-    values = model.decision_function(bags)
-    cuts = [values.min() - 1, *values]
-    fewest = min(((values > cut) != positive).sum() for cut in cuts)
-    assert ((values > 0) != positive).sum() == fewest
+    cuts, errors = {}, {}
+    for kernel, C in (("linear", 0.01), ("linear", 0.1), ("rbf", 1.0), ("rbf", 10.0)):
+        values = slow_held_out(model, bags, kernel, C)
+        cuts[kernel, C] = careful_cut(values, positive)
+        errors[kernel, C] = ((values > cuts[kernel, C]) != positive).sum()
+    chosen = (model.kernel_, model.C_)
+    assert chosen == min(errors, key=errors.get)
+    assert model.threshold_ == pytest.approx(cuts[chosen], abs=5e-3)
+    fixed = MiSim(kernel=chosen[0], C=chosen[1]).fit(bags)
+    np.testing.assert_array_equal(fixed.decision_function(bags), model.decision_function(bags))
+
+
+def test_many_negatives_or_one_bag_of_a_class_leave_nothing_to_hold_out(monkeypatch):
+    bags = make_basic(1)
+    one = bags[[0, *np.flatnonzero(bags.y != 1)]] if bags.y[0] == 1 else None
+    assert one is not None
+    monkeypatch.setattr(mi_sim, "_MOST_HELD_OUT", 10)
+    for part in (bags, one):
+        model = MiSim().fit(part)
+        assert (model.kernel_, model.C_) == ("linear", 0.01)
+        raw = model.decision_function(part) + model.threshold_
+        assert model.threshold_ == pytest.approx(best_cut(raw, part.y == 1))
+
+
+@given(st.integers(0, 10**6), st.floats(0.2, 5.0))
+def test_careful_cut_is_the_best_one_only_where_the_gain_is_clear(seed, weight):
+    rng = np.random.default_rng(seed)
+    positive = rng.random(int(rng.integers(4, 30))) < 0.5
+    values = rng.normal(size=len(positive)) + positive + rng.normal()
+    cut = careful_cut(values, positive, costs=(1.0, weight))
+    best = best_cut(values, positive, costs=(1.0, weight))
+    gain, spread = 0.0, 0.0
+    for value, is_positive in zip(values, positive, strict=True):
+        cost = weight if is_positive else 1.0
+        if (value > best) != (value > 0):
+            gain += cost if (value > best) == is_positive else -cost
+            spread += cost**2
+    assert cut == (best if gain > spread**0.5 else 0.0)
 
 
 def test_detection_on_the_ring_and_the_same_from_sparse_instances():
