@@ -112,8 +112,6 @@ def fit_l1_svm(X: NDArray[Any], positive: BoolArray, row_costs: FloatArray) -> L
     sign = np.where(positive, 1.0, -1.0)
     breaks = 0.6180339887498949 * np.arange(1.0, len(sign) + 1.0) % 1.0
     margins = np.asarray(1.0 + _TIE_BREAK * breaks, dtype=np.float64)
-        0.6180339887498949 * np.arange(1, len(sign) + 1) % 1.0
-    )
     corner = _first_corner(positive, row_costs)
     best, n_rounds = np.inf, 0
     while n_rounds < _MAX_ROUNDS:
