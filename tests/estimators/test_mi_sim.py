@@ -104,7 +104,7 @@ def test_top_of_each_bag_trains_the_svm():
     np.testing.assert_allclose(model.decision_function(bags), expected)
 
 
-def slow_held_out(model, bags, kernel, C):
+def slow_held_out(model, bags, kernel, C, gamma):
     """Value of each bag by an SVM of the detected instances and negatives of the other folds."""
     positive = bags.y == 1
     owners = bags.bag_index[model.detected_instances_]
@@ -113,7 +113,7 @@ def slow_held_out(model, bags, kernel, C):
         top = [i for i, b in zip(model.detected_instances_, owners, strict=True) if not fold[b]]
         negatives = [bags[b] for b in np.flatnonzero(~positive & ~fold)]
         rows = np.concatenate([bags.instances[top], *negatives])
-        width = 0.3 / length_unit(bags.instances) ** 2
+        width = gamma / length_unit(bags.instances) ** 2
         svm = SVC(kernel=kernel, C=C, gamma=width, class_weight="balanced")
         svm.fit(rows, np.arange(len(rows)) < len(top))
         for b in np.flatnonzero(fold):
@@ -127,14 +127,19 @@ def test_setting_and_threshold_are_those_with_fewest_errors_on_held_out_bags(mak
     positive = bags.y == 1
     model = MiSim().fit(bags)
     cuts, errors = {}, {}
-    for kernel, C in (("linear", 0.01), ("linear", 0.1), ("rbf", 1.0), ("rbf", 10.0)):
-        values = slow_held_out(model, bags, kernel, C)
-        cuts[kernel, C] = careful_cut(values, positive)
-        errors[kernel, C] = ((values > cuts[kernel, C]) != positive).sum()
-    chosen = (model.kernel_, model.C_)
+    for setting in (
+        ("linear", 0.01, 0.3),
+        ("linear", 0.1, 0.3),
+        ("rbf", 10.0, 0.3),
+        ("rbf", 10.0, 1.0),
+    ):
+        values = slow_held_out(model, bags, *setting)
+        cuts[setting] = careful_cut(values, positive)
+        errors[setting] = ((values > cuts[setting]) != positive).sum()
+    chosen = (model.kernel_, model.C_, model.gamma_)
     assert chosen == min(errors, key=errors.get)
     assert model.threshold_ == pytest.approx(cuts[chosen], abs=5e-3)
-    fixed = MiSim(kernel=chosen[0], C=chosen[1]).fit(bags)
+    fixed = MiSim(kernel=chosen[0], C=chosen[1], gamma=chosen[2]).fit(bags)
     np.testing.assert_array_equal(fixed.decision_function(bags), model.decision_function(bags))
 
 

@@ -23,7 +23,8 @@ from pigmil.graph.exemplar import exemplar_svms
 from pigmil.graph.similarity import similarity
 from pigmil.graph.walk import ranking_scores
 
-COSTS = {"linear": (0.01, 0.1), "rbf": (1.0, 10.0)}
+COSTS = {"linear": (0.01, 0.1), "rbf": (10.0,)}
+WIDTHS = (0.3, 1.0)
 # Kernel SVMs of more negative instances than that, five for each setting, take too long.
 _MOST_HELD_OUT = 8000
 
@@ -33,6 +34,7 @@ class Setting(NamedTuple):
 
     kernel: str
     C: float
+    gamma: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +109,15 @@ class MiSim(MILClassifier):
     Parameters
     ----------
     C : float or "cv", default="cv"
-        Cost of the hinge loss of the final SVM; ``"cv"`` takes that of 0.01 and 0.1 (linear) or 1
-        and 10 (RBF) with most bags right in stratified 5-fold cross-validation over the training
-        bags. The ranking is that of all training bags; on a tie the first in this order.
+        Cost of the hinge loss of the final SVM; ``"cv"`` is 10 for the RBF kernel, and that of
+        0.01 and 0.1 for the linear one with most bags right in stratified 5-fold
+        cross-validation over the training bags, on a tie the first. The ranking is that of all
+        training bags.
     kernel : {"linear", "rbf", "cv"}, default="cv"
-        Kernel of the final SVM; ``"cv"`` chooses it likewise.
-    gamma : float, default=0.3
+        Kernel of the final SVM; ``"cv"`` chooses it likewise, on a tie the linear one.
+    gamma : float or "cv", default="cv"
         Width of the RBF kernel, per squared unit of length, see
-        :func:`pigmil.distances.length_unit`.
+        :func:`pigmil.distances.length_unit`; ``"cv"`` chooses 0.3 or 1 likewise.
     top_share : float, default=0.0
         Share of the instances of a positive bag that train the final SVM, rounded up; 0 for the
         one detected.
@@ -148,8 +151,8 @@ class MiSim(MILClassifier):
         scored by the final SVM.
     candidates_ : array of int
         Flat indices of the vertices of the graph.
-    kernel_, C_ : str, float
-        The setting of the final SVM.
+    kernel_, C_, gamma_ : str, float, float
+        The setting of the final SVM; the linear kernel has no use for the last.
     svm_ : LinearSVM or KernelSVM
         The classifier of instances.
     threshold_ : float
@@ -163,7 +166,7 @@ class MiSim(MILClassifier):
 
     Bags are dealt to the folds in their order, so that nothing is random. Nothing is held out
     where a class has one bag only, or where there are more than 8000 negative instances: then
-    ``"cv"`` stands for a linear kernel and C 0.01 (RBF: 1), and the threshold is
+    ``"cv"`` stands for a linear kernel with C 0.01 (or RBF with gamma 0.3), and the threshold is
     that with fewest errors on the training bags.
 
     Cost for m candidates: the exemplar SVMs O(m n_negatives n_features), confidences
@@ -203,7 +206,7 @@ class MiSim(MILClassifier):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "C": [Interval(Real, 0, None, closed="neither"), StrOptions({"cv"})],
         "kernel": [StrOptions({"linear", "rbf", "cv"})],
-        "gamma": [Interval(Real, 0, None, closed="neither")],
+        "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"cv"})],
         "top_share": [Interval(Real, 0, 1, closed="both")],
         "exemplar_C": [Interval(Real, 0, None, closed="neither")],
         "density": [Interval(Real, 0, 1, closed="right")],
@@ -221,7 +224,7 @@ class MiSim(MILClassifier):
         *,
         C: float | str = "cv",
         kernel: str = "cv",
-        gamma: float = 0.3,
+        gamma: float | str = "cv",
         top_share: float = 0.0,
         exemplar_C: float = 1.0,
         density: float = 0.9,
@@ -268,7 +271,7 @@ class MiSim(MILClassifier):
     def _fit_classifier(self, bags: Bags, positive: BoolArray, top: IntArray) -> None:
         """Choose setting and threshold on held-out bags, and train on all of them."""
         settings = self._settings()
-        width = self.gamma / length_unit(bags.instances) ** 2
+        unit = length_unit(bags.instances)
         weights = (1.0, 1.0)
         if isinstance(self.class_weight, dict):
             weights = class_costs(
@@ -281,23 +284,25 @@ class MiSim(MILClassifier):
         for setting in settings if folds else []:
             values = np.empty(bags.n_bags)
             for fold in folds:
-                svm = self._fit_svm(bags, positive, top, ~fold, setting, width)
+                svm = self._fit_svm(bags, positive, top, ~fold, setting, unit)
                 values[fold] = _best_in_bags(svm, bags[fold])
             cut = careful_cut(values, positive, costs=weights)
             errors = np.where(positive, weights[1], weights[0])[(values > cut) != positive].sum()
             if errors < fewest:
                 fewest, chosen, self.threshold_ = errors, setting, cut
-        self.kernel_, self.C_ = chosen
+        self.kernel_, self.C_, self.gamma_ = chosen
         everything = np.full(bags.n_bags, True)
-        self.svm_ = self._fit_svm(bags, positive, top, everything, chosen, width)
+        self.svm_ = self._fit_svm(bags, positive, top, everything, chosen, unit)
         if not folds:
             self.threshold_ = best_cut(_best_in_bags(self.svm_, bags), positive, costs=weights)
 
     def _settings(self) -> list[Setting]:
+        widths = WIDTHS if self.gamma == "cv" else (float(self.gamma),)
         return [
-            Setting(kernel, float(C))
+            Setting(kernel, float(C), gamma)
             for kernel in (COSTS if self.kernel == "cv" else (self.kernel,))
             for C in (COSTS[kernel] if self.C == "cv" else (self.C,))
+            for gamma in (widths if kernel == "rbf" else widths[:1])
         ]
 
     def _fit_svm(
@@ -307,7 +312,7 @@ class MiSim(MILClassifier):
         top: IntArray,
         kept: BoolArray,
         setting: Setting,
-        width: float,
+        unit: float,
     ) -> Any:
         """Train on the top of the positive bags that are kept against their negatives."""
         top = top[kept[bags.bag_index[top]]]
@@ -317,7 +322,11 @@ class MiSim(MILClassifier):
         instances = bags.instances[rows]
         if setting.kernel == "linear":
             return fit_linear_svm(instances, labels, C=setting.C, costs=costs)
-        svc = SVC(C=setting.C, gamma=width, class_weight={False: costs[0], True: costs[1]})
+        svc = SVC(
+            C=setting.C,
+            gamma=setting.gamma / unit**2,
+            class_weight={False: costs[0], True: costs[1]},
+        )
         return KernelSVM(svc.fit(for_libsvm(instances), labels))
 
     def _choose_candidates(self, bags: Bags, positive: BoolArray, negative_bags: Bags) -> IntArray:
