@@ -83,10 +83,10 @@ class TestWriting:
     def test_failing_half_way_leaves_the_old_file(self, tmp_path, monkeypatch):
         (tmp_path / "x").write_bytes(b"old")
 
-        def fail(self, target):
+        def fail(self, content):
             raise OSError("disk full")
 
-        monkeypatch.setattr(Path, "replace", fail)
+        monkeypatch.setattr(Path, "write_bytes", fail)
         with pytest.raises(OSError, match="disk full"):
             write_atomically(tmp_path / "x", CONTENT, sha256(CONTENT), "tiny")
         assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [("x", b"old")]

@@ -1,12 +1,11 @@
 """Downloads: retried, checked, and never left half done in the cache."""
 
 import hashlib
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from pigmil._core.errors import DataSetError
+from pigmil._core.files import atomic_file
 from pigmil._core.optional import import_optional
 
 RETRIES = 3
@@ -71,11 +70,5 @@ def write_atomically(path: Path, content: bytes, sha256: str, name: str) -> None
             "Nothing was kept."
         )
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with atomic_file(path) as temporary:
+        temporary.write_bytes(content)

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import secrets
 import shutil
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from pigmil._core.errors import BagFormatError, BagsError, MissingDependencyError
+from pigmil._core.files import atomic_file
 
 Column = str | int | bool | None
 MAX_LINE = 1 << 28  # characters in one line: a line this long is no line of a text format
@@ -153,22 +153,10 @@ def listed(names: Iterable[Any], limit: int = 12) -> str:
 
 
 @contextlib.contextmanager
-def atomic(path: Path) -> Iterator[Path]:
-    """Yield a new name beside the target; it takes the target's place only if all went well."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
 def writing(path: Path) -> Iterator[Path]:
     """Write atomically; what the values are that the format's library refuses is told clearly."""
     try:
-        with atomic(path) as temporary:
+        with atomic_file(path) as temporary:
             yield temporary
     except (BagFormatError, MissingDependencyError, OSError):
         raise
