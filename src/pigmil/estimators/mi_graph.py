@@ -92,7 +92,7 @@ class MiGraph(GramSVM):
         classifies=True,
         cost="O(N^2 d + B^3)",
         use="Bags whose instances come in clumps: segments of an image, conformations.",
-        grid={"gamma": (0.3, 1.0, 3.0)},
+        grid={"gamma": (1.0, 0.3, 3.0)},
     )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = dict(_SHARED_CONSTRAINTS)
@@ -197,7 +197,7 @@ class MIGraph(GramSVM):
         classifies=True,
         cost="O(N^2 d + E + B^3), E edges",
         use="Bags that differ in how their instances lie to each other; dearer than miGraph.",
-        grid={"gamma": (0.3, 1.0, 3.0)},
+        grid={"gamma": (1.0, 0.3, 3.0)},
     )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {

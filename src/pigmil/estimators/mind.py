@@ -83,7 +83,7 @@ class MInD(BagTables):
         classifies=True,
         cost="O(N^2 d + B^3)",
         use="Whole bags matter; swap the dissimilarity or the classifier to fit the data.",
-        grid={"dissimilarity": ("hausdorff", "mean-min"), "C": (10.0, 100.0)},
+        grid={"dissimilarity": ("hausdorff", "mean-min", "min-min"), "C": (100.0, 1000.0)},
     )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
