@@ -105,18 +105,21 @@ def test_ties_everywhere_give_the_optimum(C):
     assert model.objective == pytest.approx(whole_programme(X, positive, costs), rel=1e-6)
 
 
-@given(seed=st.integers(0, 10**6), C=st.sampled_from([0.5, 3.0]))
-def test_tables_made_anew_and_single_precision_change_nothing(seed, C):
+@given(
+    seed=st.integers(0, 10**6),
+    C=st.sampled_from([0.5, 3.0]),
+    error=st.sampled_from([1e-6, 1e-2, 1.0]),
+)
+def test_tables_made_anew_and_single_precision_change_nothing(seed, C, error):
     rng = np.random.default_rng(seed)
     positive = np.arange(15) % 2 == 0
     X = np.exp(-rng.exponential(size=(15, 30))).astype(np.float32)
     costs = np.full(15, C)
-    before = l1_module._MAX_PIVOTS
-    l1_module._MAX_PIVOTS = 2
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(l1_module, "_MAX_PIVOTS", 2)
+        patch.setattr(l1_module, "_SINGLE_ERROR", error)
+        patch.setattr(l1_module, "_CHUNK_COLUMNS", 7)
         model = fit_l1_svm(X, positive, costs)
-    finally:
-        l1_module._MAX_PIVOTS = before
     assert_optimal(X.astype(np.float64), positive, costs, model)
     assert model.objective == pytest.approx(whole_programme(X, positive, costs), rel=1e-6)
 

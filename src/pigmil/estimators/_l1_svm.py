@@ -12,14 +12,15 @@ from sklearn.exceptions import ConvergenceWarning
 from pigmil._core.segments import IntArray
 from pigmil.estimators.base import BoolArray, FloatArray
 
-_FEW_COLUMNS = 32  # that enter in a round, or as many as have a weight already
-_IDLE_PRICE = 0.7  # columns priced below it are far from entering and may leave
+_FEW_COLUMNS = 32  # that enter in a round, or half as many as have a weight already
+_IDLE_PRICE = 0.8  # columns priced below it are far from entering and may leave
 _TOLERANCE = 1e-7  # on prices
 _EXACT_TOLERANCE = 1e-9  # on the slopes inside a round
 _TIE_BREAK = 1e-8
 _MAX_PIVOTS = 1000  # before rounding errors are wiped out
 _MAX_ROUNDS = 2000
-_ROUGH = 1e-3  # more than what prices may err by in single precision
+_SINGLE_ERROR = 1e-6  # of a price in single precision, for values up to 1
+_CHUNK_COLUMNS = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,15 +218,20 @@ def _price(
     X: NDArray[Any], signed_alphas: FloatArray, corner: _Corner
 ) -> tuple[FloatArray, IntArray]:
     """Prices of all columns, and which of them enter: the dearest above 1."""
-    # Single precision is not widened, which would take twice the memory of X: what it finds is
-    # priced again.
+    # Single precision is not widened, which would take twice the memory of X. It finds columns
+    # as long as they are dear beyond its error; the last ones are priced again.
     prices = np.abs(signed_alphas.astype(X.dtype) @ X)
-    waiting = prices.copy()
+    waiting = prices.astype(np.float64)
     waiting[corner.chosen] = 0.0
-    dear = np.flatnonzero(waiting > 1 + (_TOLERANCE if X.dtype == np.float64 else -_ROUGH))
-    dear = dear[np.argsort(-waiting[dear], kind="stable")[: max(_FEW_COLUMNS, len(corner.elbow))]]
-    exact = np.abs(signed_alphas @ X[:, dear].astype(np.float64))
-    return prices, dear[exact > 1 + _TOLERANCE]
+    error = _SINGLE_ERROR * np.abs(signed_alphas).sum() if X.dtype == np.float32 else 0.0
+    dear = np.flatnonzero(waiting > 1 + _TOLERANCE + error)
+    if dear.size == 0 and error > 0:
+        unsure = np.flatnonzero(waiting > 1 - error)
+        for part in np.split(unsure, range(_CHUNK_COLUMNS, len(unsure), _CHUNK_COLUMNS)):
+            waiting[part] = np.abs(signed_alphas @ X[:, part].astype(np.float64))
+        dear = unsure[waiting[unsure] > 1 + _TOLERANCE]
+    most = max(_FEW_COLUMNS, len(corner.elbow) // 2)
+    return prices, dear[np.argsort(-waiting[dear], kind="stable")[:most]]
 
 
 def _drop_idle(corner: _Corner, prices: FloatArray) -> None:

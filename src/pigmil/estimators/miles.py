@@ -69,11 +69,12 @@ class MILES(MILClassifier):
     instance_scores_ : array of shape (n_instances,)
         Contribution of each training instance.
     n_iter_ : int
-        Linear programmes solved.
+        Rounds in which training instances entered the programme, or were looked for.
 
     Notes
     -----
-    Cost: O(n_instances^2 n_features) for the embedding, in blocks; O(n_bags n_instances) memory.
+    Cost: O(n_instances^2 n_features) for the embedding, in blocks; O(n_bags n_instances) memory
+    for it, in single precision above 2^25 values; the programme holds few columns at a time.
 
     References
     ----------
