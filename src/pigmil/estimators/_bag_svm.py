@@ -1,5 +1,6 @@
 """Bags classified by their similarity to prototypes: embedding, linear SVM, calibration."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +13,13 @@ from pigmil._core.segments import IntArray, segment_argmin
 from pigmil.bags import Bags
 from pigmil.distances import nearest_in_bags
 from pigmil.embedding import embed_bags
-from pigmil.estimators._linear_svm import LinearSVM, fit_gram_svm, fit_linear_svm
+from pigmil.estimators._linear_svm import LinearSVM, centred, fit_gram_svm
 from pigmil.estimators.base import BoolArray, FloatArray
 
 COSTS = (1.0, 10.0, 100.0, 1000.0)
 DECAYS = (0.1, 0.3, 1.0, 3.0, 10.0)
 _INNER_FOLDS = 5
+_BLOCK_COLUMNS = 1024
 
 
 @dataclass(frozen=True)
@@ -125,40 +127,58 @@ def fit_bag_svm(
     best: tuple[float, float, float, Any, FloatArray] = (-1.0, 0.0, 0.0, None, np.empty(0))
     for column in columns:
         for value in decays:
-            embedded, *_ = _scaled(base, value / decays[0], scaled, column)
-            gram = embedded @ embedded.T
+            gram = _scaled_gram(base, value / decays[0], scaled, column)
             for c in cs:
                 held_out = _held_out(gram, positive, folds, c, costs)
                 right = float(((held_out > 0) == positive).mean())
                 if right > best[0]:
                     best = (right, value, c, column, held_out)
     _, best_decay, best_c, column, held_out = best
-    embedded, centre, scale = _scaled(base, best_decay / decays[0], scaled, column)
-    svm = fit_linear_svm(embedded, positive, C=best_c, costs=costs)
+    power = best_decay / decays[0]
+    gram = _scaled_gram(base, power, scaled, column)
+    signed, intercept = fit_gram_svm(centred(gram), positive, C=best_c, costs=costs)
+    # Weights of the columns from those of the bags, the columns again in blocks.
+    parts = [
+        (block.T @ signed, block.mean(axis=0), centre, scale)
+        for block, centre, scale in _scaled_blocks(base, power, scaled, column)
+    ]
+    weights, means, centre, scale = map(np.concatenate, zip(*parts, strict=True))
+    svm = LinearSVM(weights, intercept - float(weights @ means), np.abs(signed))
     slope = _slope(held_out, positive)
     uses_score = column is not None
     return BagSVM(prototypes, best_decay, unit, best_c, uses_score, centre, scale, svm, slope)
 
 
-def _scaled(
+def _scaled_blocks(
     base: FloatArray, power: float, scaled: bool, best_scores: FloatArray | None
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Columns at another width, centred and scaled, with what they were reduced by."""
-    n_bags, columns = base.shape
-    # One array, filled and scaled in place: it may be the largest of the whole fit.
-    embedded = np.empty((n_bags, columns + (best_scores is not None)))
-    similarities = embedded[:, :columns]
-    np.power(base, power, out=similarities)
-    centre, scale = np.zeros(columns), np.ones(columns)
-    if scaled:
-        centre, scale = similarities.mean(axis=0), _spread(similarities) * np.sqrt(columns)
+) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
+    """Columns at another width, centred and scaled, with what they were reduced and divided by.
+
+    In blocks, the best scores last: all columns together may be the largest array of a whole fit.
+    """
+    n_columns = base.shape[1]
+    for start in range(0, n_columns, _BLOCK_COLUMNS):
+        block = base[:, start : start + _BLOCK_COLUMNS] ** power
+        centre, scale = np.zeros(block.shape[1]), np.ones(block.shape[1])
+        if scaled:
+            centre, scale = block.mean(axis=0), _spread(block) * np.sqrt(n_columns)
+            block -= centre
+            block /= scale
+        yield block, centre, scale
     if best_scores is not None:
-        embedded[:, -1] = best_scores
-        centre = np.append(centre, best_scores.mean())
-        scale = np.append(scale, _spread(best_scores))
-    embedded -= centre
-    embedded /= scale
-    return embedded, centre, scale
+        column = best_scores[:, None]
+        centre, scale = column.mean(axis=0), _spread(column)
+        yield (column - centre) / scale, centre, scale
+
+
+def _scaled_gram(
+    base: FloatArray, power: float, scaled: bool, best_scores: FloatArray | None
+) -> FloatArray:
+    """Inner products of the bags in those columns."""
+    gram = np.zeros((base.shape[0], base.shape[0]))
+    for block, *_ in _scaled_blocks(base, power, scaled, best_scores):
+        gram += block @ block.T
+    return gram
 
 
 def _spread(values: FloatArray) -> Any:

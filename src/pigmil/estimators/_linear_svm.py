@@ -89,7 +89,7 @@ def fit_linear_svm(
     if n_rows <= _GRAM_ROWS or (n_rows <= n_columns and n_rows <= 4 * _GRAM_ROWS):
         centre = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
         if sp.issparse(X):
-            gram = _centred((X @ X.T).toarray().astype(np.float64))
+            gram = centred((X @ X.T).toarray().astype(np.float64))
         else:
             moved = np.subtract(X, centre, dtype=np.float64)
             gram = moved @ moved.T
@@ -202,7 +202,7 @@ def class_costs(
     return float(found[~is_positive][0]), float(found[is_positive][0])
 
 
-def _centred(gram: FloatArray) -> FloatArray:
+def centred(gram: FloatArray) -> FloatArray:
     """Gram matrix of the rows less their mean."""
     means = gram.mean(axis=0)
     gram -= means

@@ -21,8 +21,8 @@ class MIKernel(GramSVM):
     and the polynomial min-max statistic kernel ``(<s(X), s(X')> + 1)^p`` where
     ``s`` holds the smallest and the largest value of every feature.
 
-    Without normalisation the number of instances of a bag tells in the kernel; where classes differ
-    in it, as molecules and their atoms do, this is what classifies best.
+    Without normalisation the number of instances of a bag tells in the kernel, which helps where
+    classes differ in it, as mutagenic molecules do by their many chains.
 
     Departs from the paper: lengths are measured in ``length_unit``, so that the width needs no
     search over powers of ten and the kernel does not vanish in many dimensions (1.0 is the paper);
