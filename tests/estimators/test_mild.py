@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from pigmil import MILD, Bags
 from pigmil.datasets import make_basic, make_rhombus, make_ring
+from pigmil.estimators import mild
 from pigmil.estimators._inner_folds import interleaved_folds
 from pigmil.estimators.mild import COSTS, WIDTHS, best_precision
 
@@ -146,6 +147,15 @@ def test_what_is_given_is_not_chosen():
     model = MILD(gamma=0.7).fit(noisy(0))
     assert model.C_ in COSTS
     assert model.gamma_ == 0.7
+
+
+def test_many_bags_are_not_chosen_on(monkeypatch):
+    monkeypatch.setattr(mild, "_MOST_BAGS", 23)
+    model = MILD().fit(noisy(0))
+    assert (model.C_, model.gamma_) == (10.0, 1.0)
+    monkeypatch.setattr(mild, "_MOST_BAGS", 24)
+    chosen = MILD().fit(noisy(0))
+    assert (chosen.C_, chosen.gamma_) != (10.0, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,9 @@ from pigmil.estimators.card import Card
 
 COSTS = (0.1, 1.0, 10.0, 100.0)
 WIDTHS = (0.3, 1.0)
+# Forty SVMs of more bags than that take too long, and a large cost learns few bags by heart, not
+# many.
+_MOST_BAGS = 2000
 
 
 def best_precision(
@@ -126,7 +129,7 @@ class MILD(MILClassifier):
     With these defaults the bag level does best on Musk-1 and Musk-2 among linear kernels; the
     instance level gains from ``kernel="rbf"``. The choice matters most on few bags: a large cost
     learns them by heart. Bags are dealt to the folds in their order, so that nothing is random;
-    where a class has one bag only, C is 10 and gamma 1.
+    where a class has one bag only, or where there are more than 2000 bags, C is 10 and gamma 1.
 
     Cost: O(n_positive_instances (n_instances n_features + n_bags log n_bags)), in blocks, and an
     SVM of bags or of negative instances. The choice computes no distances between instances
@@ -193,7 +196,8 @@ class MILD(MILClassifier):
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
         self.length_unit_ = length_unit(bags.instances, self.length_unit)
         self.training_bags_, self.training_positive_ = bags, positive
-        folds = interleaved_folds(positive) if "cv" in (self.C, self.gamma) else []
+        choose = "cv" in (self.C, self.gamma) and bags.n_bags <= _MOST_BAGS
+        folds = interleaved_folds(positive) if choose else []
         inside = np.flatnonzero(positive[bags.bag_index])
         # One column for all bags, and one for the bags that each fold keeps.
         scores = np.full((bags.n_instances, 1 + len(folds)), np.nan)
