@@ -32,13 +32,16 @@ class ClusteringMIL(MILClassifier):
 
     Departs from the paper: the clusters are k-means clusters; among centres of the same
     accuracy the one with the widest gap around its radius, relative to it, is kept; the
-    radius is the middle of that gap; the number of clusters may be chosen by cross-validation.
+    radius is the middle of that gap; the number of clusters may be chosen by cross-validation,
+    and then by the rule of one standard error: many centres find a sphere that fits the training
+    bags by chance, so more of them must pay clearly.
 
     Parameters
     ----------
     n_clusters : int, sequence of int or "auto", default="auto"
-        Number of clusters; of several the best in stratified cross-validation over the training
-        bags, on a tie the smallest; "auto" tries 2, 5, 10, 20 and 40.
+        Number of clusters; of several the smallest whose accuracy in stratified
+        cross-validation over the training bags lies within one standard error of the best;
+        "auto" tries 2, 5, 10, 20 and 40.
     n_init : int, default=1
         Starts of k-means.
     cv : int, default=5
@@ -156,7 +159,7 @@ class ClusteringMIL(MILClassifier):
                 )
                 inside = _depths(bags[test], center, radius) > 0
                 right[position] += weights[test] @ (inside == positive[test])
-        best = np.flatnonzero(right >= right.max() - 1e-9)
+        best = np.flatnonzero(right >= right.max() - standard_error(right.max(), weights) - 1e-9)
         return int(min(candidates[position] for position in best))
 
     def _best_sphere(
@@ -218,6 +221,26 @@ def sweep_radii(
     everything = np.where(inside > 0, 1.5 * inside, 1.0)
     radii = np.where(np.isinf(outside), everything, (inside + outside) / 2)
     return radii, accuracy, gap
+
+
+def standard_error(right: float, weights: FloatArray) -> float:
+    """Standard error of the weight of the bags on their side, each so with the same probability.
+
+    Parameters
+    ----------
+    right : float
+        Weight of the bags on their side.
+    weights : array of shape (n_bags,)
+        How much each bag counts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> standard_error(8.0, np.ones(16))
+    2.0
+    """
+    share = right / weights.sum()
+    return float(np.sqrt(share * (1 - share) * (weights**2).sum()))
 
 
 def _cluster_centers(instances: Any, n_clusters: int, n_init: int, seed: int) -> FloatArray:
