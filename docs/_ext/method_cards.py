@@ -75,6 +75,8 @@ class MethodCard(_Written):
             tuned = "; ".join(f"``{name}`` among {', '.join(map(str, values))}"
                               for name, values in card.grid.items())  # fmt: skip
             rows.append(("Benchmarks tune", tuned))
+        if card.shortfall:
+            rows.append(("Below its published figures", card.shortfall))
         told = departures(cls.__doc__)
         told = told.removeprefix("Departures, each measured on data: ")
         table = _table(None, rows, "20 80", "method-card")

@@ -122,6 +122,8 @@ def test_methods_lists_every_card(pigmil):
     assert [card["name"] for card in cards] == [card.name for card in all_estimators()]
     assert "PIGMIL" in pigmil("methods").out
     assert pigmil("methods", "KDE_min", "--json").json["detects"] is True
+    assert "grid" not in pigmil("methods", "KDE_min").out  # nothing to say
+    assert "grid        {'gamma'" in pigmil("methods", "miGraph").out
 
 
 def test_data_sets_are_listed_and_told(pigmil):

@@ -11,7 +11,7 @@ import pytest
 
 from pigmil._core.errors import DataSetError
 from pigmil.datasets import make_basic, make_rhombus, make_ring
-from pigmil.evaluation import reproduce_tables
+from pigmil.evaluation import reproduce_pages, reproduce_tables
 from pigmil.evaluation.reproduce import FULL, QUICK, FigureSize, Size, reproduce
 from pigmil.evaluation.reproduce_detection import Detection, detect, fitted
 from pigmil.evaluation.reproduce_tables import table1, table2, table2_methods
@@ -143,6 +143,24 @@ def test_table_2_beside_the_paper(tmp_path, monkeypatch):
     assert "(blank) new" in text
     assert "![Average ranks and critical difference](table2_ranks.png)" in text
     assert (tmp_path / "out" / "table2_ranks.svg").is_file()
+
+
+def test_cells_below_the_paper_are_listed():
+    rows = [
+        ("musk1", "MILD", -3.04, "="),
+        ("fox", "MILES", -9.0, "-"),
+        ("fox", "MILD", -2.0, "="),
+        ("fox", "PIGMIL|paper", -20.0, "-"),
+        ("fox", "mi-Sim", float("nan"), "new"),
+    ]
+    table = pd.DataFrame(rows, columns=["data", "method", "difference", "mark"])
+    (told,) = reproduce_pages._lower(table)
+    assert told.startswith(
+        "More than two points below the paper's mean, 2 of 4: MILES on Fox -9.0; "
+        "MILD on Musk-1 -3.0 (≈). "
+    )
+    (told,) = reproduce_pages._lower(table[2:])
+    assert told.startswith("No default configuration")
 
 
 def test_the_ten_columns_of_table_2_and_the_literal_method():

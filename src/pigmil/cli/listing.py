@@ -66,7 +66,8 @@ def methods(
         card = card_of(name)
         output.result = asdict(card)
         for field, value in asdict(card).items():
-            output.say(f"{field:11} {_yes(value)}")
+            if value not in ("", {}):
+                output.say(f"{field:11} {_yes(value)}")
         return
     output.result = {"methods": [asdict(card) for card in cards]}
     output.table(

@@ -27,6 +27,9 @@ class Card:
     grid : dict of str to tuple
         What the benchmark protocol tunes by inner cross-validation on the training bags; empty
         where the defaults are used.
+    shortfall : str
+        Where its accuracy on the benchmark sets stays more than two points below what was
+        published, by how much, and why; empty where it does not.
     """
 
     name: str
@@ -38,3 +41,4 @@ class Card:
     cost: str
     use: str
     grid: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    shortfall: str = ""

@@ -132,6 +132,7 @@ def _table2(content: Any, claims: Sequence[Claim]) -> list[str]:
         markdown_table(text),
         ", ".join(f"{SIGNS[mark]} {count}" for mark, count in counts.items())
         + f" of {len(table)} cells.",
+        *_lower(table),
     ]
     if not math.isnan(outcome.friedman_p):
         parts.append(
@@ -146,6 +147,22 @@ def _table2(content: Any, claims: Sequence[Claim]) -> list[str]:
     if len(notes) > 1:
         parts.append(notes[1].strip())
     return [*parts, *_verdicts(claims, "Table II")]
+
+
+def _lower(table: Any) -> list[str]:
+    """The cells of the library's own configurations that fall short of the paper's."""
+    own = table[~table["method"].str.contains("|", regex=False)]
+    short = own[own["difference"] < -2].sort_values("difference")
+    if short.empty:
+        return ["No default configuration is more than two points below the paper's mean."]
+    told = "; ".join(
+        f"{row.method} on {REAL[row.data]} {row.difference:+.1f}{'' if row.mark == '-' else ' (≈)'}"
+        for row in short.itertuples()
+    )
+    return [
+        f"More than two points below the paper's mean, {len(short)} of {len(own)}: {told}. "
+        "`pigmil methods NAME` says why, where a reason is known."
+    ]
 
 
 def _cell(row: Any) -> str:

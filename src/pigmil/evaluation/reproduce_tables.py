@@ -19,7 +19,7 @@ TEST_SHARE = 1 / 9
 
 def table1(
     *,
-    seeds: int = 40,
+    seeds: int = 50,
     n_jobs: int | None = None,
     store: Any = "pigmil-results.sqlite",
     callback: Callable[..., None] | None = None,
@@ -28,7 +28,7 @@ def table1(
 
     Parameters
     ----------
-    seeds : int, default=40
+    seeds : int, default=50
         Draws of each set.
     n_jobs : int, optional
         Parallel fits.
