@@ -100,7 +100,7 @@ def plain_apr(parts, positive):
         features = features[np.sort(taken)]
 
 
-def plain_dd(parts, positive, n_starts=5, max_iter=100):
+def plain_dd(parts, positive, n_starts=10, max_iter=100):
     """Loss and gradient bag by bag; as many starts and steps as the library takes."""
     width = parts[0].shape[1]
     start_scale = np.sqrt(2 / width)
@@ -127,7 +127,7 @@ def plain_dd(parts, positive, n_starts=5, max_iter=100):
     points = np.concatenate([part for part, p in zip(parts, positive, strict=True) if p])
     starts = [np.concatenate([x, np.full(width, start_scale)]) for x in points]
     starts.sort(key=lambda at: loss(at)[0])
-    options = {"maxiter": max_iter, "ftol": 1e-4}
+    options = {"maxiter": max_iter, "ftol": 1e-2}
     answers = [
         minimize(loss, at, jac=True, method="L-BFGS-B", options=options) for at in starts[:n_starts]
     ]

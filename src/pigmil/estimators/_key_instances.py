@@ -18,14 +18,16 @@ from pigmil._core.segments import IntArray, segment_argmax, segment_argmin
 from pigmil.estimators._kernel_svm import kernel_values
 from pigmil.estimators.base import FloatArray
 
-_KEEP_VALUES = 1 << 26  # of kernel rows: 256 MB in single precision; others are computed again
+_KEEP_VALUES = 1 << 25  # of kernel rows: 128 MB in single precision; others are computed again
 _DOUBLE_ROWS = 3000
-_BLOCK_ROWS = 1024
+_BLOCK_ROWS = 256
 _MAX_WEIGHT_STEPS = 300
 _LARGEST_POWER = 8.0
+_PATIENCE = 20
 _MAX_SWEEPS = 100
 _MORE_STARTS = 3
 _QP_STEPS_PER_ROW = 200
+_LEAST_QP_STEPS = 20000
 
 
 class Atoms:
@@ -42,7 +44,7 @@ class Atoms:
         makes room for an intercept.
     n_kept : int, optional
         How many of the first atoms have their rows kept once computed; all if not given. None
-        are where that would take more than 256 MB.
+        are where that would take more than 128 MB.
     """
 
     def __init__(
@@ -63,9 +65,13 @@ class Atoms:
         self._kept = np.empty((n_rows, self.n_atoms), dtype=self.dtype)
         self._known = np.zeros(n_rows, dtype=bool)
 
+    def keeps(self, atoms: IntArray) -> bool:
+        """Whether the rows of these atoms are kept once they are computed."""
+        return bool(len(atoms)) and int(atoms.max()) < len(self._known)
+
     def block(self, atoms: IntArray, others: IntArray) -> FloatArray:
         """Kernel between the given atoms and the others; rows of the first atoms are kept."""
-        if len(atoms) == 0 or atoms.max() >= len(self._known):
+        if not self.keeps(atoms):
             return self.compute(atoms, others)
         new = np.unique(atoms[~self._known[atoms]])
         every = np.arange(self.n_atoms)
@@ -161,6 +167,8 @@ class KeyInstanceProgramme:
         single = atoms.dtype == np.float32
         self._rounding = 1e-6 if single else 1e-12
         self._mix_tol = max(tol / 10, 1e-4 if single else 0.0)
+        self._blocks: dict[bytes, tuple[FloatArray, FloatArray]] = {}
+        self._to_negatives = self._kernel_to_negatives()
         self._matrix = self._empty_matrix()
 
     def solve(self, max_iter: int) -> KeySolution:
@@ -208,12 +216,22 @@ class KeyInstanceProgramme:
         self, keys: list[IntArray], mixture: FloatArray, alphas: FloatArray
     ) -> KeySolution:
         """Optimum over the mixtures of given assignments."""
-        among = np.array([self.atoms.block(key, key) for key in keys])
-        across = np.array(
-            [self.atoms.block(key, self.negatives).astype(self.atoms.dtype) for key in keys]
-        )
+        for key in keys:
+            if key.tobytes() not in self._blocks:
+                among, across = self.atoms.block(key, key), self._towards_negatives(key)
+                self._blocks[key.tobytes()] = (
+                    among.astype(self.atoms.dtype, copy=False),
+                    across.astype(self.atoms.dtype, copy=False),
+                )
+        blocks = [self._blocks[key.tobytes()] for key in keys]
         alphas, mixture, objective, settled = _mix(
-            self._matrix, among, across, self.ridge, mixture, alphas, self._mix_tol
+            self._matrix,
+            [among for among, _ in blocks],
+            [across for _, across in blocks],
+            self.ridge,
+            mixture,
+            alphas,
+            self._mix_tol,
         )
         coefficients = self._coefficients(keys, mixture, alphas)
         return KeySolution(coefficients, [objective], mixture, keys, alphas, settled)
@@ -240,21 +258,38 @@ class KeyInstanceProgramme:
         coefficients[self.first_negative :] = -alphas[self.n_positive :]
         return coefficients
 
+    def _kernel_to_negatives(self) -> FloatArray | None:
+        """Kernel between instances of positive bags and negative rows, where it can be kept."""
+        n_values = self.n_instances * len(self.negatives)
+        if self.atoms.keeps(self._inside[-1:]) or n_values > _KEEP_VALUES:
+            return None
+        kernel = np.empty((self.n_instances, len(self.negatives)), dtype=self.atoms.dtype)
+        for start in range(0, self.n_instances, _BLOCK_ROWS):
+            some = self._inside[start : start + _BLOCK_ROWS]
+            kernel[some] = self.atoms.compute(some, self.negatives)
+        return kernel
+
+    def _towards_negatives(self, key: IntArray) -> FloatArray:
+        """Kernel between given atoms of positive bags and the negative rows."""
+        if self._to_negatives is not None and key.max() < self.n_instances:
+            return self._to_negatives[key]
+        return self.atoms.block(key, self.negatives)
+
     def _pull_of_negatives(self, alphas: FloatArray) -> FloatArray:
         """What the negative rows add to the decision value of the instances of positive bags."""
         weights = -alphas[self.n_positive :]
         pull = np.empty(self.n_instances)
         for start in range(0, self.n_instances, _BLOCK_ROWS):
             some = self._inside[start : start + _BLOCK_ROWS]
-            pull[some] = self.atoms.block(some, self.negatives) @ weights
+            pull[some] = self._towards_negatives(some) @ weights
         return pull
 
-    def _pull_of_key(self, key: IntArray, alphas: FloatArray) -> FloatArray:
-        """What one assignment adds to it."""
+    def _pull_of(self, atoms: IntArray, weights: FloatArray) -> FloatArray:
+        """What weighted atoms of positive bags add to it."""
         pull = np.zeros(self.n_instances)
-        for start in range(0, len(key), _BLOCK_ROWS):
+        for start in range(0, len(atoms), _BLOCK_ROWS):
             some = slice(start, start + _BLOCK_ROWS)
-            pull += alphas[some] @ self.atoms.block(key[some], self._inside)
+            pull += weights[some] @ self.atoms.block(atoms[some], self._inside)
         return pull
 
     def _most_violated(self, solution: KeySolution) -> IntArray | None:
@@ -265,9 +300,9 @@ class KeyInstanceProgramme:
         """
         alphas = solution.alphas[: self.n_positive]
         by_negatives = self._pull_of_negatives(solution.alphas)
-        scores = by_negatives.copy()
-        for weight, key in zip(solution.mixture, solution.assignments, strict=True):
-            scores += weight * self._pull_of_key(key, alphas)
+        weights = solution.coefficients[: self.first_negative]
+        used = np.flatnonzero(np.abs(weights) > 1e-9 * np.abs(weights).max())
+        scores = by_negatives + self._pull_of(used, weights[used])
         starts = [
             segment_argmax(scores, self.offsets),
             segment_argmin(scores, self.offsets),
@@ -287,7 +322,7 @@ class KeyInstanceProgramme:
     ) -> tuple[IntArray, float]:
         """Exchange one bag's instance at a time until none raises ``a Q a``."""
         offsets = self.offsets
-        pull = self._pull_of_key(key, alphas) + by_negatives
+        pull = self._pull_of(key, alphas) + by_negatives
         for _ in range(_MAX_SWEEPS):
             changed = False
             for bag in np.flatnonzero(alphas):
@@ -315,8 +350,8 @@ class KeyInstanceProgramme:
 
 def _mix(
     matrix: FloatArray,
-    among: FloatArray,
-    across: FloatArray,
+    among: list[FloatArray],
+    across: list[FloatArray],
     ridge: FloatArray,
     mixture: FloatArray,
     alphas: FloatArray,
@@ -327,14 +362,16 @@ def _mix(
     Alternates the SVM under a mixture with a new mixture, ``mu_t`` in proportion to
     ``mu_t |w_t / mu_t|^(2 p)``. With ``p = 1/2`` that is the best mixture for these ``w`` and
     never raises the objective; larger powers get there in fewer steps, and are tried as long as
-    the objective falls. Ends at a duality gap. ``among`` and ``across`` hold the kernel among the
+    the objective falls. Ends at a duality gap of ``tol`` times the objective, or when twenty steps
+    have lowered the objective by less than a tenth of that: the gap is the last to close,
+    being as rough as the SVM it is taken from. ``among`` and ``across`` hold the kernel among the
     positive rows, and between them and the negative rows, under each assignment; ``matrix`` is
-    overwritten there. Returns dual variables, mixture, objective, and whether the gap was reached.
+    overwritten there. Returns dual variables, mixture, objective, and whether it ended so.
     """
     from pigmil.estimators.nonnegative_qp_kernels import solve_nonnegative_qp
 
-    n_positive = among.shape[1]
-    max_steps = _QP_STEPS_PER_ROW * len(ridge)
+    n_positive = len(among[0])
+    max_steps = max(_QP_STEPS_PER_ROW * len(ridge), _LEAST_QP_STEPS)
     power, lowest = 0.5, np.inf
     kept: tuple[FloatArray, FloatArray, FloatArray] | None = None
     gradient = np.empty(len(ridge))
@@ -342,11 +379,12 @@ def _mix(
         matrix.dtype
     )
     fixed = gradient[n_positive:].copy()  # the part of the negative rows in their own gradient
-    for _ in range(_MAX_WEIGHT_STEPS):
+    reached = np.inf
+    for step in range(_MAX_WEIGHT_STEPS):
         up, down = alphas[:n_positive], alphas[n_positive:]
-        mixed_among = np.tensordot(mixture, among, axes=1)
+        mixed_among = _weighted_sum(mixture, among)
         mixed_among.flat[:: n_positive + 1] += ridge[:n_positive]
-        mixed_across = np.tensordot(mixture.astype(across.dtype), across, axes=1)
+        mixed_across = _weighted_sum(mixture, across)
         matrix[:n_positive, :n_positive] = mixed_among
         matrix[:n_positive, n_positive:] = -mixed_across
         matrix[n_positive:, :n_positive] = -mixed_across.T
@@ -367,6 +405,9 @@ def _mix(
         mixed = float(mixture @ norms)
         objective = float(alphas.sum() - (mixed + alphas @ (ridge * alphas)) / 2)
         settled = violation <= tol and (norms.max() - mixed) / 2 <= tol * objective
+        if step % _PATIENCE == 0:
+            settled = settled or (violation <= tol and reached - lowest <= tol * lowest / 10)
+            reached = lowest
         if settled or norms.max() == 0:
             break
         if objective > lowest and kept is not None and power > 0.5:
@@ -379,3 +420,12 @@ def _mix(
         mixture = mixture * (norms / norms.max()) ** power
         mixture = mixture / mixture.sum()
     return alphas, mixture, objective, settled
+
+
+def _weighted_sum(weights: FloatArray, matrices: list[FloatArray]) -> FloatArray:
+    """Sum in the precision of the matrices; nothing but the result and one of them is held."""
+    total = np.zeros_like(matrices[0])
+    for weight, matrix in zip(weights.tolist(), matrices, strict=True):
+        if weight > 0:
+            total += weight * matrix
+    return total

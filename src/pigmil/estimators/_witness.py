@@ -129,7 +129,7 @@ class WitnessSVM(MILClassifier):
         *,
         kernel: str = "rbf",
         C: float = 10.0,
-        gamma: float = 1.0,
+        gamma: float = 0.5,
         length_unit: str | float = "auto",
         class_weight: Any = None,
         max_iter: int = 50,

@@ -21,6 +21,9 @@ _PAPER = (
 )
 
 _MOST_NEGATIVES = 6000  # 150 MB for the matrix of the dual
+# Of more instances than this there is no room for the kernel to so many negatives.
+_MANY_INSTANCES = 10000
+_FEWER_NEGATIVES = 2000
 
 
 class _KISVM(MILClassifier):
@@ -47,7 +50,7 @@ class _KISVM(MILClassifier):
         *,
         kernel: str = "rbf",
         C: float = 1.0,
-        gamma: float = 1.0,
+        gamma: float = 0.5,
         length_unit: str | float = "auto",
         class_weight: Any = None,
         max_iter: int = 50,
@@ -128,9 +131,11 @@ class BagKISVM(_KISVM):
     kernel : {"rbf", "linear"}, default="rbf"
         Kernel between instances.
     C : float, default=1.0
-        Cost of the squared hinge loss of a bag.
-    gamma : float, default=1.0
-        Width of the Gaussian kernel, ``exp(-gamma |x - x'|^2 / unit^2)``.
+        Cost of the squared hinge loss of a bag. Of 1, 10 and 100, the default is the best in the
+        mean over Elephant, Fox, Tiger, a newsgroup, mutagenesis and breast cells.
+    gamma : float, default=0.5
+        Width of the Gaussian kernel, ``exp(-gamma |x - x'|^2 / unit^2)``; 0.5 is what
+        scikit-learn calls "scale".
     length_unit : {"auto", "median"} or float, default="auto"
         See :func:`pigmil.distances.length_unit`.
     class_weight : "balanced", dict or None, default=None
@@ -168,7 +173,7 @@ class BagKISVM(_KISVM):
     -----
     Cost: O(n_instances^2 n_features) for the kernel of the means, in blocks; then small problems
     of n_bags rows. Kernel rows of the instances of positive bags are kept in single precision
-    up to 256 MB, and computed again beyond.
+    up to 128 MB, and computed again beyond.
 
     References
     ----------
@@ -209,7 +214,8 @@ class InsKISVM(_KISVM):
     Departs from the paper: as :class:`BagKISVM`; and the paper's constant between the slacks of
     positive bags and of negative instances is fixed so that every bag weighs the same: a
     negative instance costs ``C`` over the size of its bag. Of more than 6000 negative instances
-    every second, third, ... is taken: the matrix of the dual must fit in memory.
+    (2000 where there are more than 10000 instances) every second, third, ... is taken: the matrix
+    of the dual must fit in memory.
     """
 
     card = Card(
@@ -226,7 +232,8 @@ class InsKISVM(_KISVM):
     def _negative_rows(self, bags: Bags, negatives: IntArray) -> tuple[Any, FloatArray]:
         inside = segment_gather(bags.offsets, negatives)
         shares = np.repeat(1.0 / bags.sizes[negatives], bags.sizes[negatives])
-        step = -(-len(inside) // _MOST_NEGATIVES)
+        most = _MOST_NEGATIVES if bags.n_instances <= _MANY_INSTANCES else _FEWER_NEGATIVES
+        step = -(-len(inside) // most)
         inside, shares = inside[::step], step * shares[::step]
         return _averages(inside, np.ones(len(inside), dtype=np.int64), bags.n_instances), shares
 

@@ -27,9 +27,11 @@ class MiSVM(WitnessSVM):
     kernel : {"rbf", "linear"}, default="rbf"
         Kernel between instances.
     C : float, default=10.0
-        Cost of the hinge loss of an instance.
-    gamma : float, default=1.0
-        Width of the Gaussian kernel, ``exp(-gamma |x - x'|^2 / unit^2)``.
+        Cost of the hinge loss of an instance. Of 1, 10 and 100, the default is the best or next
+        to it in the mean over Elephant, Fox, Tiger, a newsgroup, mutagenesis and breast cells.
+    gamma : float, default=0.5
+        Width of the Gaussian kernel, ``exp(-gamma |x - x'|^2 / unit^2)``; 0.5 is what
+        scikit-learn calls "scale".
     length_unit : {"auto", "median"} or float, default="auto"
         See :func:`pigmil.distances.length_unit`.
     class_weight : "balanced", dict or None, default=None
@@ -95,6 +97,7 @@ class MiSVM(WitnessSVM):
         classifies=True,
         cost="O(rounds (S N d + SVM of N instances)), S support vectors",
         use="Many instances of a positive bag are positive; every instance needs a label.",
+        grid={"gamma": (0.25, 1.0)},
     )
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:

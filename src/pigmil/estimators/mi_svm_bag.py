@@ -30,9 +30,12 @@ class MISVM(WitnessSVM):
     kernel : {"rbf", "linear"}, default="rbf"
         Kernel between instances.
     C : float, default=10.0
-        Cost of the hinge loss of a witness or of an instance of a negative bag.
-    gamma : float, default=1.0
-        Width of the Gaussian kernel, ``exp(-gamma |x - x'|^2 / unit^2)``.
+        Cost of the hinge loss of a witness or of an instance of a negative bag. Of 1, 10 and 100,
+        the default is the best in the mean over Elephant, Fox, Tiger, a newsgroup, mutagenesis
+        and breast cells.
+    gamma : float, default=0.5
+        Width of the Gaussian kernel, ``exp(-gamma |x - x'|^2 / unit^2)``; 0.5 is what
+        scikit-learn calls "scale".
     length_unit : {"auto", "median"} or float, default="auto"
         See :func:`pigmil.distances.length_unit`.
     class_weight : "balanced", dict or None, default=None
@@ -95,6 +98,7 @@ class MISVM(WitnessSVM):
         classifies=True,
         cost="O(rounds (S N d + SVM of negatives and witnesses)), S support vectors",
         use="One instance makes a bag positive, and one concept covers them all; fast.",
+        grid={"gamma": (0.25, 1.0)},
     )
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:

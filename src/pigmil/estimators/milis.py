@@ -42,10 +42,12 @@ class MILIS(MILClassifier):
 
     Parameters
     ----------
-    C : float, default=100.0
+    C : float, default=10.0
         Cost of the hinge loss of a bag.
     gamma : float, default=0.1
-        Decay of the similarity per squared unit of length.
+        Decay of the similarity per squared unit of length. Of 1, 10, 100 for ``C`` and 0.1,
+        0.25, 1 for ``gamma``, the defaults are the best in the mean over Elephant, Fox, Tiger, a
+        newsgroup, mutagenesis and breast cells.
     density_gamma : float, default=1.0
         Decay of the kernel density per squared unit of length.
     length_unit : {"auto", "median"} or float, default="auto"
@@ -114,6 +116,7 @@ class MILIS(MILClassifier):
         classifies=True,
         cost="O(N^2 d + rounds (B N + SVM of B rows))",
         use="As MILES, with one readable prototype a bag and fast prediction.",
+        grid={"C": (10.0, 100.0)},
     )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -134,7 +137,7 @@ class MILIS(MILClassifier):
     def __init__(
         self,
         *,
-        C: float = 100.0,
+        C: float = 10.0,
         gamma: float = 0.1,
         density_gamma: float = 1.0,
         length_unit: str | float = "auto",
