@@ -62,7 +62,9 @@ class BagSVM:
         embedded = embed_bags(bags, self.prototypes, self.decay / self.unit**2)
         if self.uses_score:
             embedded = np.column_stack([embedded, np.asarray(best_scores)])
-        return (embedded - self.centre) / self.scale
+        embedded -= self.centre
+        embedded /= self.scale
+        return embedded
 
     def decide(self, bags: Bags, best_scores: FloatArray | None = None) -> FloatArray:
         """Decision value of every bag."""
