@@ -19,7 +19,7 @@ help:
 	@echo "make demo    detect the positive instances of three synthetic sets and draw them"
 	@echo "make test    lint, types, layers and all tests"
 	@echo "make docs    build the documentation"
-	@echo "make bench   run the quick benchmarks"
+	@echo "make bench   time the methods beside plain loops of them (needs PIGMIL_DATA)"
 	@echo "make lock    renew the pinned versions of the development environment"
 
 $(READY): requirements.lock pyproject.toml
@@ -54,7 +54,8 @@ docs: $(READY)
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
 bench: $(READY)
-	$(BIN)/python benchmarks/run.py
+	for what in fit methods_kernel methods_svm methods_detect; do \
+		$(BIN)/python benchmarks/bench_$$what.py || exit 1; done
 
 lock:
 	$(PYTHON) -m venv --clear .venv-lock
