@@ -198,6 +198,7 @@ class BagKISVM(_KISVM):
         classifies=True,
         cost="O(N^2 d + rounds (MKL of B rows))",
         use="A convex alternative to MI-SVM; the instances of negative bags are many.",
+        grid={"gamma": (0.25, 1.0)},
     )
 
     def _negative_rows(self, bags: Bags, negatives: IntArray) -> tuple[Any, FloatArray]:
@@ -227,6 +228,7 @@ class InsKISVM(_KISVM):
         classifies=True,
         cost="O(S N d + rounds (MKL of S rows)), S support vectors",
         use="A convex alternative to MI-SVM; every negative instance must stay negative.",
+        grid={"gamma": (0.25, 1.0)},
     )
 
     def _negative_rows(self, bags: Bags, negatives: IntArray) -> tuple[Any, FloatArray]:
