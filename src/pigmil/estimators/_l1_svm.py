@@ -122,7 +122,7 @@ def fit_l1_svm(X: NDArray[Any], positive: BoolArray, row_costs: FloatArray) -> L
         except np.linalg.LinAlgError:
             return _fit_by_highs(X, sign, row_costs)
         prices, entering = _price(X, alphas * sign, corner)
-        falls = objective < best - 1e-9 * abs(best)
+        falls = objective < best * (1 - 1e-9)
         if entering.size == 0 and (n_pivots == 0 or not falls):
             break
         # Columns leave only after progress: a set of columns can then never come back.
