@@ -27,8 +27,7 @@ class MiSVM(WitnessSVM):
     kernel : {"rbf", "linear"}, default="rbf"
         Kernel between instances.
     C : float, default=10.0
-        Cost of the hinge loss of an instance. Of 1, 10 and 100, the default is the best or next
-        to it in the mean over Elephant, Fox, Tiger, a newsgroup, mutagenesis and breast cells.
+        Cost of the hinge loss of an instance; the same as in :class:`pigmil.MISVM`.
     gamma : float, default=0.5
         Width of the Gaussian kernel, ``exp(-gamma |x - x'|^2 / unit^2)``; 0.5 is what
         scikit-learn calls "scale".
