@@ -249,6 +249,15 @@ def test_too_few_assignments_warn():
         BagKISVM(C=100.0, max_iter=2).fit(bags)
 
 
+def test_the_kernels_of_all_assignments_are_bounded(monkeypatch):
+    bags = toy_bags(7, n_bags=20, largest=5)
+    bytes_each = 10 * 20 * 8  # ten positive rows by all rows, in double precision
+    monkeypatch.setattr(key_module, "_ASSIGNMENT_BYTES", 3 * bytes_each)
+    with pytest.warns(ConvergenceWarning, match="after 3 assignments, and memory is kept"):
+        model = BagKISVM(C=100.0).fit(bags)
+    assert model.n_iter_ == 3
+
+
 def test_many_negative_instances_are_thinned_at_equal_weight(monkeypatch):
     bags = toy_bags(2, n_bags=12, largest=6)
     negatives = np.flatnonzero(bags.y == 0)

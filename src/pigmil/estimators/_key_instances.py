@@ -19,6 +19,7 @@ from pigmil.estimators._kernel_svm import kernel_values
 from pigmil.estimators.base import FloatArray
 
 _KEEP_VALUES = 1 << 25  # of kernel rows: 128 MB in single precision; others are computed again
+_ASSIGNMENT_BYTES = 400 << 20  # of the kernels of all assignments, at most
 _DOUBLE_ROWS = 3000
 _BLOCK_ROWS = 256
 _MAX_WEIGHT_STEPS = 300
@@ -172,11 +173,16 @@ class KeyInstanceProgramme:
         self._matrix = self._empty_matrix()
 
     def solve(self, max_iter: int) -> KeySolution:
-        """Add the most violated assignment until none lowers the optimum any more."""
+        """Add the most violated assignment until none lowers the optimum any more.
+
+        At most ``max_iter`` assignments, and no more than 400 MB of their kernels.
+        """
+        each = self.n_positive * len(self.ridge) * np.dtype(self.atoms.dtype).itemsize
+        room = max(2, _ASSIGNMENT_BYTES // each)
         means = np.arange(self.offsets[-1], self.first_negative, dtype=np.int64)
         best = self._restricted([means], np.ones(1), np.zeros(len(self.ridge)))
         objectives, settled = [best.objectives[0]], best.settled
-        for _ in range(max_iter - 1):
+        for _ in range(min(max_iter, room) - 1):
             key = self._most_violated(best)
             if key is None:
                 break
@@ -196,8 +202,13 @@ class KeyInstanceProgramme:
                 break
         else:
             if max_iter > 1:
+                told = (
+                    f"max_iter={max_iter} assignments; raise max_iter."
+                    if max_iter <= room
+                    else f"{room} assignments, and memory is kept for no more."
+                )
                 warnings.warn(
-                    f"KI-SVM still gained after max_iter={max_iter} assignments; raise max_iter.",
+                    f"KI-SVM still gained after {told}",
                     ConvergenceWarning,
                     stacklevel=2,
                 )
