@@ -262,9 +262,7 @@ class APR(MILClassifier):
         detects=True,
         classifies=True,
         cost="O(B+ N+ d + N- d) an alternation, a few alternations",
-        use="A concept that is a range of a few features, and a readable one: drug activity. On "
-        "Tiger it stays 3 points below the printed accuracy: a box that reaches an instance of "
-        "every positive bag takes in half of the negative bags too.",
+        use="A concept that is a range of a few features, and a readable one: drug activity.",
     )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {

@@ -200,9 +200,7 @@ class MiSim(MILClassifier):
         detects=True,
         classifies=True,
         cost="O(m N- d + m^2 d) for m candidates, and 21 SVMs of N- instances",
-        use="Positives that a plane parts from the negatives and that resemble each other. On the "
-        "20 bags of Westeast, where positive bags are those that lack something, it stays 17 "
-        "points below the printed accuracy.",
+        use="Positives that a plane parts from the negatives and that resemble each other.",
     )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {

@@ -115,12 +115,8 @@ class MILIS(MILClassifier):
         detects=True,
         classifies=True,
         cost="O(N^2 d + rounds (B N + SVM of B rows))",
-        use=(
-            "As MILES, with one readable prototype a bag and fast prediction. On Musk-2 about 88, "
-            "nearly 3 points below the published 91.1: the similarity's width is not searched, "
-            "and the loss is the hinge, not its square."
-        ),
-        grid={"C": (10.0, 100.0)},
+        use="As MILES, with one readable prototype a bag and fast prediction.",
+        grid={"C": (10.0, 100.0), "gamma": (0.1, 0.3)},
     )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
