@@ -72,9 +72,11 @@ class MethodCard(_Written):
             ("Cost of a fit", f"``{card.cost}``"),
         ]
         if card.grid:
-            tuned = "; ".join(f"``{name}`` among {', '.join(map(str, values))}"
-                              for name, values in card.grid.items())  # fmt: skip
-            rows.append(("Benchmarks tune", tuned))
+            tuned = "; ".join(
+                f"``{name}`` {'among' if len(values) > 1 else 'is'} {', '.join(map(str, values))}"
+                for name, values in card.grid.items()
+            )
+            rows.append(("In benchmarks", tuned))
         if card.shortfall:
             rows.append(("Below its published figures", card.shortfall))
         told = departures(cls.__doc__)

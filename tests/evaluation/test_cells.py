@@ -111,6 +111,15 @@ def test_tuning_sees_training_bags_only(fakes, bags):
     assert not hasattr(fixed, "cv")  # a parameter that is given is not searched
 
 
+def test_a_grid_of_one_value_is_taken_without_a_search():
+    assert CitationKNN.card.grid == {"rank": (None,)}
+    fixed = protocol_estimator("Citation-kNN")
+    assert isinstance(fixed, Pipeline)
+    assert fixed[-1].rank is None
+    assert protocol_estimator("Citation-kNN", rank=2)[-1].rank == 2
+    assert protocol_estimator("Citation-kNN", tune=False)[-1].rank == 1
+
+
 def test_a_search_on_tables_takes_the_first_of_the_best():
     # Of bags of one instance all ranks are the same distance.
     points = [*range(8), *range(100, 108)]

@@ -25,8 +25,8 @@ class Card:
     use : str
         When to use it.
     grid : dict of str to tuple
-        What the benchmark protocol tunes by inner cross-validation on the training bags; empty
-        where the defaults are used.
+        What the benchmark protocol tunes by inner cross-validation on the training bags; a single
+        value is taken as it is, and what is not named is left at its default.
     shortfall : str
         Where its accuracy on the benchmark sets stays more than two points below what was
         published, by how much, and why; empty where it does not.

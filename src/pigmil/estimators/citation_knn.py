@@ -51,6 +51,10 @@ class CitationKNN(BagTables):
 
     Notes
     -----
+    Benchmarks here run ``rank=None``, the usual Hausdorff distance: on splits other than those
+    reported it came within two points of all eleven accuracies that the PIGMIL paper prints of
+    Citation-kNN, or above, and ``rank=1`` of six, so that it seems to be what the paper ran.
+
     The decision value is (positive - negative - 1/2) / votes: above 0 iff positive votes exceed
     negative ones, and never exactly 0.
     Cost: O(N^2 d) in instances and features, in blocks.
@@ -81,7 +85,7 @@ class CitationKNN(BagTables):
         classifies=True,
         cost="O(N^2 d)",
         use="Few bags, no tuning, and a distance between instances that means something.",
-        grid={"rank": (1, None)},
+        grid={"rank": (None,)},
     )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {

@@ -111,7 +111,12 @@ def protocol_estimator(
         method.set_params(random_state=random_state)
     pipeline = Pipeline([("scale", BagScaler(with_mean=centre)), ("method", method)])
     grid = {key: values for key, values in method.card.grid.items() if key not in parameters}
-    if not (tune and grid):
+    if not tune:
+        return pipeline
+    # What has one value only needs no search.
+    method.set_params(**{key: values[0] for key, values in grid.items() if len(values) == 1})
+    grid = {key: values for key, values in grid.items() if len(values) > 1}
+    if not grid:
         return pipeline
     if isinstance(method, BagTables):
         repeated = RepeatedStratifiedKFold(

@@ -122,7 +122,7 @@ def reproduce(
         getattr(work, part)()
     left_out = [size.left_out[part] for part in parts if part in size.left_out] + work.left_out
     command = f"pigmil reproduce {which}" + (" --quick" if quick else "")
-    facts = environment(command, seconds=time.perf_counter() - start, n_jobs=n_jobs)
+    facts = environment(command, seconds=time.perf_counter() - start, n_jobs=n_jobs) | work.facts
     work.text("environment.json", strict_json(facts))
     work.text("claims.json", strict_json([vars(claim) for claim in work.claims]))
     work.text("README.md", page(work.sections, work.claims, facts, left_out))
@@ -146,6 +146,7 @@ class _Work:
         self.claims: list[Claim] = []
         self.left_out: list[str] = []
         self.sections: list[tuple[str, Any]] = []
+        self.facts: dict[str, Any] = {}
 
     def table1(self) -> None:
         table = table1(
@@ -171,6 +172,8 @@ class _Work:
             callback=self._tell("table2"),
         )
         self.claims += table2_claims(table)
+        spent = results.frame[["fit_seconds", "predict_seconds"]].to_numpy().sum()
+        self.facts["table2_processor_seconds"] = round(float(spent))
         self.frame("table2", table)
         self.written.append(results.export(self.folder / "table2_cells.csv"))
         self.written.append(results.export(self.folder / "table2.tex"))
