@@ -90,6 +90,8 @@ class MIKernel(GramSVM):
         classifies=True,
         cost="O(N^2 d + B^3)",
         use="Bags that differ as a whole, not by one instance; a strong and quick baseline.",
+        shortfall="Mutagenesis atoms: 76.8 in 5 x 10 folds, 7.7 below the printed 84.5. On "
+        "z-scored features no width, cost or normalisation that was tried gave more than 81.",
         grid={"normalization": ("feature-space", None), "gamma": (1.0, 0.3, 3.0), "C": (10.0, 1.0)},
     )
 
