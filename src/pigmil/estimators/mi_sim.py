@@ -201,9 +201,9 @@ class MiSim(MILClassifier):
         classifies=True,
         cost="O(m N- d + m^2 d) for m candidates, and 21 SVMs of N- instances",
         use="Positives that a plane parts from the negatives and that resemble each other.",
-        shortfall="Westeast: 38.0 in 5 x 10 folds, 17 below the printed 55.0. Its 20 bags are those "
-        "of Eastwest with the classes swapped: what marks a positive bag there marks a negative "
-        "one here.",
+        shortfall="Westeast: 38.0 in 5 x 10 folds, 17 below the printed 55.0. Its 20 bags are "
+        "those of Eastwest with the classes swapped: what marks a positive bag there marks a "
+        "negative one here.",
     )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
