@@ -97,6 +97,8 @@ class MiSVM(WitnessSVM):
         cost="O(rounds (S N d + SVM of N instances)), S support vectors",
         use="Many instances of a positive bag are positive; every instance needs a label.",
         grid={"gamma": (0.25, 1.0), "C": (10.0, 100.0)},
+        shortfall="Musk-1: 85.3 in 5 x 10 folds, 2.1 below the published 87.4, less than its "
+        "standard error of 4.0.",
     )
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:

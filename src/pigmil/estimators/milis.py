@@ -116,7 +116,9 @@ class MILIS(MILClassifier):
         classifies=True,
         cost="O(N^2 d + rounds (B N + SVM of B rows))",
         use="As MILES, with one readable prototype a bag and fast prediction.",
-        grid={"C": (10.0, 100.0), "gamma": (0.1, 0.3)},
+        grid={"C": (10.0, 100.0)},
+        shortfall="Musk-2: 88.3 in 5 x 10 folds, 2.8 below the published 91.1, less than its "
+        "standard error of 3.4. Searching the width too gave 87.9.",
     )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
