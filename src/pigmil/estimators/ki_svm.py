@@ -171,6 +171,10 @@ class BagKISVM(_KISVM):
 
     Notes
     -----
+    In a narrow kernel an assignment raises the decision value at its own keys and nowhere else, and
+    the mixture divides what a bag gets among them: too few bags are then called positive, though
+    they are ranked well. Where that is seen, lower ``gamma`` or ``C``.
+
     Cost: O(n_instances^2 n_features) for the kernel of the means, in blocks; then small problems
     of n_bags rows. Kernel rows of the instances of positive bags are kept in single precision
     up to 128 MB, and computed again beyond.
@@ -198,7 +202,7 @@ class BagKISVM(_KISVM):
         classifies=True,
         cost="O(N^2 d + rounds (MKL of B rows))",
         use="A convex alternative to MI-SVM; the instances of negative bags are many.",
-        grid={"gamma": (0.25, 1.0)},
+        grid={"gamma": (0.02, 1.0)},
     )
 
     def _negative_rows(self, bags: Bags, negatives: IntArray) -> tuple[Any, FloatArray]:
@@ -228,7 +232,7 @@ class InsKISVM(_KISVM):
         classifies=True,
         cost="O(S N d + rounds (MKL of S rows)), S support vectors",
         use="A convex alternative to MI-SVM; every negative instance must stay negative.",
-        grid={"gamma": (0.25, 1.0)},
+        grid={"gamma": (0.02, 1.0)},
     )
 
     def _negative_rows(self, bags: Bags, negatives: IntArray) -> tuple[Any, FloatArray]:
