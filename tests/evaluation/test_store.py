@@ -1,10 +1,12 @@
 """The results store: claims, refusals, and reading without writing."""
 
+import contextlib
 import os
 import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -110,6 +112,26 @@ def test_many_may_open_a_new_store_at_once(tmp_path):
     for store in stores:
         assert store.rows() == []
         store.close()
+
+
+def test_opening_waits_for_one_that_holds_the_file(tmp_path):
+    path = tmp_path / "r.sqlite"
+    Store(path).close()
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("PRAGMA journal_mode=DELETE")
+    other.execute("BEGIN")
+    other.execute("SELECT * FROM meta").fetchall()  # holds the file until the transaction ends
+    with (
+        contextlib.closing(sqlite3.connect(path, timeout=5)) as hasty,
+        pytest.raises(sqlite3.OperationalError, match="locked"),
+    ):
+        hasty.execute("PRAGMA journal_mode=WAL")
+    release = threading.Timer(0.2, other.execute, ["COMMIT"])
+    release.start()
+    with Store(path) as store:
+        assert store._connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+    release.join()
+    other.close()
 
 
 def test_only_the_named_failures_are_forgotten(tmp_path):

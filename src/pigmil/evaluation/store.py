@@ -19,6 +19,7 @@ from pigmil._core.errors import PigmilError
 SCHEMA = 1
 _APPLICATION = 0x5047494C  # marks the file as ours, so that no other database is written into
 _LEASE = 120.0  # seconds after which a claim without a sign of life is up for grabs
+_WAIT_SECONDS = 60.0  # for other processes that write
 _OWNERS: set[str] = set()  # open stores of this process; a claim of any other one is orphaned
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -146,7 +147,7 @@ class Store:
             else:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._connection = sqlite3.connect(
-                    self.path, timeout=60.0, isolation_level=None, check_same_thread=False
+                    self.path, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False
                 )
         except (sqlite3.Error, OSError) as error:
             raise _unusable(self.path, error) from error
@@ -173,7 +174,23 @@ class Store:
                     self._connection.execute(statement)
                 self._connection.execute("INSERT INTO meta VALUES ('schema', ?)", (str(SCHEMA),))
         if self._is_ours():
-            self._connection.execute("PRAGMA journal_mode=WAL")
+            self._use_log()
+
+    def _use_log(self) -> None:
+        """Turn on the write-ahead log.
+
+        Unlike other statements this one does not wait by itself when another process has the file
+        open, as happens when two start on a new store together.
+        """
+        end = time.monotonic() + _WAIT_SECONDS
+        while True:
+            try:
+                self._connection.execute("PRAGMA journal_mode=WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > end:
+                    raise
+                time.sleep(0.01)
 
     def _is_ours(self) -> bool:
         mark = self._connection.execute("PRAGMA application_id").fetchone()[0]
