@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize, nnls
 from sklearn.exceptions import ConvergenceWarning
 
+import pigmil.estimators._kernel_mixture as mixture_module
 import pigmil.estimators._key_instances as key_module
 import pigmil.estimators.ki_svm as ki_module
 from pigmil import BagKISVM, Bags, InsKISVM
+from pigmil.estimators._kernel_mixture import mix_kernels
 from pigmil.estimators._kernel_svm import kernel_values
-from pigmil.estimators._key_instances import Atoms, _mix
+from pigmil.estimators._key_instances import Atoms
 from pigmil.estimators.nonnegative_qp_kernels import solve_nonnegative_qp
 
 
@@ -127,12 +129,14 @@ def test_two_bags_by_hand():
 def test_the_mixture_of_equal_matrices_changes_nothing_and_a_worse_one_gets_no_weight():
     among, across, ridge = [np.array([[2.0]])], [np.array([[0.0]])], np.array([1.0, 1.0])
     matrix = np.diag([0.0, 2.0 + 1.0])  # one negative row with kernel 2
-    alone = _mix(matrix.copy(), among, across, ridge, np.ones(1), np.zeros(2), 1e-9)
-    twice = _mix(matrix.copy(), among * 2, across * 2, ridge, np.full(2, 0.5), np.zeros(2), 1e-9)
+    alone = mix_kernels(matrix.copy(), among, across, ridge, np.ones(1), np.zeros(2), 1e-9)
+    twice = mix_kernels(
+        matrix.copy(), among * 2, across * 2, ridge, np.full(2, 0.5), np.zeros(2), 1e-9
+    )
     assert twice[2] == pytest.approx(alone[2], rel=1e-6)
     # A positive row with the larger norm has the larger margin: all the weight goes to it.
     both = [np.array([[2.0]]), np.array([[8.0]])]
-    mixed = _mix(matrix.copy(), both, across * 2, ridge, np.full(2, 0.5), np.zeros(2), 1e-9)
+    mixed = mix_kernels(matrix.copy(), both, across * 2, ridge, np.full(2, 0.5), np.zeros(2), 1e-9)
     assert mixed[3]
     assert mixed[1][1] > 0.999
     # sum a - a M a / 2 with M = diag(9, 3) is (1/9 + 1/3) / 2.
@@ -164,7 +168,7 @@ def test_the_mixture_is_the_best_on_a_grid(seed, n_matrices):
         return a.sum() - a @ whole(mixture) @ a / 2
 
     start = np.full(n_matrices, 1.0 / n_matrices)
-    _, mixture, objective, settled = _mix(
+    _, mixture, objective, settled = mix_kernels(
         whole(start), list(among), list(across), ridge, start, np.zeros(len(ridge)), 1e-6
     )
     assert settled
@@ -237,7 +241,7 @@ def test_rows_computed_again_and_in_single_precision_give_the_same_model(method,
 
 
 def test_a_restricted_problem_out_of_steps_warns(monkeypatch):
-    monkeypatch.setattr(key_module, "_MAX_WEIGHT_STEPS", 1)
+    monkeypatch.setattr(mixture_module, "_MAX_WEIGHT_STEPS", 1)
     with pytest.warns(ConvergenceWarning, match="ran out of steps"):
         BagKISVM(C=100.0).fit(toy_bags(7))
 

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 from pigmil._core.segments import IntArray, segment_argmax, segment_argmin
+from pigmil.estimators._kernel_mixture import mix_kernels
 from pigmil.estimators._kernel_svm import kernel_values
 from pigmil.estimators.base import FloatArray
 
@@ -22,13 +23,8 @@ _KEEP_VALUES = 1 << 25  # of kernel rows: 128 MB in single precision; others are
 _ASSIGNMENT_BYTES = 400 << 20  # of the kernels of all assignments, at most
 _DOUBLE_ROWS = 3000
 _BLOCK_ROWS = 256
-_MAX_WEIGHT_STEPS = 300
-_LARGEST_POWER = 8.0
-_PATIENCE = 20
 _MAX_SWEEPS = 100
 _MORE_STARTS = 3
-_QP_STEPS_PER_ROW = 200
-_LEAST_QP_STEPS = 20000
 
 
 class Atoms:
@@ -235,7 +231,7 @@ class KeyInstanceProgramme:
                     across.astype(self.atoms.dtype, copy=False),
                 )
         blocks = [self._blocks[key.tobytes()] for key in keys]
-        alphas, mixture, objective, settled = _mix(
+        alphas, mixture, objective, settled = mix_kernels(
             self._matrix,
             [among for among, _ in blocks],
             [across for _, across in blocks],
@@ -357,86 +353,3 @@ class KeyInstanceProgramme:
                 break
         # The part of the negative rows alone is the same for all assignments.
         return key, float(alphas @ (pull[key] + by_negatives[key]))
-
-
-def _mix(
-    matrix: FloatArray,
-    among: list[FloatArray],
-    across: list[FloatArray],
-    ridge: FloatArray,
-    mixture: FloatArray,
-    alphas: FloatArray,
-    tol: float,
-) -> tuple[FloatArray, FloatArray, float, bool]:
-    """Best mixture of kernel matrices for an SVM with squared hinge loss.
-
-    Alternates the SVM under a mixture with a new mixture, ``mu_t`` in proportion to
-    ``mu_t |w_t / mu_t|^(2 p)``. With ``p = 1/2`` that is the best mixture for these ``w`` and
-    never raises the objective; larger powers get there in fewer steps, and are tried as long as
-    the objective falls. Ends at a duality gap of ``tol`` times the objective, or when twenty steps
-    have lowered the objective by less than a tenth of that: the gap is the last to close,
-    being as rough as the SVM it is taken from. ``among`` and ``across`` hold the kernel among the
-    positive rows, and between them and the negative rows, under each assignment; ``matrix`` is
-    overwritten there. Returns dual variables, mixture, objective, and whether it ended so.
-    """
-    from pigmil.estimators.nonnegative_qp_kernels import solve_nonnegative_qp
-
-    n_positive = len(among[0])
-    max_steps = max(_QP_STEPS_PER_ROW * len(ridge), _LEAST_QP_STEPS)
-    power, lowest = 0.5, np.inf
-    kept: tuple[FloatArray, FloatArray, FloatArray] | None = None
-    gradient = np.empty(len(ridge))
-    gradient[n_positive:] = matrix[n_positive:, n_positive:] @ alphas[n_positive:].astype(
-        matrix.dtype
-    )
-    fixed = gradient[n_positive:].copy()  # the part of the negative rows in their own gradient
-    reached = np.inf
-    for step in range(_MAX_WEIGHT_STEPS):
-        up, down = alphas[:n_positive], alphas[n_positive:]
-        mixed_among = _weighted_sum(mixture, among)
-        mixed_among.flat[:: n_positive + 1] += ridge[:n_positive]
-        mixed_across = _weighted_sum(mixture, across)
-        matrix[:n_positive, :n_positive] = mixed_among
-        matrix[:n_positive, n_positive:] = -mixed_across
-        matrix[n_positive:, :n_positive] = -mixed_across.T
-        gradient = np.concatenate(
-            [mixed_among @ up - mixed_across @ down - 1.0, fixed - up @ mixed_across - 1.0]
-        )
-        alphas, gradient, violation = solve_nonnegative_qp(matrix, alphas, gradient, tol, max_steps)
-        up, down = alphas[:n_positive], alphas[n_positive:]
-        fixed = gradient[n_positive:] + 1.0 + up @ mixed_across
-        same = float(down @ fixed - down @ (ridge[n_positive:] * down))
-        norms = np.array(
-            [
-                up @ one @ up - 2 * (up @ other) @ down + same
-                for one, other in zip(among, across, strict=True)
-            ]
-        )
-        norms = np.maximum(norms, 0.0)
-        mixed = float(mixture @ norms)
-        objective = float(alphas.sum() - (mixed + alphas @ (ridge * alphas)) / 2)
-        settled = violation <= tol and (norms.max() - mixed) / 2 <= tol * objective
-        if step % _PATIENCE == 0:
-            settled = settled or (violation <= tol and reached - lowest <= tol * lowest / 10)
-            reached = lowest
-        if settled or norms.max() == 0:
-            break
-        if objective > lowest and kept is not None and power > 0.5:
-            # Too bold a step: go back, and take the safe one.
-            power, (mixture, norms, _) = 0.5, kept
-        else:
-            lowest = objective
-            kept = (mixture, norms, alphas)
-            power = min(2 * power, _LARGEST_POWER)
-        mixture = mixture * (norms / norms.max()) ** power
-        mixture = mixture / mixture.sum()
-    return alphas, mixture, objective, settled
-
-
-def _weighted_sum(weights: FloatArray, matrices: list[FloatArray]) -> FloatArray:
-    """Sum in the precision of the matrices; nothing but the result and one of them is held."""
-    total = np.zeros_like(matrices[0])
-    for weight, matrix in zip(weights.tolist(), matrices, strict=True):
-        if weight > 0:
-            total += weight * matrix
-    return total

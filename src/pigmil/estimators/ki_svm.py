@@ -1,5 +1,6 @@
 """Bag-KI-SVM and Ins-KI-SVM: a convex search for the instance that makes a bag positive."""
 
+from abc import abstractmethod
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -66,9 +67,9 @@ class _KISVM(MILClassifier):
         self.tol = tol
         self.pos_label = pos_label
 
+    @abstractmethod
     def _negative_rows(self, bags: Bags, negatives: IntArray) -> tuple[Any, FloatArray]:
         """Combinations of instances that stand for negative bags, and their share of a cost."""
-        raise NotImplementedError
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
         self.kernel_width_ = kernel_width(bags.instances, self.kernel, self.gamma, self.length_unit)

@@ -126,10 +126,9 @@ class MILD(MILClassifier):
 
     Notes
     -----
-    With these defaults the bag level does best on Musk-1 and Musk-2 among linear kernels; the
-    instance level gains from ``kernel="rbf"``. The choice matters most on few bags: a large cost
-    learns them by heart. Bags are dealt to the folds in their order, so that nothing is random;
-    where a class has one bag only, or where there are more than 2000 bags, C is 10 and gamma 1.
+    The choice of cost and width matters most on few bags: a large cost learns them by heart. Bags
+    are dealt to the folds in their order, so that nothing is random; where a class has one bag
+    only, or where there are more than 2000 bags, C is 10 and gamma 1.
 
     Cost: O(n_positive_instances (n_instances n_features + n_bags log n_bags)), in blocks, and an
     SVM of bags or of negative instances. The choice computes no distances between instances
