@@ -20,9 +20,9 @@ _HOME = {
     "OnInstances": "pigmil.bags",
     "all_estimators": "pigmil.estimators",
     "as_bags": "pigmil.bags",
-    "load": "pigmil.estimators.persistence",
+    "load_model": "pigmil.estimators.persistence",
     "read_bags": "pigmil.io",
-    "save": "pigmil.estimators.persistence",
+    "save_model": "pigmil.estimators.persistence",
     "write_bags": "pigmil.io",
     **METHODS,
 }
@@ -66,8 +66,8 @@ if TYPE_CHECKING:
     from pigmil.estimators.miles import MILES as MILES
     from pigmil.estimators.milis import MILIS as MILIS
     from pigmil.estimators.mind import MInD as MInD
-    from pigmil.estimators.persistence import load as load
-    from pigmil.estimators.persistence import save as save
+    from pigmil.estimators.persistence import load_model as load_model
+    from pigmil.estimators.persistence import save_model as save_model
     from pigmil.estimators.pigmil import PIGMIL as PIGMIL
     from pigmil.io import read_bags as read_bags
     from pigmil.io import write_bags as write_bags

@@ -23,7 +23,7 @@ def bags():
 @pytest.mark.parametrize("name", [card.name for card in all_estimators()])
 def test_every_method_survives(name, bags, tmp_path):
     model = make_pipeline(pigmil.BagScaler(), get_estimator(name)()).fit(bags, bags.y)
-    again = pigmil.load(pigmil.save(model, tmp_path / "model.skops"))
+    again = pigmil.load_model(pigmil.save_model(model, tmp_path / "model.skops"))
     if model[-1].card.classifies:
         np.testing.assert_array_equal(again.decision_function(bags), model.decision_function(bags))
     if model[-1].card.detects:
@@ -37,9 +37,9 @@ def test_every_method_survives(name, bags, tmp_path):
 
 def test_foreign_types_are_named_and_refused(bags, tmp_path):
     model = make_pipeline(FunctionTransformer(print), pigmil.KDEMin())
-    path = pigmil.save(model, tmp_path / "model.skops")
+    path = pigmil.save_model(model, tmp_path / "model.skops")
     with pytest.raises(ModelFileError, match=r"builtins\.print"):
-        pigmil.load(path)
+        pigmil.load_model(path)
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 not a zip", b"\x80\x04pickle", b"{}" * 500])
@@ -47,20 +47,20 @@ def test_damaged_files_are_refused(content, tmp_path):
     path = tmp_path / "model.skops"
     path.write_bytes(content)
     with pytest.raises(ModelFileError, match=r"model\.skops"):
-        pigmil.load(path)
+        pigmil.load_model(path)
 
 
 def test_a_truncated_file_is_refused(bags, tmp_path):
-    path = pigmil.save(pigmil.KDEMin().fit(bags), tmp_path / "model.skops")
+    path = pigmil.save_model(pigmil.KDEMin().fit(bags), tmp_path / "model.skops")
     whole = path.read_bytes()
     for share in (0.2, 0.5, 0.9, 0.99):
         path.write_bytes(whole[: int(share * len(whole))])
         with pytest.raises(ModelFileError, match="damaged"):
-            pigmil.load(path)
+            pigmil.load_model(path)
 
 
 def test_a_changed_byte_never_gets_past_as_another_error(bags, tmp_path):
-    path = pigmil.save(pigmil.KDEMin().fit(bags), tmp_path / "model.skops")
+    path = pigmil.save_model(pigmil.KDEMin().fit(bags), tmp_path / "model.skops")
     whole = bytearray(path.read_bytes())
     rng = np.random.default_rng(0)
     for position in rng.integers(0, len(whole), 60):
@@ -68,32 +68,32 @@ def test_a_changed_byte_never_gets_past_as_another_error(bags, tmp_path):
         changed[position] ^= 0xFF
         path.write_bytes(bytes(changed))
         with contextlib.suppress(ModelFileError):
-            pigmil.load(path)
+            pigmil.load_model(path)
 
 
 def test_missing_file_and_other_versions(bags, tmp_path, monkeypatch):
     with pytest.raises(ModelFileError, match="no model file"):
-        pigmil.load(tmp_path / "none.skops")
-    path = pigmil.save(pigmil.KDEMin().fit(bags), tmp_path / "model.skops")
+        pigmil.load_model(tmp_path / "none.skops")
+    path = pigmil.save_model(pigmil.KDEMin().fit(bags), tmp_path / "model.skops")
     monkeypatch.setattr("pigmil.__version__", "9.9.9")
     with pytest.warns(UserWarning, match=r"here are pigmil 9\.9\.9"):
-        pigmil.load(path)
+        pigmil.load_model(path)
 
 
 def test_a_newer_format_is_refused(bags, tmp_path, monkeypatch):
     path = tmp_path / "model.skops"
     with monkeypatch.context() as patch:
         patch.setattr("pigmil.estimators.persistence._FORMAT", 2)
-        pigmil.save(pigmil.KDEMin().fit(bags), path)
+        pigmil.save_model(pigmil.KDEMin().fit(bags), path)
     with pytest.raises(ModelFileError, match="newer version"):
-        pigmil.load(path)
+        pigmil.load_model(path)
 
 
 def test_a_failed_save_leaves_the_old_file(bags, tmp_path):
-    path = pigmil.save(pigmil.KDEMin().fit(bags), tmp_path / "model.skops")
+    path = pigmil.save_model(pigmil.KDEMin().fit(bags), tmp_path / "model.skops")
     before = path.read_bytes()
     with pytest.raises(Exception, match=r".*"):
-        pigmil.save({"model": (item for item in ())}, path)
+        pigmil.save_model({"model": (item for item in ())}, path)
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["model.skops"]
     assert zipfile.is_zipfile(path)

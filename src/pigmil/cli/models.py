@@ -122,7 +122,7 @@ def fit(
     from sklearn.pipeline import Pipeline
 
     from pigmil.bags import BagScaler
-    from pigmil.estimators.persistence import save
+    from pigmil.estimators.persistence import save_model
 
     check_targets(data, {"--output": to}, {})
     fitted = build_method(method, set_, seed)
@@ -132,7 +132,7 @@ def fit(
         steps.insert(0, ("scale", BagScaler(with_mean=not bags.is_sparse)))
     model = Pipeline(steps)
     fit_told(output, fitted, bags, model)
-    save(model, to)
+    save_model(model, to)
     output.wrote(to, f"{fitted.card.name} fitted on {bags.n_bags} bags")
     output.result = {"method": fitted.card.name, "bags": bags.n_bags, "model": to}
 
@@ -172,9 +172,9 @@ def predict(
 
       pigmil predict musk.skops new-molecules.csv -o bags.csv --instances instances.csv
     """  # fmt: skip
-    from pigmil.estimators.persistence import load
+    from pigmil.estimators.persistence import load_model
 
-    pipeline = load(model)
+    pipeline = load_model(model)
     method = pipeline[-1] if hasattr(pipeline, "steps") else pipeline
     if not method.card.classifies and instances is None:
         raise ValueError(f"{method.card.name} labels no bags; ask for --instances FILE.")

@@ -17,7 +17,7 @@ _FORMAT = 1
 _OWN = ("pigmil.bags.", "pigmil.estimators.", "pigmil.graph.")
 
 
-def save(model: Any, path: str | os.PathLike[str]) -> Path:
+def save_model(model: Any, path: str | os.PathLike[str]) -> Path:
     """Write a fitted model, or a pipeline with one, to a file.
 
     Parameters
@@ -39,8 +39,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> Path:
     >>> bags = pigmil.datasets.make_ring(random_state=0)
     >>> model = pigmil.PIGMIL(random_state=0).fit(bags)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pigmil.save(model, Path(folder) / "ring.skops")
-    ...     again = pigmil.load(path)
+    ...     path = pigmil.save_model(model, Path(folder) / "ring.skops")
+    ...     again = pigmil.load_model(path)
     >>> bool((again.predict(bags) == model.predict(bags)).all())
     True
     """
@@ -59,8 +59,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> Path:
     return path
 
 
-def load(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> Any:
-    """Read a model that :func:`save` wrote.
+def load_model(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> Any:
+    """Read a model that :func:`save_model` wrote.
 
     Only types of numpy, scipy, scikit-learn and this library are built. A file that holds any
     other is refused with their names.
@@ -86,7 +86,7 @@ def load(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> Any:
     except Exception as error:  # a damaged archive fails in as many ways as there are bytes
         raise ModelFileError(
             f"'{path}' is not a model file of pigmil, or is damaged ({error}). Save the model "
-            "again with pigmil.save."
+            "again with pigmil.save_model."
         ) from error
     own = [name for name in unknown if name.startswith(_OWN)]
     strange = sorted(set(unknown) - set(own) - set(trusted))
@@ -107,7 +107,7 @@ def _checked(content: Any, path: Path) -> Any:
     from pigmil import __version__
 
     if not isinstance(content, dict) or "model" not in content or "format" not in content:
-        raise ModelFileError(f"'{path}' was not written by pigmil.save.")
+        raise ModelFileError(f"'{path}' was not written by pigmil.save_model.")
     if content["format"] > _FORMAT:
         raise ModelFileError(
             f"'{path}' was written by pigmil {content['pigmil']}, a newer version than this one "
