@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from pigmil import PIGMIL, BagScaler, metrics
-from pigmil.datasets import load, make_basic, make_rhombus, make_ring
+from pigmil.datasets import load_dataset, make_basic, make_rhombus, make_ring
 from pigmil.estimators import get_estimator
 
 SYNTHETIC = {"BASIC": make_basic, "RHOMBUS": make_rhombus, "RING": make_ring}
@@ -60,7 +60,7 @@ def real(methods: list[str], sets: list[str]) -> None:
         hits, precisions, cells = [], [], []
         start = time.process_time()
         for set_name in sets:
-            bags = BagScaler().fit_transform(load(set_name))
+            bags = BagScaler().fit_transform(load_dataset(set_name))
             scores = build(name).fit(bags).instance_scores_
             inside = np.repeat(bags.y == 1, bags.sizes)
             hits.append(100 * metrics.top1_hit_rate(scores, bags, bags.y, bags.instance_labels))

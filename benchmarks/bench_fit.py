@@ -13,7 +13,7 @@ import time
 import numpy as np
 
 from pigmil import PIGMIL, BagScaler
-from pigmil.datasets import load
+from pigmil.datasets import load_dataset
 
 # Bars in CPU seconds, where the project has set one.
 BARS = {
@@ -41,7 +41,7 @@ print(ready - start, first, time.perf_counter() - again)
 def warm(sets: list[str], similarity: str) -> None:
     print(f"{'set':32}{'similarity':>11}{'cpu s':>8}{'bar':>8}{'pool':>6}{'tries':>7}")
     for name in sets:
-        bags = BagScaler().fit_transform(load(name))
+        bags = BagScaler().fit_transform(load_dataset(name))
         PIGMIL(random_state=0, similarity=similarity, max_updates=1).fit(bags)  # loads the kernels
         start = time.process_time()
         model = PIGMIL(random_state=0, similarity=similarity).fit(bags)

@@ -15,7 +15,7 @@ import sys
 import time
 
 from pigmil import BagScaler, all_estimators
-from pigmil.datasets import load
+from pigmil.datasets import load_dataset
 from pigmil.estimators import card_of, get_estimator
 
 BAR_MB = 1000
@@ -24,7 +24,7 @@ LARGEST = ["gitte_adult_110", "gitte_spam_13", "birds_brown_creeper", "musk2"]
 
 def one(method: str, name: str) -> None:
     """Fit and predict here, and print what it took."""
-    bags = load(name)
+    bags = load_dataset(name)
     bags = BagScaler(with_mean=not bags.is_sparse).fit_transform(bags)
     start = time.process_time()
     model = get_estimator(method)().fit(bags)

@@ -17,7 +17,7 @@ from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
 from pigmil import BagScaler
-from pigmil.datasets import load
+from pigmil.datasets import load_dataset
 from pigmil.estimators import get_estimator
 from pigmil.graph.consistency import consistency
 
@@ -209,7 +209,7 @@ def main() -> None:
     consistency(np.ones((60, 60)))  # kernels are compiled or loaded before the clock starts
     print(f"{'method':10}{'set':12}{'library s':>11}{'plain s':>10}{'ratio':>8}")
     for set_name in arguments.sets:
-        raw = load(set_name)
+        raw = load_dataset(set_name)
         bags = BagScaler().fit(raw).transform(raw)
         positive = bags.y == bags.y.max()
         parts = [np.asarray(bag) for bag in bags]

@@ -15,7 +15,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.svm import SVC
 
 from pigmil import BagScaler, CitationKNN, ClusteringMIL, MIGraph, MiGraph, MIKernel, MInD
-from pigmil.datasets import load
+from pigmil.datasets import load_dataset
 from pigmil.distances import length_unit
 
 MOST_EDGES = 100_000  # of all training bags: the loop compares every two of them
@@ -142,7 +142,7 @@ def main() -> None:
 
 
 def compare(name, rounds):
-    bags = BagScaler().fit_transform(load(name))
+    bags = BagScaler().fit_transform(load_dataset(name))
     train, test = train_test_split(
         np.arange(len(bags)), test_size=0.1, stratify=bags.y, random_state=0
     )

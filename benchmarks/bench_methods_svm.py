@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC, LinearSVC
 
 from pigmil import MILES, MILIS, MISVM, BagKISVM, BagScaler, InsKISVM, MiSVM
-from pigmil.datasets import load
+from pigmil.datasets import load_dataset
 from pigmil.distances import length_unit
 
 KI_C, KI_GAMMA = BagKISVM().C, BagKISVM().gamma
@@ -216,7 +216,7 @@ def main() -> None:
     InsKISVM().fit(np.array([[0.0], [1.0]]), [0, 1])  # load the compiled kernel
     print(f"{'method':20}{'set':12}{'ours s':>9}{'plain s':>9}{'ratio':>7}{'same':>7}")
     for set_name in arguments.sets:
-        bags = BagScaler().fit_transform(load(set_name))
+        bags = BagScaler().fit_transform(load_dataset(set_name))
         positive = bags.y == 1
         for name in arguments.methods:
             method, plain = PAIRS[name]

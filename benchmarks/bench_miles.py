@@ -22,7 +22,7 @@ from bench_methods_svm import plain_miles
 from sklearn.exceptions import ConvergenceWarning
 
 from pigmil import MILES, BagScaler
-from pigmil.datasets import load
+from pigmil.datasets import load_dataset
 
 
 class Stub(MagicMock):
@@ -61,7 +61,7 @@ def seconds(call, rounds=1):
 
 
 def alone(name):
-    bags = BagScaler().fit_transform(load(name))
+    bags = BagScaler().fit_transform(load_dataset(name))
     method, fit = seconds(lambda: MILES().fit(bags))
     predicted, predict = seconds(lambda: method.predict(bags))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
@@ -74,7 +74,7 @@ def alone(name):
 
 
 def compare(name, package):
-    bags = BagScaler().fit_transform(load(name))
+    bags = BagScaler().fit_transform(load_dataset(name))
     positive = bags.y == bags.y.max()
     ours, fast = seconds(lambda: MILES().fit(bags).predict(bags) == bags.y.max(), rounds=3)
     plain, slow = seconds(lambda: plain_miles(bags, positive))

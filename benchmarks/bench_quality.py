@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from pigmil.evaluation import compare
-from pigmil.evaluation.paper import ELSEWHERE, REAL, TABLE_II, printed_accuracy
+from pigmil.reproduction.printed_tables import ELSEWHERE, REAL, TABLE_II, printed_accuracy
 
 
 def main() -> None:

@@ -182,7 +182,7 @@ for ax, pool, name in ((axes[0], pools[0], "before"), (axes[1], pools[-1], "afte
 # A bag becomes a vector of its similarities to prototypes; a linear SVM tells the vectors apart.
 # With the pool as prototypes the vectors can be looked at: positive bags come near to most of the
 # pool.
-from pigmil.embedding import embed_bags
+from pigmil.distances import embed_bags
 
 vectors = embed_bags(bags, points[model.detected_instances_], gamma=1.0)
 fig, ax = plt.subplots(figsize=(7.5, 4.6), layout="constrained")

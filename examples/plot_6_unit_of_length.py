@@ -12,8 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from pigmil import PIGMIL, Bags
-from pigmil.distances import length_unit
-from pigmil.embedding import embed_bags
+from pigmil.distances import embed_bags, length_unit
 
 widths = [2, 4, 8, 16, 32, 64, 128, 256]
 

@@ -9,9 +9,8 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from pigmil._core.version import __version__
 from pigmil.estimators.registry import METHODS
-
-__version__ = "0.1.0"
 
 # Public name -> where it lives. Loaded on first use, so that `import pigmil` stays light.
 _HOME = {
@@ -29,13 +28,14 @@ _HOME = {
 _ROOMS = (
     "datasets",
     "distances",
-    "embedding",
     "estimators",
     "evaluation",
+    "exemplars",
     "graph",
     "io",
     "metrics",
     "report",
+    "reproduction",
 )
 
 __all__ = ["__version__", *_HOME, *_ROOMS]

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from pigmil._core.segments import IntArray, segment_ids, segment_reduce
+from pigmil._core.segments import segment_ids, segment_reduce
+from pigmil._core.typing import IntArray
 from pigmil.bags import Bags
 
 __all__ = ["detection_accuracy", "instance_auc", "instance_average_precision", "top1_hit_rate"]

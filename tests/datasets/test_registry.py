@@ -14,7 +14,7 @@ from pigmil.datasets import registry as registry_module
 from pigmil.datasets.content import check_content, content_sha256
 from pigmil.datasets.wheel import read_wheel_csv
 
-NAMES = datasets.list()
+NAMES = datasets.list_datasets()
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -50,7 +50,7 @@ def test_unknown_name():
         datasets.info("musk3")
     assert "Known: musk1, musk2" in str(e.value)
     with pytest.raises(DataSetError, match=r"named 'zzz'\. Known"):
-        datasets.load("zzz")
+        datasets.load_dataset("zzz")
 
 
 def test_misspelt_key_in_the_file_is_noticed():
@@ -121,7 +121,7 @@ class TestAgainstTheDataFolder:
         if entry.parquet_sha256 is None:
             assert not (data_dir / f"{name}.parquet").exists()
             return
-        bags = datasets.load(name, download=False)
+        bags = datasets.load_dataset(name, download=False)
         assert bags.shape == (entry.bags, entry.features)
         assert bags.n_instances == entry.instances
         assert (bags.y == 1).sum() == entry.positive
@@ -147,7 +147,9 @@ def test_published_files_give_the_same_bags(name, data_dir, monkeypatch, tmp_pat
     assert original.is_file()
     monkeypatch.delenv("PIGMIL_DATA")
     (tmp_path / original.name).symlink_to(original)
-    bags = datasets.load(name, folder=tmp_path, download=False)  # the content is compared inside
+    bags = datasets.load_dataset(
+        name, folder=tmp_path, download=False
+    )  # the content is compared inside
     assert len(bags) == datasets.info(name).bags
 
 

@@ -17,7 +17,7 @@ from pigmil import BagKISVM, Bags, InsKISVM
 from pigmil.estimators._kernel_mixture import mix_kernels
 from pigmil.estimators._kernel_svm import kernel_values
 from pigmil.estimators._key_instances import Atoms
-from pigmil.estimators.nonnegative_qp_kernels import solve_nonnegative_qp
+from pigmil.estimators._nonnegative_qp_kernels import solve_nonnegative_qp
 
 
 def toy_bags(seed=0, n_bags=8, largest=3):

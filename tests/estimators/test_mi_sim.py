@@ -10,11 +10,11 @@ from sklearn.svm import SVC
 from pigmil import Bags, MiSim
 from pigmil.datasets import make_basic, make_rhombus, make_ring
 from pigmil.distances import length_unit
+from pigmil.distances.density import log_density
 from pigmil.estimators import mi_sim
 from pigmil.estimators._inner_folds import interleaved_folds
 from pigmil.estimators._thresholds import best_cut, careful_cut
 from pigmil.estimators.mi_sim import bounded_candidates
-from pigmil.graph.density import log_density
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=8), st.integers(1, 60))

@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 from pigmil import PIGMIL, Bags
 from pigmil.datasets import make_basic, make_rhombus, make_ring
-from pigmil.embedding import embed_bags
+from pigmil.distances import embed_bags
 
 SETS = {"basic": make_basic, "rhombus": make_rhombus, "ring": make_ring}
 

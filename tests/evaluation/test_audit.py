@@ -135,7 +135,7 @@ def test_sparse_bags_are_audited_like_dense_ones(bags):
     [("mutagenesis_atoms", 70), ("mutagenesis_bonds", 62), ("mutagenesis_chains", 18)],
 )
 def test_mutagenesis_repeats_whole_bags(data_dir, name, repeated):
-    bags = datasets.load(name, folder=data_dir)
+    bags = datasets.load_dataset(name, folder=data_dir)
     finding = found(bags, folds=10)["repeated_bags"]
     assert finding.severe
     assert finding.message.startswith(f"{repeated} of 188 bags are copies of another ")

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pigmil import Bags
+from pigmil.distances.density import COPY_PENALTY, log_density, negative_density
+from pigmil.exemplars.rbf import KernelExemplars
 from pigmil.graph.candidates import (
     initial_pool,
     t_values,
@@ -16,8 +18,6 @@ from pigmil.graph.candidates import (
     working_score,
     working_sets,
 )
-from pigmil.graph.density import COPY_PENALTY, log_density, negative_density
-from pigmil.graph.kernel_exemplars import KernelExemplars
 
 
 def density_twin(x, bags, gamma, unit, reduction, skip=None):

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from pigmil.exemplars.svm import exemplar_lda, exemplar_svms
 from pigmil.graph import similarity as module
-from pigmil.graph.exemplar import exemplar_lda, exemplar_svms
 from pigmil.graph.similarity import confidence_ranks, self_confidence, similarity
 
 # A few values only, so that ties and zeros are common.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 @contextmanager
-def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a temporary path beside the target, and move it there if the block ends well.
 
     Whatever ends the block, Ctrl-C included, the target is either the old file or the new one.
@@ -27,7 +27,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with atomic_file(Path(folder) / "notes.txt") as temporary:
+    ...     with atomic_write(Path(folder) / "notes.txt") as temporary:
     ...         _ = temporary.write_text("done")
     ...     [entry.name for entry in Path(folder).iterdir()]
     ['notes.txt']

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def spoken(verbose: bool) -> Iterator[None]:
+def log_to_stderr(verbose: bool) -> Iterator[None]:
     """Show the INFO messages of the logger ``pigmil`` on standard error while the block runs.
 
     Without ``verbose`` nothing is changed: messages go where the program has set up logging to
@@ -15,7 +15,7 @@ def spoken(verbose: bool) -> Iterator[None]:
     Examples
     --------
     >>> import logging
-    >>> with spoken(True):
+    >>> with log_to_stderr(True):
     ...     logging.getLogger("pigmil").isEnabledFor(logging.INFO)
     True
     """

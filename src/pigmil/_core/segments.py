@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-IntArray = NDArray[np.int64]
+from pigmil._core.typing import IntArray
 
 
 def segment_reduce(

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from pigmil._core.errors import BagsError, Problems
-from pigmil._core.segments import IntArray
+from pigmil._core.typing import IntArray
 from pigmil.bags.validation import bag_name
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from pigmil._core.segments import IntArray, offsets_of, segment_gather, segment_ids
+from pigmil._core.segments import offsets_of, segment_gather, segment_ids
+from pigmil._core.typing import IntArray
 from pigmil.bags.arrange import (
     check_rows,
     clean_instances,

@@ -8,7 +8,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from pigmil._core.sklearn_door import OUTPUT_CONFIG, fit_context, validate_data
+from pigmil._core._sklearn_compat import OUTPUT_CONFIG, fit_context, validate_data
 from pigmil.bags.container import Bags
 from pigmil.bags.convert import as_bags, has_bag_column, is_bag_list, is_frame
 

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from pigmil._core.errors import BagsError, Problems
-from pigmil._core.segments import IntArray
+from pigmil._core.typing import IntArray
 
 _BLOCK_VALUES = 1 << 22  # values looked at in one go: 32 MB of float64, for memory-mapped arrays
 _SHOWN = 10  # values that are not finite, kept to be told

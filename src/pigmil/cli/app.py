@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from pigmil import __version__
+from pigmil._core.version import __version__
 from pigmil.cli import compare as comparing
 from pigmil.cli import demo as demonstrating
 from pigmil.cli import detect as detecting

@@ -202,7 +202,7 @@ def reproduce(
 
       pigmil reproduce table1 --quick
     """
-    from pigmil.evaluation.reproduce import reproduce as run
+    from pigmil.reproduction.run import reproduce as run
 
     with output.progress(f"reproducing {which.value}") as tell:
         written = run(which.value, folder, quick=quick, n_jobs=jobs, callback=tell)

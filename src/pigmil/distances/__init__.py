@@ -7,6 +7,8 @@ from pigmil.distances.bag_distances import (
     within_distances,
 )
 from pigmil.distances.blockwise import nearest_in_bags, squared_distance_blocks
+from pigmil.distances.density import log_density, negative_density
+from pigmil.distances.embedding import embed_bags
 from pigmil.distances.set_kernels import (
     gaussian_self_sums,
     gaussian_sums,
@@ -19,11 +21,14 @@ __all__ = [
     "BAG_DISTANCES",
     "bag_distances",
     "bag_distances_of_kinds",
+    "embed_bags",
     "gaussian_self_sums",
     "gaussian_sums",
     "length_unit",
+    "log_density",
     "min_max_statistics",
     "nearest_in_bags",
+    "negative_density",
     "pair_sums",
     "squared_distance_blocks",
     "within_distances",

@@ -6,12 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pigmil._core.segments import IntArray
+from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances.blockwise import nearest_in_bags, squared_distance_blocks
 from pigmil.distances.set_kernels import pair_sums
-
-FloatArray = NDArray[np.float64]
 
 # Name -> (how a bag's nearest distances are reduced, how the two directions are joined).
 _KINDS: dict[str, tuple[str, str | None]] = {

@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 from numpy.polynomial import chebyshev
-from numpy.typing import NDArray
 
+from pigmil._core.typing import FloatArray
 from pigmil.bags import Bags
 from pigmil.distances.bag_distances import within_distances
-
-FloatArray = NDArray[np.float64]
 
 # Distances that differ from the mean by rounding only (equidistant instances) are not below it.
 _BELOW = 1 - 1e-9

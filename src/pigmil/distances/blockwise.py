@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from pigmil._core.segments import IntArray
+from pigmil._core.typing import IntArray
 from pigmil.bags import Bags
 
 _BLOCK_ROWS = 512

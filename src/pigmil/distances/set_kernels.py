@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pigmil._core.segments import IntArray, segment_reduce
+from pigmil._core.segments import segment_reduce
+from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances.blockwise import squared_distance_blocks
-
-FloatArray = NDArray[np.float64]
 
 
 def pair_sums(

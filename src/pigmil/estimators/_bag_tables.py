@@ -8,9 +8,9 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 
-from pigmil._core.segments import IntArray
+from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.estimators.base import BoolArray, FloatArray, MILClassifier
+from pigmil.estimators.base import MILClassifier
 
 Scorer = Callable[[FloatArray], FloatArray]
 

@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pigmil._core.segments import IntArray, segment_argmax, segment_gather
+from pigmil._core.segments import segment_argmax, segment_gather
+from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import squared_distance_blocks
-from pigmil.estimators.base import BoolArray, FloatArray
+from pigmil.distances.density import log_density
+from pigmil.exemplars.rbf import KernelExemplars
+from pigmil.exemplars.svm import exemplar_lda, exemplar_svms
 from pigmil.graph.candidates import (
     initial_pool,
     t_values,
@@ -20,10 +23,7 @@ from pigmil.graph.candidates import (
     working_sets,
 )
 from pigmil.graph.csdg import CSDG, CSDGSettings
-from pigmil.graph.density import log_density
 from pigmil.graph.discrimination import discrimination_from_blocks
-from pigmil.graph.exemplar import exemplar_lda, exemplar_svms
-from pigmil.graph.kernel_exemplars import KernelExemplars
 from pigmil.graph.similarity import similarity
 from pigmil.graph.updating import Trace, UpdateStep, update_pool
 

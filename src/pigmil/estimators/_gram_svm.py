@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pigmil._core.segments import segment_gather
+from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import length_unit
 from pigmil.estimators._bag_tables import BagTables, Scorer
 from pigmil.estimators._linear_svm import class_costs, fit_gram_svm
-from pigmil.estimators.base import BoolArray, FloatArray
 
 
 class GramSVM(BagTables):

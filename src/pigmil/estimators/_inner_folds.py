@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pigmil.estimators.base import BoolArray
+from pigmil._core.typing import BoolArray
 
 N_FOLDS = 5
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pigmil.estimators.base import FloatArray
+from pigmil._core.typing import FloatArray
 
 _MAX_WEIGHT_STEPS = 300
 _LARGEST_POWER = 8.0
@@ -31,7 +31,7 @@ def mix_kernels(
     positive rows, and between them and the negative rows, under each assignment; ``matrix`` is
     overwritten there. Returns dual variables, mixture, objective, and whether it ended so.
     """
-    from pigmil.estimators.nonnegative_qp_kernels import solve_nonnegative_qp
+    from pigmil.estimators._nonnegative_qp_kernels import solve_nonnegative_qp
 
     n_positive = len(among[0])
     max_steps = max(_QP_STEPS_PER_ROW * len(ridge), _LEAST_QP_STEPS)

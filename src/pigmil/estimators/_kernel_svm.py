@@ -7,10 +7,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.svm import SVC
 
-from pigmil._core.segments import IntArray
+from pigmil._core.typing import FloatArray, IntArray
 from pigmil.distances import length_unit, squared_distance_blocks
 from pigmil.estimators._linear_svm import fit_gram_svm, for_libsvm
-from pigmil.estimators.base import FloatArray
 
 # Above this many instances kernel rows are not kept (7000 of 7000 values are 200 MB).
 _KEEP_INSTANCES = 7000

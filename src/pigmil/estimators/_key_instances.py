@@ -14,10 +14,10 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
-from pigmil._core.segments import IntArray, segment_argmax, segment_argmin
+from pigmil._core.segments import segment_argmax, segment_argmin
+from pigmil._core.typing import FloatArray, IntArray
 from pigmil.estimators._kernel_mixture import mix_kernels
 from pigmil.estimators._kernel_svm import kernel_values
-from pigmil.estimators.base import FloatArray
 
 _KEEP_VALUES = 1 << 25  # of kernel rows: 128 MB in single precision; others are computed again
 _ASSIGNMENT_BYTES = 400 << 20  # of the kernels of all assignments, at most

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from sklearn.exceptions import ConvergenceWarning
 
-from pigmil._core.segments import IntArray
-from pigmil.estimators.base import BoolArray, FloatArray
+from pigmil._core.typing import BoolArray, FloatArray, IntArray
 
 _FEW_COLUMNS = 32  # that enter in a round, or half as many as have a weight already
 _IDLE_PRICE = 0.8  # columns priced below it are far from entering and may leave

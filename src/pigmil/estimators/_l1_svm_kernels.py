@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pigmil._core.jit import njit
+from pigmil._core.typing import FloatArray, IntArray
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 _SMALL_PIVOT = 1e-9
@@ -21,14 +20,14 @@ _SMALL_PIVOT = 1e-9
 
 @njit
 def descend(
-    table: Floats,
-    values: Floats,
+    table: FloatArray,
+    values: FloatArray,
     above: Flags,
-    slopes: Floats,
-    basic: Ints,
-    nonbasic: Ints,
-    up: Floats,
-    down: Floats,
+    slopes: FloatArray,
+    basic: IntArray,
+    nonbasic: IntArray,
+    up: FloatArray,
+    down: FloatArray,
     tolerance: float,
     max_pivots: int,
 ) -> int:

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from sklearn.svm import SVC
 from sklearn.utils.class_weight import compute_class_weight
 
-from pigmil.estimators.base import BoolArray, FloatArray
+from pigmil._core.typing import BoolArray, FloatArray
 
 _GRAM_ROWS = 1500  # up to here (18 MB) one matrix product is cheaper than rows on demand
 _CACHE_MB = 200

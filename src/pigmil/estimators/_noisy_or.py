@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from pigmil._core.segments import IntArray, segment_gather, segment_ids, segment_reduce
+from pigmil._core.segments import segment_gather, segment_ids, segment_reduce
+from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import squared_distance_blocks
-from pigmil.estimators.base import BoolArray, FloatArray
 
 # An instance at the concept itself has probability 1, and a negative bag that holds it
 # probability 0: log(0). Probabilities are kept this far from 1.

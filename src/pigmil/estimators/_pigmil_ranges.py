@@ -3,7 +3,7 @@
 from numbers import Integral, Real
 from typing import Any
 
-from pigmil._core.sklearn_door import Interval, StrOptions
+from pigmil._core._sklearn_compat import Interval, StrOptions
 
 _POSITIVE = Interval(Real, 0, None, closed="neither")
 _NOT_NEGATIVE = Interval(Real, 0, None, closed="left")

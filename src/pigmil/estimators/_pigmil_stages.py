@@ -6,10 +6,12 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from pigmil._core.logs import spoken
-from pigmil._core.segments import IntArray, segment_argmax, segment_reduce
+from pigmil._core.logs import log_to_stderr
+from pigmil._core.segments import segment_argmax, segment_reduce
+from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import length_unit
+from pigmil.distances.density import negative_density
 from pigmil.estimators._bag_svm import fit_bag_svm, hard_negatives
 from pigmil.estimators._detection import (
     Candidates,
@@ -23,16 +25,15 @@ from pigmil.estimators._detection import (
     update,
 )
 from pigmil.estimators._linear_svm import class_costs
-from pigmil.estimators.base import BoolArray, FloatArray, MILClassifier
+from pigmil.estimators.base import MILClassifier
 from pigmil.graph.csdg import CSDGSettings
-from pigmil.graph.density import negative_density
 
 
 class PIGMILStages(MILClassifier):
     """Initialisation, updating, detection and classification (Alg. 3); parameters come below."""
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
-        with spoken(bool(self.verbose)):
+        with log_to_stderr(bool(self.verbose)):
             self._run(bags, positive)
 
     def _run(self, bags: Bags, positive: BoolArray) -> None:

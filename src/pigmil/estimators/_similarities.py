@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pigmil.bags import Bags
-from pigmil.embedding import embed_bags
+from pigmil.distances import embed_bags
 
 _DOUBLE_VALUES = 1 << 25  # more values than this (256 MB) are kept in single precision
 _CHUNK_PROTOTYPES = 4096

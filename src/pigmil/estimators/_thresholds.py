@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pigmil.estimators.base import BoolArray, FloatArray
+from pigmil._core.typing import BoolArray, FloatArray
 
 
 def best_cut(

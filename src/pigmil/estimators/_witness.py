@@ -10,12 +10,13 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
+from pigmil._core._sklearn_compat import Interval, StrOptions
 from pigmil._core.segments import segment_reduce
-from pigmil._core.sklearn_door import Interval, StrOptions
+from pigmil._core.typing import FloatArray
 from pigmil.bags import Bags
 from pigmil.estimators._kernel_svm import RepeatedSVM, Signs, kernel_scores, kernel_width
 from pigmil.estimators._linear_svm import class_costs
-from pigmil.estimators.base import FloatArray, MILClassifier
+from pigmil.estimators.base import MILClassifier
 
 
 @dataclass(frozen=True, slots=True)

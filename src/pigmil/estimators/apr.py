@@ -6,10 +6,11 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from pigmil._core.segments import IntArray, segment_ids, segment_reduce
-from pigmil._core.sklearn_door import Interval
+from pigmil._core._sklearn_compat import Interval
+from pigmil._core.segments import segment_ids, segment_reduce
+from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.estimators.base import BoolArray, FloatArray, MILClassifier
+from pigmil.estimators.base import MILClassifier
 from pigmil.estimators.card import Card
 
 _BACKFIT_PASSES = 100
@@ -57,7 +58,7 @@ def grow_box(
     >>> grow_box(np.array([[0.0], [9.0], [0.5], [8.0], [0.2]]), np.array([0, 2, 4, 5]))
     array([0, 2, 4])
     """
-    from pigmil.estimators.apr_kernels import grow
+    from pigmil.estimators._apr_kernels import grow
 
     highest = segment_reduce(np.maximum, instances, offsets).min(axis=0)
     lowest = segment_reduce(np.minimum, instances, offsets).max(axis=0)

@@ -11,15 +11,13 @@ from sklearn.utils import ClassifierTags, assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from pigmil._core._sklearn_compat import fit_context, validate_data
 from pigmil._core.errors import SingletonBagsWarning
 from pigmil._core.segments import segment_argmax
-from pigmil._core.sklearn_door import fit_context, validate_data
+from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags, as_bags
 from pigmil.bags.transform import is_plain_table
 from pigmil.estimators.card import Card
-
-BoolArray = NDArray[np.bool_]
-FloatArray = NDArray[np.float64]
 
 
 class BaseMIL(BaseEstimator, metaclass=ABCMeta):

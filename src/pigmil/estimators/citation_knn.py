@@ -5,11 +5,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pigmil._core.sklearn_door import Interval
+from pigmil._core._sklearn_compat import Interval
+from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import bag_distances_of_kinds
 from pigmil.estimators._bag_tables import BagTables, Scorer
-from pigmil.estimators.base import BoolArray, FloatArray
 from pigmil.estimators.card import Card
 
 

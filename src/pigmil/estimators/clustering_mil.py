@@ -12,12 +12,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import check_random_state
 
+from pigmil._core._sklearn_compat import Interval, StrOptions
 from pigmil._core.segments import segment_gather, segment_reduce
-from pigmil._core.sklearn_door import Interval, StrOptions
+from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import squared_distance_blocks
 from pigmil.estimators._linear_svm import class_costs
-from pigmil.estimators.base import BoolArray, FloatArray, MILClassifier
+from pigmil.estimators.base import MILClassifier
 from pigmil.estimators.card import Card
 
 _CANDIDATES = (2, 5, 10, 20, 40)

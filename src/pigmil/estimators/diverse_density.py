@@ -10,8 +10,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
+from pigmil._core._sklearn_compat import Interval, StrOptions
 from pigmil._core.segments import segment_reduce
-from pigmil._core.sklearn_door import Interval, StrOptions
+from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import length_unit
 from pigmil.estimators._noisy_or import (
@@ -23,7 +24,7 @@ from pigmil.estimators._noisy_or import (
     pick_starts,
 )
 from pigmil.estimators._thresholds import best_cut
-from pigmil.estimators.base import BoolArray, FloatArray, MILClassifier
+from pigmil.estimators.base import MILClassifier
 from pigmil.estimators.card import Card
 
 

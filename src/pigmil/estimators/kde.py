@@ -3,12 +3,13 @@
 from numbers import Real
 from typing import Any, ClassVar
 
-from pigmil._core.sklearn_door import Interval, StrOptions
+from pigmil._core._sklearn_compat import Interval, StrOptions
+from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import length_unit
-from pigmil.estimators.base import BaseMIL, BoolArray, FloatArray
+from pigmil.distances.density import log_density
+from pigmil.estimators.base import BaseMIL
 from pigmil.estimators.card import Card
-from pigmil.graph.density import log_density
 
 _PAPER = (
     "Xu, Wu, Zhang, Tian: PIGMIL: Positive Instance Detection via Graph Updating for Multiple "

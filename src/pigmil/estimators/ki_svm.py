@@ -7,13 +7,14 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from pigmil._core.segments import IntArray, offsets_of, segment_gather, segment_reduce
-from pigmil._core.sklearn_door import Interval, StrOptions
+from pigmil._core._sklearn_compat import Interval, StrOptions
+from pigmil._core.segments import offsets_of, segment_gather, segment_reduce
+from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.estimators._kernel_svm import kernel_scores, kernel_width
 from pigmil.estimators._key_instances import Atoms, KeyInstanceProgramme
 from pigmil.estimators._linear_svm import class_costs
-from pigmil.estimators.base import BoolArray, FloatArray, MILClassifier
+from pigmil.estimators.base import MILClassifier
 from pigmil.estimators.card import Card
 
 _PAPER = (

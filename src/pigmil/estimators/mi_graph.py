@@ -5,13 +5,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from pigmil._core._sklearn_compat import Interval, StrOptions
 from pigmil._core.segments import segment_reduce
-from pigmil._core.sklearn_door import Interval, StrOptions
+from pigmil._core.typing import FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import gaussian_self_sums, gaussian_sums
 from pigmil.distances.bag_graphs import affinity_weights, edge_maps, gaussian_factor
 from pigmil.estimators._gram_svm import GramSVM
-from pigmil.estimators.base import FloatArray
 from pigmil.estimators.card import Card
 
 _PAPER = (

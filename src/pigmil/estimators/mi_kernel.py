@@ -5,11 +5,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pigmil._core.sklearn_door import Interval, StrOptions
+from pigmil._core._sklearn_compat import Interval, StrOptions
+from pigmil._core.typing import FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import gaussian_self_sums, gaussian_sums, min_max_statistics
 from pigmil.estimators._gram_svm import GramSVM
-from pigmil.estimators.base import FloatArray
 from pigmil.estimators.card import Card
 
 

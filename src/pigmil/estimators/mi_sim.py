@@ -7,19 +7,20 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from sklearn.svm import SVC
 
-from pigmil._core.segments import IntArray, segment_reduce
-from pigmil._core.sklearn_door import Interval, StrOptions
+from pigmil._core._sklearn_compat import Interval, StrOptions
+from pigmil._core.segments import segment_reduce
+from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import length_unit
+from pigmil.distances.density import log_density
 from pigmil.estimators._inner_folds import interleaved_folds
 from pigmil.estimators._linear_svm import class_costs, fit_linear_svm, for_libsvm
 from pigmil.estimators._thresholds import best_cut, careful_cut
-from pigmil.estimators.base import BoolArray, FloatArray, MILClassifier
+from pigmil.estimators.base import MILClassifier
 from pigmil.estimators.card import Card
+from pigmil.exemplars.svm import exemplar_svms
 from pigmil.graph.consistency import consistency
 from pigmil.graph.csdg import edge_weights, normalise_weights
-from pigmil.graph.density import log_density
-from pigmil.graph.exemplar import exemplar_svms
 from pigmil.graph.similarity import similarity
 from pigmil.graph.walk import ranking_scores
 

@@ -3,10 +3,10 @@
 import numpy as np
 
 from pigmil._core.segments import segment_argmax
+from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.estimators._kernel_svm import Signs
 from pigmil.estimators._witness import WitnessSVM
-from pigmil.estimators.base import BoolArray, FloatArray
 from pigmil.estimators.card import Card
 
 

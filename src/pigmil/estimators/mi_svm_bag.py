@@ -6,10 +6,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from pigmil._core.segments import segment_argmax, segment_mean
+from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.estimators._kernel_svm import Signs
 from pigmil.estimators._witness import WitnessSVM
-from pigmil.estimators.base import BoolArray, FloatArray
 from pigmil.estimators.card import Card
 
 

@@ -8,14 +8,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.svm import SVC
 
+from pigmil._core._sklearn_compat import Interval, StrOptions
 from pigmil._core.segments import segment_argmax, segment_reduce
-from pigmil._core.sklearn_door import Interval, StrOptions
+from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
-from pigmil.distances import length_unit, nearest_in_bags
-from pigmil.embedding import embed_bags
+from pigmil.distances import embed_bags, length_unit, nearest_in_bags
 from pigmil.estimators._inner_folds import interleaved_folds
 from pigmil.estimators._linear_svm import class_costs, fit_linear_svm, for_libsvm
-from pigmil.estimators.base import BoolArray, FloatArray, MILClassifier
+from pigmil.estimators.base import MILClassifier
 from pigmil.estimators.card import Card
 
 COSTS = (0.1, 1.0, 10.0, 100.0)

@@ -5,16 +5,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from pigmil._core._sklearn_compat import Interval, StrOptions
 from pigmil._core.segments import offsets_of, segment_reduce
-from pigmil._core.sklearn_door import Interval, StrOptions
+from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
-from pigmil.distances import length_unit
-from pigmil.embedding import embed_bags
+from pigmil.distances import embed_bags, length_unit
 from pigmil.estimators._kernel_svm import kernel_values
 from pigmil.estimators._l1_svm import fit_l1_svm
 from pigmil.estimators._linear_svm import class_costs
 from pigmil.estimators._similarities import embed_by_instances
-from pigmil.estimators.base import BoolArray, FloatArray, MILClassifier
+from pigmil.estimators.base import MILClassifier
 from pigmil.estimators.card import Card
 
 _CHUNK_INSTANCES = 8192

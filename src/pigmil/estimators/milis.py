@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from pigmil._core.segments import IntArray, segment_argmax, segment_argmin
-from pigmil._core.sklearn_door import Interval, StrOptions
+from pigmil._core._sklearn_compat import Interval, StrOptions
+from pigmil._core.segments import segment_argmax, segment_argmin
+from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.distances import length_unit, squared_distance_blocks
-from pigmil.embedding import embed_bags
+from pigmil.distances import embed_bags, length_unit, squared_distance_blocks
 from pigmil.estimators._kernel_svm import kernel_scores
 from pigmil.estimators._linear_svm import (
     LinearSVM,
@@ -20,7 +20,7 @@ from pigmil.estimators._linear_svm import (
     hinge_objective,
 )
 from pigmil.estimators._similarities import embed_by_instances
-from pigmil.estimators.base import BoolArray, FloatArray, MILClassifier
+from pigmil.estimators.base import MILClassifier
 from pigmil.estimators.card import Card
 
 

@@ -7,12 +7,12 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.svm import SVC
 
-from pigmil._core.sklearn_door import HasMethods, Interval, StrOptions
+from pigmil._core._sklearn_compat import HasMethods, Interval, StrOptions
+from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import BAG_DISTANCES, bag_distances
 from pigmil.estimators._bag_tables import BagTables, Scorer
 from pigmil.estimators._linear_svm import class_costs
-from pigmil.estimators.base import BoolArray, FloatArray
 from pigmil.estimators.card import Card
 
 _MAX_ITER = 1_000_000  # libsvm may never end on bags that repeat each other under two labels

@@ -9,7 +9,7 @@ from typing import Any
 import sklearn
 
 from pigmil._core.errors import ModelFileError
-from pigmil._core.files import atomic_file
+from pigmil._core.files import atomic_write
 from pigmil._core.optional import import_optional
 
 _FORMAT = 1
@@ -45,7 +45,7 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> Path:
     True
     """
     skops = import_optional("skops.io", extra="models", purpose="Saving a model")
-    from pigmil import __version__
+    from pigmil._core.version import __version__
 
     path = Path(path)
     content = {
@@ -54,7 +54,7 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> Path:
         "sklearn": sklearn.__version__,
         "model": model,
     }
-    with atomic_file(path) as temporary:
+    with atomic_write(path) as temporary:
         skops.dump(content, temporary)
     return path
 
@@ -104,7 +104,7 @@ def load_model(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> 
 
 
 def _checked(content: Any, path: Path) -> Any:
-    from pigmil import __version__
+    from pigmil._core.version import __version__
 
     if not isinstance(content, dict) or "model" not in content or "format" not in content:
         raise ModelFileError(f"'{path}' was not written by pigmil.save_model.")

@@ -5,12 +5,10 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from pigmil._core.typing import BoolArray
 from pigmil.bags import Bags
 from pigmil.evaluation.splits import bag_splits, duplicate_groups, instance_prints
-
-BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pigmil._core.files import atomic_file
+from pigmil._core.files import atomic_write
 
 if TYPE_CHECKING:
     from pigmil.evaluation.results import Results
@@ -26,7 +26,7 @@ def write_results(results: "Results", path: str | os.PathLike[str], metric: str)
     if path.suffix not in writers:
         raise ValueError(f"Cannot export to '{path.name}'; suffixes are {', '.join(writers)}.")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_file(path) as name:
+    with atomic_write(path) as name:
         writers[path.suffix](name)
     return path
 

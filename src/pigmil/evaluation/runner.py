@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from pigmil import __version__
 from pigmil._core.errors import BagsError
+from pigmil._core.version import __version__
 from pigmil.bags import Bags, as_bags
-from pigmil.datasets import load
+from pigmil.datasets import load_dataset
 from pigmil.estimators import card_of, get_estimator
 from pigmil.evaluation.audit import audit
 from pigmil.evaluation.cells import compute_cell
@@ -54,7 +54,7 @@ def compare(
         Names as in :func:`pigmil.all_estimators`; or ``{"PIGMIL": {"prototypes": "pool"}}``,
         where a label may be ``"method|anything"`` to enter one method several times.
     datasets : sequence of str, mapping of name to bags, or Bags
-        Names as in :func:`pigmil.datasets.list`, or labelled bags under names of your own.
+        Names as in :func:`pigmil.datasets.list_datasets`, or labelled bags under names of your own.
     repeats, folds : int, default=5, 10
         The paper's protocol.
     store : path, default="pigmil-results.sqlite"
@@ -168,7 +168,7 @@ def _bags_of(datasets: Any) -> dict[str, Bags]:
         sets = {str(name): as_bags(bags) for name, bags in datasets.items()}
     else:
         names = [datasets] if isinstance(datasets, str) else list(datasets)
-        sets = {name: load(name) for name in names}
+        sets = {name: load_dataset(name) for name in names}
     for name, bags in sets.items():
         if bags.y is None:
             raise BagsError(f"The data set '{name}' carries no labels; pass bags with y.")

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
-from pigmil._core.segments import IntArray
+from pigmil._core.typing import IntArray
 from pigmil.bags import Bags
 
 

@@ -5,14 +5,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pigmil._core.segments import IntArray, segment_argmin, segment_reduce
+from pigmil._core.segments import segment_argmin, segment_reduce
+from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.graph.density import log_density, negative_density
+from pigmil.distances.density import log_density, negative_density
 
 __all__ = ["initial_pool", "t_values", "working_bags", "working_score", "working_sets"]
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 TTest = Literal["one_sample", "welch", "pooled"]
 WorkingScore = Literal["kde_min", "density_ratio", "supported"]
 
@@ -68,7 +67,7 @@ def working_score(
     literal : bool, default=False
         See above.
     against : array of shape (n_queries,), optional
-        What :func:`pigmil.graph.density.negative_density` gives for the queries, if it is known.
+        Value of :func:`pigmil.distances.negative_density` for the queries, if it is known.
 
     Returns
     -------

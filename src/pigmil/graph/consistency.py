@@ -7,9 +7,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pigmil._core.typing import IntArray
+
 __all__ = ["consistency", "edges_needed"]
 
-IntArray = NDArray[np.int64]
 Method = Literal["exact", "search", "cores"]
 
 # Branch and bound takes milliseconds up to the first size, and up to the second on sparse graphs.
@@ -124,7 +125,7 @@ def _as_edges(adjacency: ArrayLike) -> NDArray[np.int8]:
 
 def _choose(edges: NDArray[np.int8], exact: bool | None) -> Method:
     """Choose the route for a graph."""
-    from pigmil.graph.quasi_clique_exact_kernels import MAX_EXACT_VERTICES
+    from pigmil.graph._quasi_clique_exact_kernels import MAX_EXACT_VERTICES
 
     n = len(edges)
     if exact is None:
@@ -161,8 +162,8 @@ def _solve(
 def _solve_by_sets(
     edges: NDArray[np.int8], needed: IntArray, method: Method, *, keep: bool
 ) -> tuple[IntArray, dict[tuple[int, int], IntArray]]:
-    from pigmil.graph.quasi_clique_exact_kernels import exact_sizes
-    from pigmil.graph.quasi_clique_search_kernels import search_sizes
+    from pigmil.graph._quasi_clique_exact_kernels import exact_sizes
+    from pigmil.graph._quasi_clique_search_kernels import search_sizes
 
     n = len(edges)
     sizes = np.zeros((n, n), dtype=np.int64)
@@ -181,7 +182,7 @@ def _solve_by_sets(
 def _solve_by_cores(
     edges: NDArray[np.int8], needed: IntArray, *, keep: bool
 ) -> tuple[IntArray, dict[tuple[int, int], IntArray]]:
-    from pigmil.graph.quasi_clique_core_kernels import core_sizes
+    from pigmil.graph._quasi_clique_core_kernels import core_sizes
 
     n = len(edges)
     # More chains miss less; their number falls with the size to bound the cost of one graph.

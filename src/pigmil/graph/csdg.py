@@ -5,15 +5,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pigmil._core.typing import FloatArray, IntArray
 from pigmil.graph.consistency import consistency
 from pigmil.graph.walk import ranking_scores
 
 __all__ = ["CSDG", "CSDGSettings", "build_csdg", "edge_weights", "normalise_weights"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 Balance = float | Literal["log-ratio"]
 Normalisation = Literal["max", "row", "symmetric", "spectral", "sum"]
 

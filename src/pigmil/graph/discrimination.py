@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from pigmil._core.typing import FloatArray
 
 __all__ = ["discrimination_from_blocks", "influence"]
-
-FloatArray = NDArray[np.float64]
 
 
 def influence(distance: ArrayLike, gamma_far: float = 1.0, gamma_near: float = 1.0) -> FloatArray:

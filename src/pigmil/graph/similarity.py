@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from pigmil.graph.shared_negatives import Floats
+from pigmil._core.typing import FloatArray
 
 __all__ = ["confidence_ranks", "self_confidence", "similarity"]
 
@@ -12,7 +12,7 @@ Ranks = npt.NDArray[np.int32]
 _BLOCK_ELEMENTS = 1 << 21
 
 
-def self_confidence(confidences: npt.ArrayLike) -> Floats:
+def self_confidence(confidences: npt.ArrayLike) -> FloatArray:
     """Confidence of each exemplar classifier in its own exemplar, Υ_ii.
 
     With the bias included this is 1 for every exemplar SVM (the exemplar lies on its margin, see
@@ -87,7 +87,7 @@ def confidence_ranks(confidences: npt.ArrayLike) -> Ranks:
     return ranks
 
 
-def similarity(confidences: npt.ArrayLike) -> Floats:
+def similarity(confidences: npt.ArrayLike) -> FloatArray:
     """Similarity of every two instances from the confidences of their exemplar classifiers.
 
     Implements the similarity definition, Eq. (simil): S_ij = 1 / (φ(i, j) φ(j, i)) if classifier

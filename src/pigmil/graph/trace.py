@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pigmil._core.typing import FloatArray, IntArray
+
 __all__ = ["Trace", "UpdateStep"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 Row = tuple[int, int, int, float, bool]
 
 

@@ -5,16 +5,15 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pigmil._core.typing import FloatArray, IntArray
 from pigmil.graph.consistency import EXACT_VERTICES
 from pigmil.graph.csdg import CSDG, CSDGSettings, build_csdg
 from pigmil.graph.trace import Row, Trace, UpdateStep
 
 __all__ = ["Trace", "UpdateResult", "UpdateStep", "update_pool"]
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 Objective = Literal["ranking_scores", "edge_sum"] | Callable[[CSDG], float]
 
 # Gains below this share of the objective are rounding, and no ground for a replacement.

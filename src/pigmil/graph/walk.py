@@ -1,11 +1,11 @@
 """Ranking scores of the vertices by a damped walk on the graph (Algorithm 1)."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from pigmil._core.typing import FloatArray
 
 __all__ = ["fixed_point", "ranking_scores"]
-
-FloatArray = NDArray[np.float64]
 
 
 def ranking_scores(

@@ -10,7 +10,7 @@ import numpy as np
 
 from pigmil._core.errors import BagFormatError
 from pigmil.bags import Bags, as_bags
-from pigmil.io.common import Column, Request, check_readable, fail, listed
+from pigmil.io.common import Column, Request, check_readable, listed, raise_format_error
 from pigmil.io.registry import Format, format_to_write, named, sniff
 from pigmil.io.values import plain
 
@@ -141,15 +141,15 @@ def write_bags(
     file = Path(os.fspath(path))
     bags = as_bags(bags)
     if file.is_dir():
-        fail(file, "is a folder; give the name of a file in it.")
+        raise_format_error(file, "is a folder; give the name of a file in it.")
     if not file.parent.is_dir():
-        fail(file, f"there is no folder {file.parent}; make it first.")
+        raise_format_error(file, f"there is no folder {file.parent}; make it first.")
     kind = named(file, format) if format else format_to_write(file, sparse=bags.is_sparse)
     if len(np.unique(plain(file, bags.ids, "ids"))) < bags.n_bags:
-        fail(
+        raise_format_error(
             file,
             "ids repeat (resampled bags?); a file needs one id a bag.",
-            mend="Give new ids: Bags(bags.instances, bags.offsets, y=bags.y).",
+            hint="Give new ids: Bags(bags.instances, bags.offsets, y=bags.y).",
         )
     module = kind.load()
     _check_options(kind, "write_bags", module.write, options, taken=2)
@@ -164,17 +164,17 @@ def _float_type(path: Path, dtype: Any) -> Any:
     except TypeError:
         found = None
     if found not in (np.dtype(np.float32), np.dtype(np.float64)):
-        fail(path, f"dtype={dtype!r} is not float32 or float64.")
+        raise_format_error(path, f"dtype={dtype!r} is not float32 or float64.")
     return found
 
 
 def _check_request(path: Path, kind: Format, request: Request) -> None:
     """Options that a format does not know are refused, never ignored."""
     if request.memory_map and not kind.streams:
-        fail(
+        raise_format_error(
             path,
             f"memory_map= is not for the format {kind.name!r}.",
-            mend="Convert the file to parquet first.",
+            hint="Convert the file to parquet first.",
         )
     asked = {
         "bag": request.bag,
@@ -184,7 +184,9 @@ def _check_request(path: Path, kind: Format, request: Request) -> None:
     }
     given = [name for name, value in asked.items() if value is not None]
     if given and not kind.columns:
-        fail(path, f"{listed(given)}: the format {kind.name!r} has no columns to name.")
+        raise_format_error(
+            path, f"{listed(given)}: the format {kind.name!r} has no columns to name."
+        )
 
 
 def _check_options(
@@ -203,5 +205,7 @@ def _labelled(path: Path, bags: Bags, table: Mapping[Any, Any]) -> Bags:
     ids = bags.ids.tolist()
     absent = [one for one in ids if one not in table]
     if absent:
-        fail(path, f"bag_labels has no label for {len(absent)} bags: {listed(absent, 5)}.")
+        raise_format_error(
+            path, f"bag_labels has no label for {len(absent)} bags: {listed(absent, 5)}."
+        )
     return bags.with_labels(np.array([table[one] for one in ids]))

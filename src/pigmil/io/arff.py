@@ -21,7 +21,7 @@ from pigmil.io.arff_text import (
     read_header,
     split_cells,
 )
-from pigmil.io.common import Request, fail, find_column, listed, writing
+from pigmil.io.common import Request, find_column, listed, raise_format_error, writing
 from pigmil.io.table import INSTANCE_LABEL_NAMES, LABEL_NAMES
 from pigmil.io.text_rows import TextRows
 from pigmil.io.values import MISSING, as_text, cannot_hold, feature_names_of, known_text, plain
@@ -56,7 +56,7 @@ def read(path: Path, request: Request, *, nominal: str = "error", encoding: str 
     features = [place for place in range(len(inner)) if place not in (instance, *info)]
     feature_names, convert = feature_plan(path, [inner[place] for place in features], nominal)
     if not features:
-        fail(path, "the relation has no numeric attributes.")
+        raise_format_error(path, "the relation has no numeric attributes.")
     with TextRows(path, request, [names[place] for place in info]) as rows:
         for number, line in header.rows:
             text = line.strip()
@@ -83,11 +83,11 @@ def _relation(path: Path, attributes: list[Attribute]) -> int:
     places = [place for place, one in enumerate(attributes) if one.kind == "relational"]
     if len(places) != 1:
         names = listed(one.name for one in attributes)
-        fail(
+        raise_format_error(
             path,
             f"has {len(places)} relational attributes, a file of bags has one; its "
             f"attributes are {names}.",
-            mend="For one row an instance use format='keel'.",
+            hint="For one row an instance use format='keel'.",
         )
     return places[0]
 
@@ -108,10 +108,10 @@ def _outer_roles(
         label = find_column(path, names, request.label, "label")
     extra = [name for place, name in enumerate(names) if place not in (bag, label, relation)]
     if extra:
-        fail(
+        raise_format_error(
             path,
             f"has attributes of bags that are neither id nor label: {listed(extra)}.",
-            mend="Name the right ones with bag= and label=, and take the others out.",
+            hint="Name the right ones with bag= and label=, and take the others out.",
         )
     return bag, label
 
@@ -128,7 +128,9 @@ def _instances(path: Path, where: str, cell: str) -> list[str]:
     # Split at line feeds alone: the other line ends Python knows are part of quoted values.
     found = [text for text in cell.split("\n") if text.strip()]
     if not found or cell.strip() in MISSING:
-        fail(path, "a bag has no instances; every bag needs at least one.", where=where)
+        raise_format_error(
+            path, "a bag has no instances; every bag needs at least one.", where=where
+        )
     return found
 
 
@@ -141,7 +143,9 @@ def write(bags: Bags, path: Path, *, relation: str = "bags", lossy: bool = False
     ids = as_text(plain(path, bags.ids, "ids"))
     names = feature_names_of(bags)
     if INSTANCE_LABEL_NAMES[0] in names:
-        fail(path, "a feature is named 'instance_label', which arff needs for the labels.")
+        raise_format_error(
+            path, "a feature is named 'instance_label', which arff needs for the labels."
+        )
     labels = None if bags.y is None else as_text(plain(path, bags.y, "labels"))
     inner = None
     if bags.instance_labels is not None:
@@ -149,7 +153,9 @@ def write(bags: Bags, path: Path, *, relation: str = "bags", lossy: bool = False
         inner = ["?" if text == "?" else quote(text) for text in texts]
     blank = [text for text in (*ids, *(labels or ())) if text in MISSING]
     if blank:
-        fail(path, f"arff reads {blank[0]!r} as a missing value, so it cannot be an id or label.")
+        raise_format_error(
+            path, f"arff reads {blank[0]!r} as a missing value, so it cannot be an id or label."
+        )
     with writing(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
         file.write(f"@relation {quote(relation)}\n")
         file.write(f"@attribute bag_id {_nominal(ids)}\n@attribute bag relational\n")

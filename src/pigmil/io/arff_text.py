@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pigmil.io.common import fail, listed, read_lines
+from pigmil.io.common import listed, raise_format_error, read_lines
 from pigmil.io.text_rows import to_floats
 from pigmil.io.values import MISSING
 
@@ -90,11 +90,11 @@ def split_cells(path: Path, where: str, text: str) -> list[str]:
     while True:
         match = _CELL.match(text, at)
         if not match:
-            fail(
+            raise_format_error(
                 path,
                 f"a quote is not closed or stands inside a value: {text[at : at + 40]!r}.",
                 where=where,
-                mend="The line may be cut short.",
+                hint="The line may be cut short.",
             )
         single, double, bare, end = match.groups()
         quoted = single if single is not None else double
@@ -122,38 +122,40 @@ def read_header(path: Path, encoding: str) -> Header:
             (stack[-1].children if stack else top).append(attribute)
             if attribute.kind == "relational":
                 if stack:
-                    fail(path, "has a relation inside a relation.", where=where)
+                    raise_format_error(path, "has a relation inside a relation.", where=where)
                 stack.append(attribute)
         elif word == "@end":
             if not stack:
-                fail(path, "has @end without a relational attribute.", where=where)
+                raise_format_error(path, "has @end without a relational attribute.", where=where)
             stack.pop()
         elif word in ("@outputs", "@output"):
             outputs = [name.strip() for name in rest.split(",")]
         elif word == "@data":
             if stack:
-                fail(path, f"the relation {stack[-1].name!r} is not closed with @end.", where=where)
+                raise_format_error(
+                    path, f"the relation {stack[-1].name!r} is not closed with @end.", where=where
+                )
             if not top:
-                fail(path, "declares no attributes before @data.", where=where)
+                raise_format_error(path, "declares no attributes before @data.", where=where)
             return Header(top, outputs, lines)
         elif word not in ("@relation", "@inputs", "@input"):
-            fail(
+            raise_format_error(
                 path, f"expected a declaration such as @attribute, got {text[:60]!r}.", where=where
             )
-    fail(path, "has no @data.", mend="It may be cut short or of another format.")
+    raise_format_error(path, "has no @data.", hint="It may be cut short or of another format.")
 
 
 def _attribute(path: Path, where: str, text: str) -> Attribute:
     match = _NAME.match(text)
     if not match or not text.strip():
-        fail(path, f"cannot read the attribute {text[:60]!r}.", where=where)
+        raise_format_error(path, f"cannot read the attribute {text[:60]!r}.", where=where)
     single, double, bare, kind = match.groups()
     quoted = single if single is not None else double
     name = bare if quoted is None else unescape(quoted)
     kind = kind.strip()
     if kind.startswith("{"):
         if not kind.rstrip().endswith("}"):
-            fail(path, f"the values of {name!r} are not closed with }}.", where=where)
+            raise_format_error(path, f"the values of {name!r} are not closed with }}.", where=where)
         return Attribute(name, "nominal", split_cells(path, where, kind.rstrip()[1:-1]))
     word = re.match(r"[A-Za-z]*", kind)
     kinds = {
@@ -165,11 +167,11 @@ def _attribute(path: Path, where: str, text: str) -> Attribute:
     }
     found = kinds.get(word[0].lower() if word else "")
     if found is None:
-        fail(
+        raise_format_error(
             path,
             f"the attribute {name!r} has the type {kind[:40]!r}, which is not known.",
             where=where,
-            mend="Known: numeric, real, integer, string, relational, {a,b,...}.",
+            hint="Known: numeric, real, integer, string, relational, {a,b,...}.",
         )
     return Attribute(name, found)
 
@@ -179,11 +181,13 @@ def expand_sparse(path: Path, where: str, text: str, attributes: Sequence[Attrib
     cells = [one.values[0] if one.kind == "nominal" and one.values else "0" for one in attributes]
     inner = text.strip()[1:].rstrip()
     if not inner.endswith("}"):
-        fail(path, "a sparse row is not closed with }.", where=where, mend="It may be cut short.")
+        raise_format_error(
+            path, "a sparse row is not closed with }.", where=where, hint="It may be cut short."
+        )
     for pair in re.findall(r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^,'"])+""", inner[:-1]):
         index, _, value = pair.strip().partition(" ")
         if not index.isdecimal() or len(index) > 9 or int(index) >= len(cells):
-            fail(
+            raise_format_error(
                 path,
                 f"a sparse row has the index {index[:20]!r}; there are {len(cells)} "
                 "attributes, counted from 0.",
@@ -201,10 +205,10 @@ def feature_plan(
     if not words:
         return [one.name for one in attributes], lambda where, cells: to_floats(path, where, cells)
     if nominal not in ("one_hot", "codes") or any(one.kind != "nominal" for one in words):
-        fail(
+        raise_format_error(
             path,
             f"the attributes {listed(one.name for one in words)} are not numeric.",
-            mend="Pass nominal='one_hot' or nominal='codes', or keep them with info=[...].",
+            hint="Pass nominal='one_hot' or nominal='codes', or keep them with info=[...].",
         )
     names: list[str] = []
     for one in attributes:
@@ -221,7 +225,7 @@ def feature_plan(
                 kind = (
                     "is missing" if cell in MISSING else f"has the undeclared value {cell[:40]!r}"
                 )
-                fail(path, f"the attribute {one.name!r} {kind}.", where=where)
+                raise_format_error(path, f"the attribute {one.name!r} {kind}.", where=where)
             elif nominal == "codes":
                 row.append(float(place[cell]))
             else:
@@ -234,9 +238,9 @@ def feature_plan(
 def count_cells(path: Path, where: str, cells: list[Any], expected: int) -> None:
     """Refuse a row with too few or too many values."""
     if len(cells) != expected:
-        fail(
+        raise_format_error(
             path,
             f"expected {expected} values, got {len(cells)}.",
             where=where,
-            mend="The line may be cut short.",
+            hint="The line may be cut short.",
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from pigmil._core.errors import BagFormatError, BagsError, MissingDependencyError
-from pigmil._core.files import atomic_file
+from pigmil._core.files import atomic_write
 
 Column = str | int | bool | None
 MAX_LINE = 1 << 28  # characters in one line: a line this long is no line of a text format
@@ -36,14 +36,14 @@ class Request:
     memory_map: bool | str | os.PathLike[str] | None = None
 
 
-def fail(path: Path, problem: str, *, where: str = "", mend: str = "") -> NoReturn:
-    """Raise the error of a file: which file, where in it, what is wrong, how to mend it."""
+def raise_format_error(path: Path, problem: str, *, where: str = "", hint: str = "") -> NoReturn:
+    """Raise the error of a file: which file, where in it, what is wrong, how to fix it."""
     place = f"{path}, {where}" if where else str(path)
-    raise BagFormatError(f"{place}: {problem}" + (f" {mend}" if mend else ""))
+    raise BagFormatError(f"{place}: {problem}" + (f" {hint}" if hint else ""))
 
 
 @contextlib.contextmanager
-def parsing(path: Path, what: str, *, mend: str = "") -> Iterator[None]:
+def parsing(path: Path, what: str, *, hint: str = "") -> Iterator[None]:
     """Turn whatever a foreign parser raises on a damaged file into one readable error."""
     try:
         with warnings.catch_warnings():
@@ -55,8 +55,8 @@ def parsing(path: Path, what: str, *, mend: str = "") -> Iterator[None]:
         raise BagFormatError(f"{path}: {error}") from error
     except Exception as error:
         detail = " ".join(str(error).split())[:300] or type(error).__name__
-        mend = mend or "The file may be damaged, cut short or of another format."
-        raise BagFormatError(f"{path}: cannot be read as {what} ({detail}). {mend}") from error
+        hint = hint or "The file may be damaged, cut short or of another format."
+        raise BagFormatError(f"{path}: cannot be read as {what} ({detail}). {hint}") from error
 
 
 @contextlib.contextmanager
@@ -75,22 +75,24 @@ def check_readable(path: Path, *, folder: bool = False) -> None:
     try:
         if path.is_dir():
             if not folder:
-                fail(path, "is a folder; give the file in it, or a folder of .h5 files.")
+                raise_format_error(
+                    path, "is a folder; give the file in it, or a folder of .h5 files."
+                )
             return
         if not path.exists():
             raise BagFileNotFoundError(
                 f"{path}: there is no such file (working folder: {Path.cwd()})."
             )
         if not path.is_file():
-            fail(path, "is not a regular file.")
+            raise_format_error(path, "is not a regular file.")
         with path.open("rb") as file:
             if not file.read(1):
-                fail(path, "is empty.", mend="Download or write it again.")
+                raise_format_error(path, "is empty.", hint="Download or write it again.")
     except BagFormatError:
         raise
     except (OSError, ValueError) as error:
         detail = getattr(error, "strerror", None) or error
-        fail(path, f"cannot be opened ({detail}).")
+        raise_format_error(path, f"cannot be opened ({detail}).")
 
 
 def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
@@ -98,7 +100,9 @@ def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]
     with path.open("rb") as file:
         start = file.read(4)
     if encoding == "utf-8" and start[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        fail(path, "is encoded as UTF-16.", where="line 1", mend="Pass encoding='utf-16'.")
+        raise_format_error(
+            path, "is encoded as UTF-16.", where="line 1", hint="Pass encoding='utf-16'."
+        )
     number = 0
     try:
         name = "utf-8-sig" if encoding.lower().replace("_", "-") == "utf-8" else encoding
@@ -106,24 +110,26 @@ def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]
             while line := file.readline(MAX_LINE):
                 number += 1
                 if len(line) >= MAX_LINE:
-                    fail(path, "is too long for a line of text.", where=f"line {number}")
+                    raise_format_error(
+                        path, "is too long for a line of text.", where=f"line {number}"
+                    )
                 if "\0" in line:
-                    fail(
+                    raise_format_error(
                         path,
                         "holds a zero byte, so this is not a text file.",
                         where=f"line {number}",
-                        mend="Name its format with format=.",
+                        hint="Name its format with format=.",
                     )
                 yield number, line.rstrip("\r\n")
     except UnicodeError as error:
-        fail(
+        raise_format_error(
             path,
             f"is not valid {encoding} ({error}).",
             where=f"line {number + 1} or after",
-            mend="Save it as UTF-8 or name its encoding, for example encoding='latin-1'.",
+            hint="Save it as UTF-8 or name its encoding, for example encoding='latin-1'.",
         )
     except LookupError:
-        fail(path, f"encoding={encoding!r} is not known to Python.")
+        raise_format_error(path, f"encoding={encoding!r} is not known to Python.")
 
 
 def find_column(
@@ -142,7 +148,9 @@ def find_column(
             return asked % len(columns)
     elif asked in columns:
         return columns.index(str(asked))
-    fail(path, f"has no column for {role}={asked!r}; its columns are {listed(columns)}.")
+    raise_format_error(
+        path, f"has no column for {role}={asked!r}; its columns are {listed(columns)}."
+    )
 
 
 def listed(names: Iterable[Any], limit: int = 12) -> str:
@@ -156,7 +164,7 @@ def listed(names: Iterable[Any], limit: int = 12) -> str:
 def writing(path: Path) -> Iterator[Path]:
     """Write atomically; what the values are that the format's library refuses is told clearly."""
     try:
-        with atomic_file(path) as temporary:
+        with atomic_write(path) as temporary:
             yield temporary
     except (BagFormatError, MissingDependencyError, OSError):
         raise
@@ -177,16 +185,16 @@ def check_memory(path: Path, n_bytes: int, *, mappable: bool = False) -> None:
     """Refuse to unpack more than the machine's memory holds, whatever a small file claims."""
     room = physical_memory()
     if n_bytes > room:
-        mend = (
+        hint = (
             "Pass memory_map='some/path.npy' to keep it on disk."
             if mappable
             else "If it is not damaged, read it on a larger machine or convert it to parquet."
         )
-        fail(
+        raise_format_error(
             path,
             f"says it holds {n_bytes / 1e9:,.1f} GB, more than the {room / 1e9:,.1f} GB of memory "
             "here.",
-            mend=mend,
+            hint=hint,
         )
 
 
@@ -194,8 +202,8 @@ def check_disk(path: Path, folder: Path, n_bytes: int) -> None:
     """Refuse to fill a disk."""
     free = shutil.disk_usage(folder).free
     if n_bytes > free:
-        fail(
+        raise_format_error(
             path,
             f"needs {n_bytes / 1e9:,.1f} GB of disk, and {folder} has {free / 1e9:,.1f} GB free.",
-            mend="Give memory_map= a path on another disk.",
+            hint="Give memory_map= a path on another disk.",
         )

@@ -12,7 +12,7 @@ import numpy as np
 from pigmil._core.errors import BagFormatError
 from pigmil._core.optional import import_optional
 from pigmil.bags import Bags
-from pigmil.io.common import Request, fail, listed, naming, parsing, writing
+from pigmil.io.common import Request, listed, naming, parsing, raise_format_error, writing
 from pigmil.io.long_table import Coded, LongTable
 from pigmil.io.table import Roles, columns_to_write, find_roles, table_blocks
 
@@ -47,7 +47,7 @@ def read(
     arrow = import_optional("pyarrow", extra="io", purpose="Reading csv")
     arrow_csv = import_optional("pyarrow.csv", extra="io", purpose="Reading csv")
     if len(delimiter) != 1:
-        fail(path, f"delimiter={delimiter!r} must be one character.")
+        raise_format_error(path, f"delimiter={delimiter!r} must be one character.")
     columns, header_bytes = _columns(path, delimiter, header, encoding)
     roles = find_roles(path, columns, request, hint=_hint(columns, delimiter, header))
     number = arrow.float32() if request.dtype == np.float32 else arrow.float64()
@@ -91,9 +91,13 @@ def _columns(path: Path, delimiter: str, header: bool, encoding: str) -> tuple[l
     with path.open("rb") as file:
         start = file.read(4096)
     if start[:2] in (b"\xff\xfe", b"\xfe\xff") and encoding == "utf-8":
-        fail(path, "is encoded as UTF-16.", where="row 1", mend="Pass encoding='utf-16'.")
+        raise_format_error(
+            path, "is encoded as UTF-16.", where="row 1", hint="Pass encoding='utf-16'."
+        )
     if b"\0" in start and "16" not in encoding and "32" not in encoding:
-        fail(path, "holds zero bytes, so it is not text.", where="row 1", mend="Pass format=.")
+        raise_format_error(
+            path, "holds zero bytes, so it is not text.", where="row 1", hint="Pass format=."
+        )
     lengths: list[int] = []
     columns: list[str] = []
     with (
@@ -106,19 +110,19 @@ def _columns(path: Path, delimiter: str, header: bool, encoding: str) -> tuple[l
                 columns = row
                 break
     if not columns:
-        fail(path, "has no rows.")
+        raise_format_error(path, "has no rows.")
     columns[0] = columns[0].removeprefix("\ufeff")
     if not header:
         return [str(position) for position in range(len(columns))], sum(lengths)
     if any("\udc80" <= sign <= "\udcff" for name in columns for sign in name):
-        fail(path, "is not valid UTF-8.", where="row 1", mend=_ENCODING)
+        raise_format_error(path, "is not valid UTF-8.", where="row 1", hint=_ENCODING)
     repeated = sorted(name for name, count in Counter(columns).items() if count > 1)
     if repeated:
-        fail(
+        raise_format_error(
             path,
             f"has columns of the same name: {listed(repeated)}.",
             where="row 1",
-            mend="Rename them, or pass header=False and positions.",
+            hint="Rename them, or pass header=False and positions.",
         )
     return columns, sum(lengths)
 
@@ -128,7 +132,9 @@ def _first_lines(path: Path, text: IO[str], lengths: list[int]) -> Iterator[str]
     while line := text.readline(_HEADER_LENGTH):
         lengths.append(len(line))
         if sum(lengths) >= _HEADER_LENGTH:
-            fail(path, "has a first row too long to be one.", where="row 1", mend=_QUOTE)
+            raise_format_error(
+                path, "has a first row too long to be one.", where="row 1", hint=_QUOTE
+            )
         yield line
 
 
@@ -166,32 +172,32 @@ class _pleading:
         count = re.search(r"Expected (\d+) columns, got (\d+)", text)
         try:
             if value:
-                fail(
+                raise_format_error(
                     self.path,
                     f"{value[1][:80]} is not a number.",
                     where=where,
-                    mend="Encode it as a number, leave the column out, or keep it with info=[...].",
+                    hint="Encode it as a number, leave the column out, or keep it with info=[...].",
                 )
             if count:
-                fail(
+                raise_format_error(
                     self.path,
                     f"expected {count[1]} values, got {count[2]}.",
                     where=where,
-                    mend="The row may be cut short or hold an unquoted delimiter.",
+                    hint="The row may be cut short or hold an unquoted delimiter.",
                 )
             if "UTF8" in text:
-                fail(
+                raise_format_error(
                     self.path,
                     "is not valid UTF-8.",
                     where=where,
-                    mend=_ENCODING,
+                    hint=_ENCODING,
                 )
             if "straddl" in text:
-                fail(
+                raise_format_error(
                     self.path,
                     "has a row too long to be one.",
                     where=where,
-                    mend=_QUOTE,
+                    hint=_QUOTE,
                 )
         except BagFormatError as told:
             raise told from error

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pigmil._core.optional import import_optional
 from pigmil._core.segments import offsets_of
 from pigmil.bags import Bags
-from pigmil.io.common import Request, check_memory, fail, listed, parsing, writing
+from pigmil.io.common import Request, check_memory, listed, parsing, raise_format_error, writing
 from pigmil.io.h5_file import FEATURES, INSTANCE_LABELS, LABELS, NAMES, OneFile, StoredBag
 from pigmil.io.mapped import InMemory, OnDisk
 from pigmil.io.values import cannot_hold, plain, relabelled
@@ -58,7 +58,7 @@ def _files(path: Path) -> list[Path]:
         return [path]
     files = sorted(one for one in path.iterdir() if one.suffix.lower() in _SUFFIXES)
     if not files:
-        fail(path, "is a folder without .h5 files.")
+        raise_format_error(path, "is a folder without .h5 files.")
     return files
 
 
@@ -87,19 +87,21 @@ class _Gathered:
         if len(shape) == 3 and shape[0] == 1:
             shape = shape[1:]
         if len(shape) != 2 or features.dtype.kind not in "iuf":
-            fail(
+            raise_format_error(
                 path,
                 f"the bag {bag.id!r} has features of shape {features.shape} and type "
                 f"{features.dtype}; expected a table of numbers.",
             )
         if shape[0] == 0:
-            fail(path, f"the bag {bag.id!r} has no instances; every bag needs at least one.")
+            raise_format_error(
+                path, f"the bag {bag.id!r} has no instances; every bag needs at least one."
+            )
         check_memory(path, shape[0] * shape[1] * max(4, features.dtype.itemsize))
         if self.dtype is None:
             single = features.dtype.kind == "f" and features.dtype.itemsize <= 4
             self.dtype = np.dtype(np.float32 if single else np.float64)
         if self.sizes and shape[1] != self.width:
-            fail(
+            raise_format_error(
                 path,
                 f"the bag {bag.id!r} has {shape[1]} features where {self.ids[0]!r} has "
                 f"{self.width}.",
@@ -109,11 +111,11 @@ class _Gathered:
             values = features[()].reshape(shape).astype(self.dtype)
         bad = np.argwhere(~np.isfinite(values))
         if len(bad):
-            fail(
+            raise_format_error(
                 path,
                 f"the bag {bag.id!r}, instance {bad[0, 0] + 1}: feature {bad[0, 1]} is "
                 f"{values[tuple(bad[0])]} ({len(bad)} such values in the bag).",
-                mend="Impute it or drop the instance.",
+                hint="Impute it or drop the instance.",
             )
         for name, dataset in bag.beside.items():
             array = file.values(dataset)
@@ -129,15 +131,21 @@ class _Gathered:
         """Return the bags."""
         path, n_bags = self.path, len(self.sizes)
         if not n_bags:
-            fail(path, "holds no bags: no data set of two dimensions and no group with features.")
+            raise_format_error(
+                path, "holds no bags: no data set of two dimensions and no group with features."
+            )
         partial = sorted(name for name, parts in self.beside.items() if len(parts) != n_bags)
         if partial:
-            fail(path, f"only some bags have {listed(partial)}; all need them, or none.")
+            raise_format_error(
+                path, f"only some bags have {listed(partial)}; all need them, or none."
+            )
         unlabelled = [
             one for one, label in zip(self.ids, self.labels, strict=True) if label is None
         ]
         if unlabelled and len(unlabelled) < n_bags:
-            fail(path, f"{len(unlabelled)} bags have no label: {listed(unlabelled, 5)}.")
+            raise_format_error(
+                path, f"{len(unlabelled)} bags have no label: {listed(unlabelled, 5)}."
+            )
         with parsing(path, "bags"):
             info = {name: np.concatenate(parts) for name, parts in self.beside.items()}
             inner = next((info.pop(name) for name in INSTANCE_LABELS if name in info), None)
@@ -166,7 +174,9 @@ def write(bags: Bags, path: Path, *, compression: str | None = None, lossy: bool
     taken = {*FEATURES, *LABELS, *INSTANCE_LABELS, NAMES} & set(info)
     odd = sorted(taken | {name for name in info if "/" in name or name in (".", "..", "")})
     if odd:
-        fail(path, f"instance_info has names that HDF5 cannot use here: {listed(odd)}.")
+        raise_format_error(
+            path, f"instance_info has names that HDF5 cannot use here: {listed(odd)}."
+        )
     if bags.instance_labels is not None:
         info["instance_labels"] = bags.instance_labels
     beside = {name: _stored(h5py, path, plain(path, values, name)) for name, values in info.items()}
@@ -194,6 +204,6 @@ def _stored(h5py: Any, path: Path, values: NDArray[Any]) -> tuple[NDArray[Any], 
     try:
         encoded = np.char.encode(values, "utf-8")
     except UnicodeError as error:
-        fail(path, f"cannot hold text that is no Unicode ({error}).")
+        raise_format_error(path, f"cannot hold text that is no Unicode ({error}).")
     kind = h5py.string_dtype("utf-8", max(1, encoded.dtype.itemsize))
     return encoded.astype(kind), kind

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pigmil.io.common import check_memory, fail, listed
+from pigmil.io.common import check_memory, listed, raise_format_error
 
 LABELS = ("label", "bag_label", "y")
 FEATURES = ("features", "feats", "instances")
@@ -48,10 +48,10 @@ class OneFile:
             yield self._group(file, self.path.stem)
             return
         if alone:
-            fail(
+            raise_format_error(
                 self.path,
                 f"has no data set 'features'; it holds {listed(file)}.",
-                mend="In a folder every file is one bag.",
+                hint="In a folder every file is one bag.",
             )
         top = file
         if "bags" in file and self._class(file, "bags") is group_class:
@@ -78,23 +78,23 @@ class OneFile:
         """Class of a member, once it is known to lie in this file."""
         link = group.get(name, getlink=True)
         if not isinstance(link, self.h5py.HardLink):
-            fail(
+            raise_format_error(
                 self.path,
                 f"{name!r} is a link to another place ({type(link).__name__}); links are not "
                 "followed.",
-                mend="Copy the data into the file.",
+                hint="Copy the data into the file.",
             )
         return group.get(name, getclass=True)
 
     def _dataset(self, group: Any, name: str) -> Any:
         if self._class(group, name) is not self.h5py.Dataset:
-            fail(self.path, f"{name!r} is no data set.")
+            raise_format_error(self.path, f"{name!r} is no data set.")
         found = group[name]
         if found.is_virtual or found.external:
-            fail(
+            raise_format_error(
                 self.path,
                 f"{name!r} is stored in another file; that is not followed.",
-                mend="Copy the data into the file.",
+                hint="Copy the data into the file.",
             )
         return found
 
@@ -138,19 +138,19 @@ class OneFile:
             value = value.ravel()[0]
         value = value.decode("utf-8") if isinstance(value, bytes) else value
         if not isinstance(value, str | int | float | np.integer | np.floating | np.bool_):
-            fail(self.path, f"{name!r} is neither a number nor text.")
+            raise_format_error(self.path, f"{name!r} is neither a number nor text.")
         return value.item() if isinstance(value, np.generic) else value
 
     def _check_kind(self, dtype: Any, name: str) -> None:
         """Refuse what is neither numbers nor text, and text that is not safe to read."""
         text = self.h5py.check_string_dtype(dtype)
         if text is None and dtype.kind not in "iufb":
-            fail(self.path, f"{name!r} holds {dtype}, not numbers or text.")
+            raise_format_error(self.path, f"{name!r} holds {dtype}, not numbers or text.")
         if text is not None and text.length is None and not self.trusted:
-            fail(
+            raise_format_error(
                 self.path,
                 f"{name!r} is text of variable length, with which a damaged file can hang or "
                 "crash the HDF5 library.",
-                mend="If you trust the file pass trusted=True; else store numbers or text of "
+                hint="If you trust the file pass trusted=True; else store numbers or text of "
                 "fixed length, or give labels with bag_labels=.",
             )

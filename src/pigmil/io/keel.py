@@ -6,7 +6,7 @@ import numpy as np
 
 from pigmil.bags import Bags
 from pigmil.io.arff_text import count_cells, feature_plan, read_header, split_cells
-from pigmil.io.common import Request, fail, find_column, writing
+from pigmil.io.common import Request, find_column, raise_format_error, writing
 from pigmil.io.table import INSTANCE_LABEL_NAMES
 from pigmil.io.text_rows import TextRows
 from pigmil.io.values import (
@@ -40,11 +40,11 @@ def read(path: Path, request: Request, *, nominal: str = "error", encoding: str 
     header = read_header(path, encoding)
     attributes = header.attributes
     if any(one.kind == "relational" for one in attributes):
-        fail(path, "has a relational attribute.", mend="Read it with format='arff'.")
+        raise_format_error(path, "has a relational attribute.", hint="Read it with format='arff'.")
     names = [one.name for one in attributes]
     bag = 0 if request.bag is None else find_column(path, names, request.bag, "bag")
     if bag is None:
-        fail(path, "needs a bag column.", mend="Name it with bag=.")
+        raise_format_error(path, "needs a bag column.", hint="Name it with bag=.")
     output = header.outputs[0] if header.outputs and header.outputs[0] in names else None
     label = names.index(output) if output is not None else len(names) - 1
     asked = label if request.label is None else find_column(path, names, request.label, "label")
@@ -57,7 +57,7 @@ def read(path: Path, request: Request, *, nominal: str = "error", encoding: str 
     taken = {bag, asked, instance, *info}
     features = [place for place in range(len(names)) if place not in taken]
     if not features:
-        fail(path, "has no features beside the bag and its label.")
+        raise_format_error(path, "has no features beside the bag and its label.")
     feature_names, convert = feature_plan(path, [attributes[place] for place in features], nominal)
     with TextRows(path, request, [names[place] for place in info]) as rows:
         for number, line in header.rows:
@@ -94,7 +94,7 @@ def write(bags: Bags, path: Path, *, relation: str = "bags", lossy: bool = False
         refuse_text(path, labels, "label", _SPECIAL, "keel")
     clash = {"bag_id", "instance_label", "class"} & set(names)
     if clash or len(set(names)) < len(names):
-        fail(
+        raise_format_error(
             path,
             "feature names must differ from each other and from bag_id, instance_label and class.",
         )

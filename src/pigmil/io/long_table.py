@@ -10,9 +10,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from pigmil._core.errors import BagFormatError, Problems
-from pigmil._core.segments import IntArray, offsets_of
+from pigmil._core.segments import offsets_of
+from pigmil._core.typing import IntArray
 from pigmil.bags import Bags
-from pigmil.io.common import Request, fail, naming
+from pigmil.io.common import Request, naming, raise_format_error
 from pigmil.io.mapped import InMemory, OnDisk
 from pigmil.io.values import MISSING, decode, decode_ids, decode_labels
 
@@ -198,9 +199,9 @@ class LongTable:
     ) -> Bags:
         """Return the bags; whatever is wrong with them is told in one error."""
         if self.n_rows == 0:
-            fail(self.path, "holds no instances.", mend="It may be cut short.")
+            raise_format_error(self.path, "holds no instances.", hint="It may be cut short.")
         if n_features == 0:
-            fail(self.path, "has no feature columns beside the bag and its labels.")
+            raise_format_error(self.path, "has no feature columns beside the bag and its labels.")
         if self.n_bad_values > 3:
             self.problems.add(f"... and {self.n_bad_values - 3} more values that are not finite.")
         if None in self.bags.seen:

@@ -12,8 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from pigmil._core.segments import IntArray
-from pigmil.io.common import check_disk, check_memory, fail
+from pigmil._core.typing import IntArray
+from pigmil.io.common import check_disk, check_memory, raise_format_error
 
 _HEADER = 128  # bytes kept free before the values, for the header of a .npy file
 _BLOCK_BYTES = 1 << 23
@@ -96,7 +96,9 @@ class OnDisk:
         self.target = None if target is True else Path(os.fspath(target))
         self.folder = Path(tempfile.gettempdir()) if self.target is None else self.target.parent
         if self.target is not None and not self.folder.is_dir():
-            fail(self.target, f"memory_map= names a folder that is not there: {self.folder}.")
+            raise_format_error(
+                self.target, f"memory_map= names a folder that is not there: {self.folder}."
+            )
         self.file, self.name = self._new_file()
         self.n_rows, self.width = 0, 0
         self.dtype: np.dtype[Any] = np.dtype(np.float64)
@@ -161,7 +163,7 @@ class OnDisk:
             self.file.seek(_HEADER + int(rows[first]) * row_bytes)
             part = view[first * row_bytes : last * row_bytes]
             if self.file.readinto(part) != len(part):  # type: ignore[attr-defined]
-                fail(self.path, "its rows were lost while they were put in order.")
+                raise_format_error(self.path, "its rows were lost while they were put in order.")
             first = last
         return block
 

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from pigmil.bags import Bags
-from pigmil.io.common import Request, fail, naming, parsing, writing
+from pigmil.io.common import Request, naming, parsing, raise_format_error, writing
 from pigmil.io.mat5 import Cell, load
 from pigmil.io.values import cannot_hold, feature_names_of, plain, relabelled
 
@@ -74,11 +74,13 @@ def same_bags(path: Path, bags: Bags, request: Request) -> Bags:
 def numeric(path: Path, value: Any, name: str, n_rows: int) -> Any:
     """A matrix of numbers, one row an instance; cells, structures and text are refused."""
     if not (sp.issparse(value) or isinstance(value, np.ndarray)):
-        fail(path, f"the variable {name!r} is no matrix of numbers.")
+        raise_format_error(path, f"the variable {name!r} is no matrix of numbers.")
     if value.ndim != 2 or value.dtype.kind not in "iuf":
-        fail(path, f"the variable {name!r} is no matrix of numbers ({value.dtype}).")
+        raise_format_error(path, f"the variable {name!r} is no matrix of numbers ({value.dtype}).")
     if value.shape[0] != n_rows:
-        fail(path, f"the variable {name!r} has {value.shape[0]} rows for {n_rows} bag ids.")
+        raise_format_error(
+            path, f"the variable {name!r} has {value.shape[0]} rows for {n_rows} bag ids."
+        )
     value = value.tocsr() if sp.issparse(value) else value
     return value.astype(np.float64) if value.dtype.kind != "f" else value
 
@@ -89,18 +91,20 @@ def vector(path: Path, value: Any, name: str, size: int | None = None) -> NDArra
         return np.array(texts(path, value, name), dtype=str)
     if sp.issparse(value):
         if size is None or value.shape[0] * value.shape[1] != size:
-            fail(
+            raise_format_error(
                 path,
                 f"the sparse variable {name!r} has the shape {value.shape}; expected one "
                 "value an instance.",
             )
         value = value.toarray()
     if not isinstance(value, np.ndarray) or value.ndim > 2:
-        fail(path, f"the variable {name!r} is no row of numbers or text.")
+        raise_format_error(path, f"the variable {name!r} is no row of numbers or text.")
     if value.dtype.kind == "U":
         return np.array(texts(path, value, name), dtype=str)
     if min(value.shape) > 1:
-        fail(path, f"the variable {name!r} has the shape {value.shape}; expected one row.")
+        raise_format_error(
+            path, f"the variable {name!r} has the shape {value.shape}; expected one row."
+        )
     flat: NDArray[Any] = value.ravel()
     return flat
 
@@ -110,11 +114,11 @@ def texts(path: Path, value: Any, name: str) -> list[str]:
     if isinstance(value, np.ndarray) and value.dtype.kind == "U":
         return [str(text).rstrip() for text in value]
     if not isinstance(value, Cell):
-        fail(path, f"the variable {name!r} holds no text.")
+        raise_format_error(path, f"the variable {name!r} holds no text.")
     found = []
     for item in value.items:
         if not isinstance(item, np.ndarray) or item.dtype.kind != "U" or item.size > 1:
-            fail(path, f"the variable {name!r} holds cells that are not text.")
+            raise_format_error(path, f"the variable {name!r} holds cells that are not text.")
         found.append(str(item[0]) if item.size else "")
     return found
 
@@ -131,9 +135,9 @@ def whole(values: NDArray[Any]) -> NDArray[Any]:
 def _named(path: Path, places: NDArray[Any], names: list[str]) -> NDArray[Any]:
     """Names by position, counted from 1."""
     if places.dtype.kind not in "iuf" or (places != places).any():
-        fail(path, "numbers its bags or labels by something that is no number.")
+        raise_format_error(path, "numbers its bags or labels by something that is no number.")
     if ((places < 1) | (places > len(names))).any():
-        fail(path, f"numbers a bag or label beyond the {len(names)} names it holds.")
+        raise_format_error(path, f"numbers a bag or label beyond the {len(names)} names it holds.")
     return np.array(names)[places.astype(np.int64) - 1]
 
 
@@ -148,12 +152,12 @@ def check_texts(path: Path, values: list[str]) -> None:
     """Refuse text that does not survive in MATLAB's characters."""
     for text in values:
         if not text or "\0" in text or any(ord(sign) > 0xFFFF for sign in text):
-            fail(
+            raise_format_error(
                 path,
                 f"MATLAB files cannot hold the text {text!r}: empty, or with signs beyond 16 bits.",
             )
         if any(0xD800 <= ord(sign) <= 0xDFFF for sign in text):
-            fail(path, f"the text {text!r} cannot be encoded.")
+            raise_format_error(path, f"the text {text!r} cannot be encoded.")
 
 
 def write(bags: Bags, path: Path, *, compress: bool = True, lossy: bool = False) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from pigmil.io.common import check_memory, fail
+from pigmil.io.common import check_memory, raise_format_error
 
 _TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8",
           13: "u8"}  # fmt: skip
@@ -53,10 +53,10 @@ def load(path: Path) -> dict[str, Any]:
     """
     content = memoryview(path.read_bytes())
     if len(content) < 128 or bytes(content[126:128]) not in (b"IM", b"MI"):
-        fail(
+        raise_format_error(
             path,
             "is no MATLAB 5 file: its header is missing or cut short.",
-            mend="Save it in MATLAB with save(..., '-v7').",
+            hint="Save it in MATLAB with save(..., '-v7').",
         )
     order = "<" if bytes(content[126:128]) == b"IM" else ">"
     found: dict[str, Any] = {}
@@ -71,15 +71,15 @@ def load(path: Path) -> dict[str, Any]:
                 if value is not None and name not in found:
                     found[name] = value
         except (_Damaged, zlib.error, UnicodeError, ValueError, struct.error) as error:
-            fail(
+            raise_format_error(
                 path,
                 f"is damaged or cut short ({' '.join(str(error).split())[:200]}).",
                 where=f"byte {at}",
-                mend="Download or save it again.",
+                hint="Download or save it again.",
             )
         at = after
     if not found:
-        fail(path, "holds no variables.", mend="It may be cut short.")
+        raise_format_error(path, "holds no variables.", hint="It may be cut short.")
     return found
 
 

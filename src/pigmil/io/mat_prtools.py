@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pigmil.bags import Bags
 from pigmil.io import mat
-from pigmil.io.common import Request, fail, listed, parsing, writing
+from pigmil.io.common import Request, listed, parsing, raise_format_error, writing
 from pigmil.io.mat5 import Cell, Struct
 from pigmil.io.values import cannot_hold, feature_names_of, plain
 
@@ -31,17 +31,17 @@ def read_variable(path: Path, held: dict[str, Any], request: Request) -> Bags:
     """
     sets = [name for name, value in held.items() if _is_set(value)]
     if len(sets) != 1:
-        fail(
+        raise_format_error(
             path,
             f"holds no bags that are understood; its variables are {listed(held)}.",
-            mend="Expected features, bag_ids and labels, or one PRTools data set (data, nlab, "
+            hint="Expected features, bag_ids and labels, or one PRTools data set (data, nlab, "
             "ident.milbag).",
         )
     with parsing(path, "a PRTools data set"):
         record = held[sets[0]].items[0]
         ident = record["ident"].items[0] if isinstance(record["ident"], Struct) else {}
         if "milbag" not in ident:
-            fail(path, "its PRTools data set has no bags (ident.milbag).")
+            raise_format_error(path, "its PRTools data set has no bags (ident.milbag).")
         bag_ids = mat.vector(path, ident["milbag"], "ident.milbag")
         features = mat.numeric(path, record["data"], "data", len(bag_ids))
         labels = _labels(path, record)
@@ -75,14 +75,14 @@ def _labels(path: Path, record: Any) -> tuple[NDArray[Any] | None, Any]:
     """Class of each instance, counted from 0, and the classes; None where all are unlabelled."""
     codes = mat.whole(mat.vector(path, record["nlab"], "nlab"))
     if codes.dtype.kind != "i":
-        fail(path, "nlab of its PRTools data set holds no whole numbers.")
+        raise_format_error(path, "nlab of its PRTools data set holds no whole numbers.")
     if (codes == 0).all():
         return None, []
     classes = mat.vector(path, record.get("lablist"), "lablist")
     classes = mat.whole(classes) if classes.dtype.kind in "iuf" else classes
     if ((codes < 1) | (codes > len(classes))).any():
         bad = int(np.argmax((codes < 1) | (codes > len(classes))))
-        fail(
+        raise_format_error(
             path,
             f"nlab names a class that lablist does not have ({codes[bad]}).",
             where=f"instance {bad + 1}",

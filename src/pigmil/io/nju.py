@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pigmil.bags import Bags
-from pigmil.io.common import Request, fail, read_lines, writing
+from pigmil.io.common import Request, raise_format_error, read_lines, writing
 from pigmil.io.text_rows import TextRows, to_floats
 from pigmil.io.values import as_text, cannot_hold, dense_blocks, known_text, plain, refuse_text
 
@@ -27,12 +27,12 @@ def read(path: Path, request: Request, *, encoding: str = "utf-8") -> Bags:
                 continue
             cells = line.split()
             if len(cells) < 5:
-                fail(
+                raise_format_error(
                     path,
                     "expected bag, bag label, instance, instance label and values, got "
                     f"{len(cells)} columns.",
                     where=f"line {number}",
-                    mend="The line may be cut short.",
+                    hint="The line may be cut short.",
                 )
             values = to_floats(path, f"line {number}", cells[4:])
             rows.add(number, values, cells[0], cells[1], cells[3], (cells[2],))
@@ -59,7 +59,7 @@ def write(bags: Bags, path: Path, *, lossy: bool = False) -> None:
     known = [text for text in (*labels, *inner) if text != "?"]
     refuse_text(path, known, "label", "%", "nju")
     if bags.y is not None and "?" in labels:
-        fail(path, "nju reads '?' as a missing label, so it cannot be one.")
+        raise_format_error(path, "nju reads '?' as a missing label, so it cannot be one.")
     index = bags.bag_index
     with writing(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
         file.write(

@@ -10,7 +10,15 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from pigmil.bags import Bags
-from pigmil.io.common import Request, check_memory, fail, listed, naming, parsing, writing
+from pigmil.io.common import (
+    Request,
+    check_memory,
+    listed,
+    naming,
+    parsing,
+    raise_format_error,
+    writing,
+)
 from pigmil.io.values import plain, relabelled
 
 _INFO = "info_"
@@ -56,7 +64,7 @@ def read(path: Path, request: Request) -> Bags:
         if "offsets" in arrays:
             return Bags(instances, arrays["offsets"], **new, **more)
         if "bag_ids" not in arrays:
-            fail(path, f"has neither offsets nor bag_ids; it holds {listed(arrays)}.")
+            raise_format_error(path, f"has neither offsets nor bag_ids; it holds {listed(arrays)}.")
         new = relabelled(path, arrays["bag_ids"], y, inner, request)
         return Bags.from_flat(instances, new.pop("ids"), **new, **more)
 
@@ -75,17 +83,19 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
                 version = npy.read_magic(file)
                 read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
                 if version not in read_header:
-                    fail(path, f"the array {name!r} has an unknown version {version}.")
+                    raise_format_error(
+                        path, f"the array {name!r} has an unknown version {version}."
+                    )
                 shape, _, dtype = read_header[version](file)
                 if dtype.hasobject or dtype.kind not in "biufU":
-                    fail(
+                    raise_format_error(
                         path,
                         f"the array {name!r} holds {dtype}, not numbers or text.",
-                        mend="Save plain arrays; pickled objects are never loaded.",
+                        hint="Save plain arrays; pickled objects are never loaded.",
                     )
                 count = int(np.prod([float(n) for n in shape])) if shape else 1
                 if count * dtype.itemsize > one.file_size:
-                    fail(
+                    raise_format_error(
                         path,
                         f"the array {name!r} is cut short: {shape} of {dtype} do not fit "
                         f"in {one.file_size} bytes.",
@@ -100,15 +110,15 @@ def _instances(path: Path, arrays: dict[str, NDArray[Any]]) -> Any:
         return arrays["instances"]
     parts = ("data", "indices", "indptr", "shape")
     if not all(name in arrays for name in parts):
-        fail(
+        raise_format_error(
             path,
             f"has no array 'instances'; it holds {listed(arrays) or 'nothing'}.",
-            mend="Save instances (2-D) with offsets, or with bag_ids, one an instance.",
+            hint="Save instances (2-D) with offsets, or with bag_ids, one an instance.",
         )
     with parsing(path, "a sparse matrix"):
         data, indices, indptr, shape = (arrays[name] for name in parts)
         if data.dtype.kind not in "biuf" or indices.dtype.kind not in "iu":
-            fail(path, "its sparse matrix holds no numbers.")
+            raise_format_error(path, "its sparse matrix holds no numbers.")
         rows, columns = (int(n) for n in shape)
         matrix = sp.csr_array((data, indices, indptr), shape=(rows, columns))
         matrix.check_format(full_check=True)

@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from pigmil._core.optional import import_optional
 from pigmil.bags import Bags
-from pigmil.io.common import Request, check_memory, fail, listed, naming, parsing, writing
+from pigmil.io.common import (
+    Request,
+    check_memory,
+    listed,
+    naming,
+    parsing,
+    raise_format_error,
+    writing,
+)
 from pigmil.io.delimited import coded_arrow
 from pigmil.io.long_table import Coded, LongTable
 from pigmil.io.table import Roles, columns_to_write, find_roles, table_blocks
@@ -34,7 +42,7 @@ def read(path: Path, request: Request) -> Bags:
         names, types = file.schema_arrow.names, file.schema_arrow.types
         if len(set(names)) < len(names):
             twice = sorted({name for name in names if names.count(name) > 1})
-            fail(path, f"has columns of the same name: {listed(twice)}.")
+            raise_format_error(path, f"has columns of the same name: {listed(twice)}.")
         kept = _kept(file.schema_arrow)
         if not request.info:
             info = tuple(name for name in kept.get("info", []) if name in names)
@@ -131,10 +139,10 @@ def _check_numeric(path: Path, names: list[str], kinds: list[Any]) -> None:
         name for name, kind in zip(names, kinds, strict=True) if not str(kind).startswith(numeric)
     ]
     if bad:
-        fail(
+        raise_format_error(
             path,
             f"the columns {listed(bad)} are not numeric.",
-            mend="Encode them as numbers, keep them with info=[...], or name them as bag=, label= "
+            hint="Encode them as numbers, keep them with info=[...], or name them as bag=, label= "
             "or instance_label=.",
         )
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pigmil._core.optional import import_optional
 from pigmil.bags import Bags
 from pigmil.io import parquet as long
-from pigmil.io.common import Request, check_memory, fail, listed, naming, writing
+from pigmil.io.common import Request, check_memory, listed, naming, raise_format_error, writing
 from pigmil.io.long_table import Coded, LongTable
 from pigmil.io.table import Roles, arrow_column, columns_to_write
 from pigmil.io.values import feature_names_of
@@ -25,10 +25,10 @@ def read_open(path: Path, file: Any, roles: Roles, request: Request, kept: dict[
     names, types = file.schema_arrow.names, file.schema_arrow.types
     plain = [names[place] for place in roles.features if not long.is_list(types[place])]
     if plain:
-        fail(
+        raise_format_error(
             path,
             f"some features are lists and {listed(plain)} are not.",
-            mend="Give every feature one list a bag, or drop those columns with info=[...].",
+            hint="Give every feature one list a bag, or drop those columns with info=[...].",
         )
     inner = [types[place].value_type for place in roles.features]
     nested = len(inner) == 1 and long.is_list(inner[0])
@@ -49,7 +49,9 @@ def read_open(path: Path, file: Any, roles: Roles, request: Request, kept: dict[
         feature_names = None if nested else [names[place] for place in roles.features]
         bags = table.finish(None if kept.get("unnamed") else feature_names)
     if bags.n_bags != row:
-        fail(path, f"has {row} rows but {bags.n_bags} different bags; a bag has one row here.")
+        raise_format_error(
+            path, f"has {row} rows but {bags.n_bags} different bags; a bag has one row here."
+        )
     return bags
 
 
@@ -64,7 +66,7 @@ def _sizes(path: Path, batch: Any, roles: Roles, names: list[str], row: int) -> 
     first = None
     for place in (*roles.features, *places):
         if not long.is_list(batch.column(place).type):
-            fail(path, f"the column {names[place]!r} must hold a list for each bag.")
+            raise_format_error(path, f"the column {names[place]!r} must hold a list for each bag.")
         counts = (
             compute.list_value_length(batch.column(place))
             .fill_null(0)
@@ -72,22 +74,22 @@ def _sizes(path: Path, batch: Any, roles: Roles, names: list[str], row: int) -> 
         )
         if (counts == 0).any():
             where = f"row {row + int(np.argmax(counts == 0)) + 1}"
-            fail(
+            raise_format_error(
                 path,
                 f"the list {names[place]!r} is empty or missing.",
                 where=where,
-                mend="Every bag needs at least one instance.",
+                hint="Every bag needs at least one instance.",
             )
         if first is None:
             first = counts
         elif (counts != first).any():
             bad = int(np.argmax(counts != first))
-            fail(
+            raise_format_error(
                 path,
                 f"{names[place]!r} has {counts[bad]} entries where "
                 f"{names[roles.features[0]]!r} has {first[bad]}.",
                 where=f"row {row + bad + 1}",
-                mend="All lists of a bag have one entry an instance.",
+                hint="All lists of a bag have one entry an instance.",
             )
     assert first is not None
     return np.asarray(first).astype(np.int64)
@@ -101,7 +103,9 @@ def _features(
         compute = import_optional("pyarrow.compute", extra="io", purpose="Reading parquet")
         widths = set(compute.list_value_length(vectors).unique().to_pylist())
         if len(widths) != 1 or None in widths or 0 in widths:
-            fail(path, f"has instances of {len(widths)} different lengths; all need the same.")
+            raise_format_error(
+                path, f"has instances of {len(widths)} different lengths; all need the same."
+            )
         return long.numbers(vectors.flatten()).astype(dtype).reshape(n_rows, widths.pop())
     values = np.empty((n_rows, len(roles.features)), dtype=dtype)
     for column, place in enumerate(roles.features):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pigmil.io.common import fail, listed
+from pigmil.io.common import listed, raise_format_error
 
 _TEXT_FORMATS = ("csv", "tsv", "arff", "keel", "uci", "sparse_mil", "nju", "svmlight")
 
@@ -103,7 +103,9 @@ def formats() -> dict[str, Format]:
 def named(path: Path, name: str) -> Format:
     """Format of this name."""
     if name not in FORMATS:
-        fail(path, f"format={name!r} is not known; the formats are {listed(FORMATS, 20)}.")
+        raise_format_error(
+            path, f"format={name!r} is not known; the formats are {listed(FORMATS, 20)}."
+        )
     return FORMATS[name]
 
 
@@ -112,10 +114,10 @@ def format_to_write(path: Path, *, sparse: bool) -> Format:
     suffix = path.suffix.lower()
     found = [one for one in _ALL if suffix in one.suffixes]
     if not found:
-        fail(
+        raise_format_error(
             path,
             f"the suffix {suffix!r} stands for no format.",
-            mend=f"Pass format=, one of {listed(FORMATS, 20)}.",
+            hint=f"Pass format=, one of {listed(FORMATS, 20)}.",
         )
     if suffix == ".data" and sparse:
         return FORMATS["sparse_mil"]
@@ -143,10 +145,10 @@ def sniff(path: Path) -> Format:
             return FORMATS[by_content]
         if by_suffix and suffix != ".dat":
             return by_suffix[0]
-        fail(
+        raise_format_error(
             path,
             "its format cannot be told from the suffix or the first lines.",
-            mend=f"Pass format=, one of {listed(FORMATS, 20)}.",
+            hint=f"Pass format=, one of {listed(FORMATS, 20)}.",
         )
     return by_suffix[0]
 
@@ -161,7 +163,9 @@ def _by_magic(path: Path, start: bytes) -> str | None:
     if start[:10] == b"MATLAB 5.0":
         return "mat"
     if start[:10] == b"MATLAB 7.3":
-        fail(path, "is a MATLAB 7.3 file.", mend="Save it in MATLAB with save(..., '-v7').")
+        raise_format_error(
+            path, "is a MATLAB 7.3 file.", hint="Save it in MATLAB with save(..., '-v7')."
+        )
     return None
 
 

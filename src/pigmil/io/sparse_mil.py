@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pigmil.bags import Bags
-from pigmil.io.common import Request, fail, read_lines, writing
+from pigmil.io.common import Request, raise_format_error, read_lines, writing
 from pigmil.io.sparse_text import sparse_rows
 from pigmil.io.text_rows import SparseRows
 from pigmil.io.values import as_text, cannot_hold, plain, refuse_text
@@ -42,11 +42,11 @@ def read(
             continue
         cells = text.split(",")
         if len(cells) < 3:
-            fail(
+            raise_format_error(
                 path,
                 f"expected instance,bag,label,index:value,..., got {text[:60]!r}.",
                 where=f"line {number}",
-                mend="The line may be cut short.",
+                hint="The line may be cut short.",
             )
         _, bag, label, *pairs = cells
         rows.add(number, [pair.strip() for pair in pairs], bag.strip(), label.strip())

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pigmil.bags import Bags
-from pigmil.io.common import Request, fail, read_lines, writing
+from pigmil.io.common import Request, raise_format_error, read_lines, writing
 from pigmil.io.sparse_text import sparse_rows
 from pigmil.io.text_rows import SparseRows
 from pigmil.io.values import as_text, cannot_hold, plain
@@ -39,11 +39,11 @@ def read(
         if not cells:
             continue
         if len(cells) < 2 or not cells[1].startswith("qid:") or len(cells[1]) == 4:
-            fail(
+            raise_format_error(
                 path,
                 f"expected 'label qid:bag index:value ...', got {line[:60]!r}.",
                 where=f"line {number}",
-                mend="Every line needs a qid: it names the bag.",
+                hint="Every line needs a qid: it names the bag.",
             )
         rows.add(number, cells[2:], cells[1][4:], cells[0])
     return rows.finish(n_features, columns)
@@ -71,19 +71,19 @@ def write(bags: Bags, path: Path, *, number_ids: bool = False, lossy: bool = Fal
     elif ids.dtype.kind in "iu" and (ids >= 0).all():
         texts = as_text(ids)
     else:
-        fail(
+        raise_format_error(
             path,
             f"svmlight holds whole numbers as ids (qid), not {ids.tolist()[0]!r}.",
-            mend="Pass number_ids=True to number the bags from 1.",
+            hint="Pass number_ids=True to number the bags from 1.",
         )
     if bags.y is None:
-        fail(path, "svmlight needs a label on every line, and these bags have none.")
+        raise_format_error(path, "svmlight needs a label on every line, and these bags have none.")
     y = plain(path, bags.y, "labels")
     if y.dtype.kind not in "iufb":
-        fail(
+        raise_format_error(
             path,
             f"svmlight holds numbers as labels, not {y.tolist()[0]!r}.",
-            mend="Use bags.with_labels(...) with numbers.",
+            hint="Use bags.with_labels(...) with numbers.",
         )
     labels = as_text(y.astype(int) if y.dtype.kind == "b" else y)
     index = bags.bag_index

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pigmil._core.optional import import_optional
 from pigmil.bags import Bags
-from pigmil.io.common import Request, fail, find_column, listed
+from pigmil.io.common import Request, find_column, listed, raise_format_error
 from pigmil.io.values import as_text, cannot_hold, dense_blocks, feature_names_of, plain
 
 BAG_NAMES = ("bag",)
@@ -38,10 +38,10 @@ def find_roles(path: Path, columns: list[str], request: Request, *, hint: str = 
     """Tell which column is what; all that has no role is a feature."""
     bag = find_column(path, columns, request.bag, "bag", BAG_NAMES)
     if bag is None:
-        fail(
+        raise_format_error(
             path,
             f"has no column 'bag'; its columns are {listed(columns)}.",
-            mend=f"Say with bag= and label= (name or position) what they are. {hint}".rstrip(),
+            hint=f"Say with bag= and label= (name or position) what they are. {hint}".rstrip(),
         )
     label = find_column(path, columns, request.label, "label", LABEL_NAMES)
     instance = find_column(
@@ -55,10 +55,12 @@ def find_roles(path: Path, columns: list[str], request: Request, *, hint: str = 
     taken = [place for place in (bag, label, instance, *info) if place is not None]
     if len(set(taken)) < len(taken):
         twice = sorted({columns[place] for place in taken if taken.count(place) > 1})
-        fail(path, f"the columns {listed(twice)} are given two roles; each column has one.")
+        raise_format_error(
+            path, f"the columns {listed(twice)} are given two roles; each column has one."
+        )
     features = tuple(place for place in range(len(columns)) if place not in set(taken))
     if not features:
-        fail(path, f"has no feature columns; its columns are {listed(columns)}.")
+        raise_format_error(path, f"has no feature columns; its columns are {listed(columns)}.")
     return Roles(bag, label, instance, tuple(info), features)
 
 
@@ -76,11 +78,11 @@ def columns_to_write(
     """Columns beside the features, one entry an instance, by name; refuses what cannot be kept."""
     wide = [name for name, values in bags.instance_info.items() if values.ndim != 1]
     if text and wide and not lossy:
-        fail(
+        raise_format_error(
             path,
             f"the format {format_name!r} cannot hold {listed(wide)} of instance_info, which have "
             "several values an instance.",
-            mend="Pass lossy=True to leave them out, or choose npz, parquet or h5.",
+            hint="Pass lossy=True to leave them out, or choose npz, parquet or h5.",
         )
     cannot_hold(path, bags, format_name, lossy)
     fixed: dict[str, NDArray[Any]] = {bag: plain(path, bags.ids, "ids")[bags.bag_index]}
@@ -93,7 +95,9 @@ def columns_to_write(
         if name == "row" or (text and values.ndim != 1):
             continue
         if name in taken:
-            fail(path, f"instance_info has {name!r}, which is also the name of another column.")
+            raise_format_error(
+                path, f"instance_info has {name!r}, which is also the name of another column."
+            )
         fixed[name] = plain(path, values, f"instance_info[{name!r}]")
     _check_names(bags, path, [*fixed])
     return fixed
@@ -103,14 +107,16 @@ def _check_names(bags: Bags, path: Path, fixed: list[str]) -> None:
     names = feature_names_of(bags)
     clash = sorted(set(names) & set(fixed))
     if clash:
-        fail(
+        raise_format_error(
             path,
             f"features are named {listed(clash)}, like the columns for the bag or its labels.",
-            mend="Rename the features, or name those columns with bag=, label=, instance_label=.",
+            hint="Rename the features, or name those columns with bag=, label=, instance_label=.",
         )
     if len(set(names)) < len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
-        fail(path, f"several features are named {listed(twice)}; names of columns must differ.")
+        raise_format_error(
+            path, f"several features are named {listed(twice)}; names of columns must differ."
+        )
 
 
 def text_column(values: NDArray[Any]) -> Any:

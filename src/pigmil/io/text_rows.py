@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from pigmil.bags import Bags
-from pigmil.io.common import Request, fail
+from pigmil.io.common import Request, raise_format_error
 from pigmil.io.long_table import LongTable, coded
 from pigmil.io.values import MISSING
 
@@ -42,11 +42,11 @@ def _to_float(path: Path, where: str, place: int, cell: str) -> float:
 
 
 def _not_a_number(path: Path, where: str, place: int, cell: str) -> NoReturn:
-    fail(
+    raise_format_error(
         path,
         f"{cell[:60]!r} is not a number.",
         where=f"{where}, value {place + 1}",
-        mend="Encode it as a number or keep the column with info=[...].",
+        hint="Encode it as a number or keep the column with info=[...].",
     )
 
 
@@ -99,11 +99,11 @@ class TextRows:
         if self.width is None:
             self.width = len(values)
         if len(values) != self.width:
-            fail(
+            raise_format_error(
                 self.path,
                 f"expected {self.width} features as in the lines before, got {len(values)}.",
                 where=f"line {line}",
-                mend="The line may be cut short.",
+                hint="The line may be cut short.",
             )
         self.lines.append(line)
         self.values.append(values)
@@ -160,24 +160,26 @@ class SparseRows:
         for pair in pairs:
             index_text, colon, value_text = pair.partition(":")
             if not colon or not index_text.strip().isdecimal():
-                fail(self.path, f"expected index:value, got {pair[:60]!r}.", where=f"line {line}")
+                raise_format_error(
+                    self.path, f"expected index:value, got {pair[:60]!r}.", where=f"line {line}"
+                )
             if len(index_text) > 12 or int(index_text) > MAX_INDEX:
-                fail(
+                raise_format_error(
                     self.path,
                     f"the index {index_text[:40]} is too large for a feature.",
                     where=f"line {line}",
-                    mend="The file may be damaged.",
+                    hint="The file may be damaged.",
                 )
             index = int(index_text)
             if index < self.base:
-                fail(
+                raise_format_error(
                     self.path,
                     f"has the index {index}, but indices count from 1.",
                     where=f"line {line}",
-                    mend="Pass zero_based=True if they count from 0.",
+                    hint="Pass zero_based=True if they count from 0.",
                 )
             if index <= last:
-                fail(
+                raise_format_error(
                     self.path,
                     f"the index {index} follows {last}; indices must rise.",
                     where=f"line {line}",
@@ -196,7 +198,7 @@ class SparseRows:
         width = int(indices.max()) + 1 if indices.size else 1
         if n_features is not None:
             if n_features < width:
-                fail(
+                raise_format_error(
                     self.path,
                     f"has the index {width - 1 + self.base}, more than the "
                     f"n_features={n_features} asked for.",
@@ -208,9 +210,9 @@ class SparseRows:
             names, width = [str(one + self.base) for one in used.tolist()], max(1, len(used))
             names = names or [str(self.base)]
         elif columns != "all":
-            fail(self.path, f"columns={columns!r} is not 'all' or 'used'.")
+            raise_format_error(self.path, f"columns={columns!r} is not 'all' or 'used'.")
         if not self.lines:
-            fail(self.path, "holds no instances.", mend="It may be cut short.")
+            raise_format_error(self.path, "holds no instances.", hint="It may be cut short.")
         shape = (len(self.lines), width)
         cuts = np.array(self.cuts, dtype=np.int64)
         matrix = sp.csr_array((np.array(self.data), indices, cuts), shape=shape)

@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pigmil.bags import Bags
-from pigmil.io.common import Request, check_readable, fail, find_column, read_lines, writing
+from pigmil.io.common import (
+    Request,
+    check_readable,
+    find_column,
+    raise_format_error,
+    read_lines,
+    writing,
+)
 from pigmil.io.text_rows import TextRows, to_floats
 from pigmil.io.values import (
     as_text,
@@ -70,11 +77,11 @@ def read(
             columns = _columns(path, cells, declared, beside, request)
             rows = TextRows(path, request, [columns.names[place] for place in columns.info])
         if len(cells) != len(columns.names):
-            fail(
+            raise_format_error(
                 path,
                 f"expected {len(columns.names)} values, got {len(cells)}.",
                 where=f"line {number}",
-                mend="The line may be cut short.",
+                hint="The line may be cut short.",
             )
         rows.add(
             number,
@@ -85,7 +92,7 @@ def read(
             tuple(cells[place].strip() for place in columns.info),
         )
     if columns is None or rows is None:
-        fail(path, "holds no instances.", mend="It may be cut short.")
+        raise_format_error(path, "holds no instances.", hint="It may be cut short.")
     with rows:
         found = [columns.names[place] for place in columns.features]
         return rows.finish(found if columns.named else None)
@@ -105,15 +112,15 @@ def _columns(
         names = [*(name for name, _ in declared), "class"]
         words = [place for place, (_, numeric) in enumerate(declared) if not numeric]
         if len(names) != len(cells):
-            fail(
+            raise_format_error(
                 path,
                 f"has {len(cells)} values in its first line, but {beside.name} declares "
                 f"{len(declared)} attributes and the class.",
                 where="line 1",
-                mend="Give the right file with names=, or move it away.",
+                hint="Give the right file with names=, or move it away.",
             )
     if len(cells) < 3:
-        fail(
+        raise_format_error(
             path,
             f"has {len(cells)} values in its first line; expected bag, values, class.",
             where="line 1",
@@ -125,7 +132,7 @@ def _columns(
         path, names, request.instance_label, "instance_label", ("instance_label",)
     )
     if bag is None:
-        fail(path, "needs a bag column.", mend="Name it with bag=.")
+        raise_format_error(path, "needs a bag column.", hint="Name it with bag=.")
     asked = [find_column(path, names, name, "info") or 0 for name in request.info]
     info = [
         place for place in dict.fromkeys([*words, *asked]) if place not in (bag, label, instance)
@@ -133,7 +140,9 @@ def _columns(
     taken = {bag, label, instance, *info}
     features = [place for place in range(len(names)) if place not in taken]
     if not features:
-        fail(path, "has no numeric columns beside the bag and its label.", where="line 1")
+        raise_format_error(
+            path, "has no numeric columns beside the bag and its label.", where="line 1"
+        )
     return _Columns(names, bag, label, instance, info, features, declared is not None)
 
 
@@ -145,10 +154,10 @@ def _declared(path: Path, encoding: str) -> list[tuple[str, bool]]:
         if colon:
             found.append((name.strip(), kind.strip().lower().startswith("continuous")))
     if not found:
-        fail(
+        raise_format_error(
             path,
             "declares no attributes; expected lines such as 'f1: continuous.'.",
-            mend="Mend it or move it away; the data can be read without it.",
+            hint="Mend it or move it away; the data can be read without it.",
         )
     return found
 
@@ -163,7 +172,7 @@ def write(bags: Bags, path: Path, *, lossy: bool = False) -> None:
     cannot_hold(path, bags, "uci", lossy, instance_info=False)
     beside = path.with_suffix(".names")
     if beside == path:
-        fail(path, "has the suffix of the file that is written beside it; use .data.")
+        raise_format_error(path, "has the suffix of the file that is written beside it; use .data.")
     ids = as_text(plain(path, bags.ids, "ids"))
     labels = ["?"] * bags.n_bags if bags.y is None else as_text(plain(path, bags.y, "labels"))
     names = feature_names_of(bags)
@@ -172,10 +181,12 @@ def write(bags: Bags, path: Path, *, lossy: bool = False) -> None:
         refuse_text(path, labels, "label", _SPECIAL, "uci")
     final = next((text for text in (*ids, *labels, *names) if text.endswith(".")), None)
     if final is not None:
-        fail(path, f"the format 'uci' ends a line with a full stop and cannot hold {final!r}.")
+        raise_format_error(
+            path, f"the format 'uci' ends a line with a full stop and cannot hold {final!r}."
+        )
     taken = {"bag_id", "instance_id", "instance_label", "class"} & set(names)
     if taken or len(set(names)) < len(names):
-        fail(
+        raise_format_error(
             path,
             "feature names must differ from each other and from bag_id, instance_id, "
             "instance_label and class.",

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pigmil.bags import Bags
-from pigmil.io.common import fail, listed
+from pigmil.io.common import listed, raise_format_error
 
 MISSING = ("", "?")
 _WHOLE = re.compile(r"-?[1-9][0-9]{0,17}|0")
@@ -63,7 +63,9 @@ def decode_ids(path: Path, values: Sequence[Any], want: type | None) -> NDArray[
     try:
         return decode(values, want=want, strict=True)
     except (TypeError, ValueError) as error:
-        fail(path, f"has ids that are no {getattr(want, '__name__', want)} ({error}).")
+        raise_format_error(
+            path, f"has ids that are no {getattr(want, '__name__', want)} ({error})."
+        )
 
 
 def decode_labels(
@@ -82,7 +84,9 @@ def decode_labels(
         bag = None if bag_values is None else decode(bag_values, want=kind)
         instance = None if instance_values is None else _with_missing(path, instance_values, kind)
     except (TypeError, ValueError) as error:
-        fail(path, f"has labels that are no {getattr(kind, '__name__', kind)} ({error}).")
+        raise_format_error(
+            path, f"has labels that are no {getattr(kind, '__name__', kind)} ({error})."
+        )
     if want is None or kind is not None:
         return bag, instance
     if isinstance(want, Mapping):
@@ -90,7 +94,9 @@ def decode_labels(
     elif want == "signs":
         table = _signs(path, [part for part in (bag, instance) if part is not None])
     else:
-        fail(path, f"labels={want!r} is not understood; use a type, a mapping or 'signs'.")
+        raise_format_error(
+            path, f"labels={want!r} is not understood; use a type, a mapping or 'signs'."
+        )
     return _mapped(path, bag, table), _mapped(path, instance, table)
 
 
@@ -101,10 +107,10 @@ def _with_missing(path: Path, values: Sequence[Any], kind: type | None) -> NDArr
     if len(known) == len(values):
         return decoded
     if decoded.dtype.kind not in "iuf":
-        fail(
+        raise_format_error(
             path,
             "has instance labels that are text, and some are missing.",
-            mend="Write a number for each class and leave the unknown ones empty, or name a class.",
+            hint="Write a number for each class and leave the unknown ones empty, or name a class.",
         )
     result = np.full(len(values), np.nan)
     result[[value is not None for value in values]] = decoded
@@ -116,10 +122,10 @@ def _signs(path: Path, parts: list[NDArray[Any]]) -> dict[Any, int]:
     if len(classes) == 1 and classes[0] in (-1, 0, 1):
         return {classes[0]: 1 if classes[0] == 1 else -1}
     if len(classes) != 2:
-        fail(
+        raise_format_error(
             path,
             f"has {len(classes)} classes ({listed(classes)}); labels='signs' needs two.",
-            mend="Pass labels={old: new, ...}.",
+            hint="Pass labels={old: new, ...}.",
         )
     return {classes[0]: -1, classes[1]: 1}
 
@@ -130,7 +136,7 @@ def _mapped(path: Path, part: NDArray[Any] | None, table: Mapping[Any, Any]) -> 
     values = part.tolist()
     absent = sorted({str(v) for v in values if v == v and v not in table and str(v) not in table})
     if absent:
-        fail(path, f"has labels that labels= does not name: {listed(absent)}.")
+        raise_format_error(path, f"has labels that labels= does not name: {listed(absent)}.")
     return np.array([v if v != v else table[v] if v in table else table[str(v)] for v in values])
 
 
@@ -159,7 +165,9 @@ def plain(path: Path, values: NDArray[Any], what: str) -> NDArray[Any]:
     if all(isinstance(value, int | float | np.number) for value in items):
         return np.array(items)
     kinds = sorted({type(value).__name__ for value in items})
-    fail(path, f"cannot hold {what} of type {', '.join(kinds)}; turn them into text or numbers.")
+    raise_format_error(
+        path, f"cannot hold {what} of type {', '.join(kinds)}; turn them into text or numbers."
+    )
 
 
 def as_text(values: NDArray[Any]) -> list[str]:
@@ -176,7 +184,7 @@ def known_text(path: Path, values: NDArray[Any], format_name: str) -> list[str]:
         return ["?" if value != value else repr(value) for value in values.tolist()]
     texts = as_text(values)
     if any(text in MISSING for text in texts):
-        fail(
+        raise_format_error(
             path, f"the format {format_name!r} reads '' and '?' as missing: no labels of that name."
         )
     return texts
@@ -198,10 +206,10 @@ def cannot_hold(path: Path, bags: Bags, format_name: str, lossy: bool, **parts: 
     if not parts.get("instance_info", True):
         lost += [f"instance_info[{name!r}]" for name in bags.instance_info if name != "row"]
     if lost and not lossy:
-        fail(
+        raise_format_error(
             path,
             f"the format {format_name!r} cannot hold {', '.join(lost)}.",
-            mend="Pass lossy=True to leave them out, or choose npz, parquet or h5.",
+            hint="Pass lossy=True to leave them out, or choose npz, parquet or h5.",
         )
 
 
@@ -215,11 +223,11 @@ def refuse_text(
         ]
         if bad or not text or text == "?":
             reason = f"the sign {bad[0]!r}" if bad else "nothing but " + (repr(text) or "''")
-            fail(
+            raise_format_error(
                 path,
                 f"the format {format_name!r} has no quoting and cannot hold the {what} {text!r} "
                 f"({reason}).",
-                mend="Rename it, or choose csv, npz, parquet or h5.",
+                hint="Rename it, or choose csv, npz, parquet or h5.",
             )
 
 

@@ -3,15 +3,14 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pigmil._core.segments import IntArray, segment_argmax
+from pigmil._core.segments import segment_argmax
+from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.report.figures import project
 from pigmil.report.ranking import detected_mask
 from pigmil.report.text import rounded, shown
 
-FloatArray = NDArray[np.float64]
 MAP_LIMIT, NODE_LIMIT, EDGE_LIMIT = 10_000, 250, 1500
 
 

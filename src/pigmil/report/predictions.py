@@ -3,16 +3,14 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.metrics import brier_score_loss, confusion_matrix, roc_auc_score
 
-from pigmil._core.segments import IntArray
+from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags, BagScaler
 from pigmil.evaluation.splits import bag_splits, duplicate_groups
 from pigmil.report.text import rounded, shown
 
-FloatArray = NDArray[np.float64]
 FOLDS = 5
 SMALL = 3000  # instances up to which a method is refitted on folds unless told otherwise
 

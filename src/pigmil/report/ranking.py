@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from pigmil._core.segments import IntArray
+from pigmil._core.typing import IntArray
 from pigmil.bags import Bags
 from pigmil.report.text import rounded, shown
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pigmil import __version__
+from pigmil._core.version import __version__
 from pigmil.bags import Bags
 from pigmil.evaluation.splits import data_checksum
 from pigmil.report.pictures import graph_picture, instance_map, updating_replay

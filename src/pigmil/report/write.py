@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from pigmil._core.files import atomic_file
+from pigmil._core.files import atomic_write
 from pigmil._core.optional import import_optional
 from pigmil.report.text import markdown, number, script_json
 
@@ -54,7 +54,7 @@ def write_report(summary: Any, path: str | os.PathLike[str]) -> Path:
         summary = comparison_summary(summary)
     text = render_markdown(summary) if suffix == ".md" else render_html(summary)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_file(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return path
 

@@ -1,0 +1,152 @@
+"""The negatives every exemplar classifier is trained against, served in blocks."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from pigmil._core.typing import FloatArray
+
+_BLOCK_ELEMENTS = 1 << 22
+_EXACT_BYTES = 1 << 26
+_FAST_BYTES = 1 << 30
+_PRODUCT_ROWS = 1 << 12  # sparse negatives whose dot products are kept: 128 MB
+_SAME = 1e-15  # of the largest entry: what rounding leaves between equal rows
+
+
+class SharedNegatives:
+    """Negatives, centred and brought to unit length, scored in blocks of bounded memory.
+
+    Differences between instances are all the exemplar SVM sees, so centring changes nothing in
+    the model and saves the digits that a common offset would eat. The unit of length is the root
+    mean square distance from the centre. Sparse negatives are not centred.
+
+    Parameters
+    ----------
+    negatives : ndarray, memmap or CSR of shape (n, d)
+        Finite float32 or float64 rows. Never copied whole into double precision when large.
+    candidates : ndarray or CSR of shape (m, d)
+        Only used for the unit of length when all negatives coincide.
+    """
+
+    def __init__(self, negatives: Any, candidates: Any) -> None:
+        self._source = negatives
+        self.is_sparse = bool(sp.issparse(negatives))
+        self.n, self.d = negatives.shape
+        self.mean = np.zeros(self.d)
+        self.scale = 1.0
+        self._exact: FloatArray | None = None
+        self._fast: npt.NDArray[np.float32] | None
+        step = max(1, _BLOCK_ELEMENTS // max(1, self.d))
+        self._starts = range(0, self.n, step)
+        self._step = step
+        keep = not self.is_sparse and self.n * self.d * 4 <= _FAST_BYTES
+        self._fast = np.empty((self.n, self.d), np.float32) if keep else None
+        self.longest = self._measure(candidates)
+        if not self.is_sparse and self.n * self.d * 8 <= _EXACT_BYTES:
+            self._exact = self._prepare(negatives)
+        self.products: FloatArray | None = None
+        if self.is_sparse and self.n <= _PRODUCT_ROWS:
+            scaled = negatives.astype(np.float64) / self.scale
+            self.products = (scaled @ scaled.T).toarray()
+
+    def _measure(self, candidates: Any) -> float:
+        """Find centre and unit of length, fill the fast copy; return the length of the longest."""
+        # The largest entry comes first, so that no square overflows however long the features.
+        if self.is_sparse:
+            self.scale = float(abs(self._source).max()) or 1.0
+            scaled = self._source / self.scale
+            squares = np.asarray(scaled.multiply(scaled).sum(axis=1)).ravel()
+        else:
+            peak = 0.0
+            for start in self._starts:
+                block = self._source[start : start + self._step]
+                peak = max(peak, float(block.max()), -float(block.min()))
+                self.mean += block.sum(axis=0, dtype=np.float64) / self.n
+            self.scale = peak or 1.0
+            squares = np.empty(self.n)
+            for start in self._starts:
+                chosen = slice(start, min(start + self._step, self.n))
+                prepared = self._prepare(self._source[chosen])
+                squares[chosen] = np.einsum("ij,ij->i", prepared, prepared)
+                if self._fast is not None:
+                    self._fast[chosen] = prepared
+        unit = float(np.sqrt(squares.mean()))
+        if unit <= _SAME:  # the negatives coincide: the candidates give the unit
+            unit = float(np.abs(self._prepare(candidates)).max(initial=0.0))
+            unit = unit if unit > _SAME else 1.0
+        self.scale *= unit
+        if self._fast is not None:
+            self._fast /= np.float32(unit)
+        return float(np.sqrt(squares.max())) / unit
+
+    def _prepare(self, rows: Any) -> FloatArray:
+        dense = rows.toarray() if sp.issparse(rows) else rows
+        prepared: FloatArray = np.asarray(dense, np.float64) - self.mean
+        prepared /= self.scale
+        return prepared
+
+    def points(self, instances: Any) -> FloatArray:
+        """Bring instances into the coordinates of the negatives, dense double precision."""
+        return self._prepare(instances)
+
+    def rows(self, index: npt.NDArray[np.int64]) -> FloatArray:
+        """Some negatives, dense double precision."""
+        if self._exact is not None:
+            return self._exact[index]
+        return self._prepare(self._source[index])
+
+    def score_all(self, weights: FloatArray) -> FloatArray:
+        """Scores of all sparse negatives under each row of ``weights``, double precision."""
+        return np.ascontiguousarray((self._source @ weights.T).T) / self.scale
+
+    def combine(self, alpha: FloatArray) -> FloatArray:
+        """Sum of the sparse negatives, weighted by each row of ``alpha``."""
+        return np.asarray((self._source.T @ alpha.T).T) / self.scale
+
+    def blocks(self) -> Iterator[tuple[slice, FloatArray]]:
+        """All negatives, block after block, dense double precision."""
+        if self._exact is not None:
+            yield slice(0, self.n), self._exact
+            return
+        for start in self._starts:
+            chosen = slice(start, min(start + self._step, self.n))
+            yield chosen, self._prepare(self._source[chosen])
+
+    def scores(
+        self, weights: FloatArray, stride: int = 1
+    ) -> Iterator[tuple[int, npt.NDArray[np.float32] | FloatArray]]:
+        """Scores of every ``stride``-th negative under each row of ``weights``, in blocks.
+
+        Dense negatives are scored in single precision; `score_error` bounds its error.
+
+        Yields
+        ------
+        first : int
+            Index of the negative in column 0; column c is negative ``first + c * stride``.
+        scores : ndarray of shape (len(weights), block)
+        """
+        if self.is_sparse:
+            for start in range(0, self.n, self._step * stride):
+                block = self._source[start : start + self._step * stride : stride]
+                yield start, np.ascontiguousarray((block @ weights.T).T) / self.scale
+            return
+        single = weights.astype(np.float32)
+        width = max(256, _BLOCK_ELEMENTS // 4 // max(1, len(weights)))
+        for start in range(0, self.n, width * stride):
+            chosen = slice(start, min(start + width * stride, self.n), stride)
+            if self._fast is not None:
+                block = self._fast[chosen]
+            else:
+                block = self._prepare(self._source[chosen]).astype(np.float32)
+            yield start, single @ block.T
+
+    def score_error(self, weights: FloatArray) -> FloatArray:
+        """Largest error of a score for each row of ``weights``: the dot-product rounding bound."""
+        unit = np.finfo(np.float64 if self.is_sparse else np.float32).eps / 2
+        bound = (self.d + 3) * unit
+        length = np.sqrt(np.einsum("ij,ij->i", weights, weights))
+        error: FloatArray = bound / (1.0 - bound) * length * self.longest
+        return error

@@ -1,0 +1,69 @@
+"""Kernel exemplars: an instance claims those that are nearer to it than to the negatives."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pigmil._core.typing import FloatArray
+from pigmil.bags import Bags
+from pigmil.distances import squared_distance_blocks
+from pigmil.distances.density import negative_density
+
+
+@dataclass(frozen=True)
+class KernelExemplars:
+    """Exemplars whose confidence is a log ratio of a kernel to the density of negatives.
+
+    ``confidence[i, j] = -gamma |x_i - x_j| / unit - n(x_j)``: the logarithm of the
+    kernel between exemplar and instance over the density of negative bags at the instance (see
+    :func:`pigmil.distances.density.log_density`). It is positive where the exemplar is nearer than
+    negative bags typically are. A linear exemplar SVM asks the same question with a plane; in
+    more than a few dimensions hardly any two planes claim each other, and the graph is empty.
+
+    Attributes
+    ----------
+    exemplars : array or CSR of shape (m, n_features)
+        The exemplars.
+    negative_bags : Bags
+        What they are told apart from.
+    gamma, unit : float
+        Decay per unit of length, and the unit.
+    """
+
+    exemplars: Any
+    negative_bags: Bags
+    gamma: float = 2.0
+    unit: float = 1.0
+
+    def confidence(self, instances: Any, include_bias: bool = True) -> FloatArray:
+        """Confidence of each exemplar (rows) in each instance (columns).
+
+        Parameters
+        ----------
+        instances : array or CSR of shape (n, n_features)
+            Instances to judge.
+        include_bias : bool, default=True
+            Subtract the density of negatives; without it confidences are never positive.
+
+        Returns
+        -------
+        ndarray of shape (m, n)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from pigmil import Bags
+        >>> negative = Bags.from_list([np.array([[0.0]])])
+        >>> exemplars = KernelExemplars(np.array([[2.0]]), negative, gamma=1.0)
+        >>> exemplars.confidence(np.array([[2.0], [3.0], [0.5]]))
+        array([[ 2.,  2., -1.]])
+        """
+        result = np.empty((self.exemplars.shape[0], instances.shape[0]))
+        for rows, columns, squared in squared_distance_blocks(self.exemplars, instances):
+            result[rows, columns] = np.sqrt(squared) * (-self.gamma / self.unit)
+        if include_bias:
+            result -= negative_density(
+                instances, self.negative_bags, gamma=self.gamma, unit=self.unit
+            )
+        return result

@@ -1,0 +1,220 @@
+"""Pictures of the paper's figures, from their numbers."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pigmil._core.optional import import_optional
+from pigmil.reproduction.printed_tables import SYNTHETIC
+
+# Told apart by people of any colour vision (Okabe and Ito).
+COLOURS = {"BASIC": "#0072B2", "RHOMBUS": "#D55E00", "RING": "#009E73"}
+TWO = {"PIGMIL": "#0072B2", "PIGMIL|paper": "#D55E00"}
+NAMES = {"PIGMIL": "PIGMIL()", "PIGMIL|paper": "PIGMIL.paper()"}
+GREEN, RED, GREY, SKY = "#009E73", "#D00000", "#B8B8B8", "#56B4E9"
+MARKERS = {"BASIC": "o", "RHOMBUS": "D", "RING": "s"}
+
+
+def _figure(width: float, height: float) -> Any:
+    # Not pyplot: nothing global is touched, and no window system is needed.
+    figure = import_optional("matplotlib.figure", extra="plot", purpose="Drawing a figure")
+    return figure.Figure(figsize=(width, height), layout="constrained")
+
+
+def save(figure: Any, path: Any) -> None:
+    """Write a figure in the format of the suffix, the same bytes for the same numbers."""
+    mpl = import_optional("matplotlib", extra="plot", purpose="Drawing a figure")
+    dateless = {"Date": None} if str(path).endswith(".svg") else {"Software": None}
+    with mpl.rc_context({"svg.hashsalt": "pigmil", "svg.fonttype": "none"}):
+        figure.savefig(path, dpi=150, metadata=dateless)
+
+
+def draw_working_sets(points: Any) -> Any:
+    """The sets, with the members of working sets crossed."""
+
+    def mark(axes: Any, part: Any) -> None:
+        chosen = part[part["in_working_set"]]
+        axes.scatter(chosen["x1"], chosen["x2"], marker="x", s=34, lw=1.1, c=RED,
+                     label="working set")  # fmt: skip
+
+    return _scatter(points, mark)
+
+
+def draw_detection(points: Any) -> Any:
+    """The sets, with the pool and the negatives that left the working sets."""
+
+    def mark(axes: Any, part: Any) -> None:
+        out = part[part["in_working_set"] & ~part["in_pool"] & (part["label"] != 1)]
+        axes.scatter(out["x1"], out["x2"], marker="o", s=70, lw=0.9, facecolors="none",
+                     edgecolors="#00000099", linestyles="--",
+                     label="negatives thrown out")  # fmt: skip
+        pool = part[part["in_pool"]]
+        axes.scatter(pool["x1"], pool["x2"], marker="+", s=70, lw=1.8, c=RED, label="pool")
+
+    return _scatter(points, mark)
+
+
+def _scatter(points: Any, mark: Callable[[Any, Any], None]) -> Any:
+    variants = list(dict.fromkeys(points["variant"]))
+    figure = _figure(11, 3.6 * len(variants))
+    grid = figure.subplots(len(variants), len(SYNTHETIC), squeeze=False)
+    for row, variant in zip(grid, variants, strict=True):
+        for axes, data in zip(row, SYNTHETIC, strict=True):
+            part = points[(points["variant"] == variant) & (points["data"] == data)]
+            in_positive, positive = part["bag_label"] == 1, part["label"] == 1
+            for label, colour, size, chosen in (
+                ("negative, negative bag", GREY, 9, ~in_positive),
+                ("negative, positive bag", SKY, 16, in_positive & ~positive),
+                ("positive", GREEN, 16, in_positive & positive),
+            ):
+                some = part[chosen]
+                axes.scatter(some["x1"], some["x2"], s=size, c=colour, lw=0, label=label)
+            mark(axes, part)
+            axes.set_title(f"{data}, {NAMES[variant]}", fontsize=10)
+            axes.set_aspect("equal", adjustable="datalim")
+            axes.tick_params(labelsize=8)
+    handles, labels = grid[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    return figure
+
+
+def draw_influence(frame: Any) -> Any:
+    """The function d of distance, near and far told apart."""
+    figure = _figure(5.6, 3.8)
+    axes = figure.subplots()
+    near, far = frame[frame["delta"] <= 1], frame[frame["delta"] >= 1]
+    axes.plot(near["delta"], near["influence"], c=RED, lw=2, label="near: ln Δ - 1")
+    axes.plot(far["delta"], far["influence"], c=COLOURS["BASIC"], lw=2, label="far: -exp(1 - Δ)")
+    axes.axhline(0, c="black", lw=0.6)
+    axes.axvline(1, c=GREY, lw=0.8, ls=":")
+    axes.plot([1], [-1], "o", c="black", ms=4)
+    for text, place, where in (
+        ("1", (1, -1), (1.25, -1.45)),
+        ("2", (4.2, -np.exp(-3.2)), (4.2, -0.75)),
+        ("3", (0.06, np.log(0.06) - 1), (0.55, -3.7)),
+    ):
+        axes.annotate(text, place, where, ha="center", va="center", fontsize=11,
+                      bbox={"boxstyle": "circle", "fc": "white", "ec": "black"},
+                      arrowprops={"arrowstyle": "-", "lw": 0.8})  # fmt: skip
+    axes.set(xlabel="distance Δ, in units of length", ylabel="influence d(Δ)", xlim=(0, 5))
+    axes.legend(frameon=False, loc="lower right")
+    return figure
+
+
+def draw_graph(vertices: Any, edges: Any) -> Any:
+    """Vertices where their instances lie, labelled by rank; edges by weight."""
+    figure = _figure(7, 5.2)
+    axes = figure.subplots()
+    mpl = import_optional("matplotlib", extra="plot", purpose="Drawing a figure")
+    heaviest = max(float(edges["weight"].max()) if len(edges) else 1.0, 1e-12)
+    at = vertices[["x1", "x2"]].to_numpy()
+    for edge in edges.sort_values("weight").itertuples():
+        share = edge.weight / heaviest
+        axes.plot(*at[[edge.left, edge.right]].T, c=mpl.colormaps["Greys"](0.25 + 0.65 * share),
+                  lw=0.4 + 1.6 * share**2, zorder=1)  # fmt: skip
+    drawn = axes.scatter(
+        vertices["x1"], vertices["x2"], c=vertices["score"] / vertices["score"].max(),
+        cmap="viridis", s=330, zorder=2,
+        edgecolors=np.where(vertices["label"] == 1, "black", RED), linewidths=1.4,
+    )  # fmt: skip
+    middle = (vertices["score"].max() + vertices["score"].min()) / 2
+    for vertex in vertices.itertuples():
+        axes.annotate(str(vertex.rank), (vertex.x1, vertex.x2), ha="center", va="center",
+                      fontsize=9, color="black" if vertex.score > middle else "white")  # fmt: skip
+    figure.colorbar(drawn, label="ranking score, share of the greatest", shrink=0.85)
+    axes.set(xlabel="first feature", ylabel="second feature")
+    axes.margins(0.12)
+    axes.set_title("numbers: rank; lines: edge weight; red rim: not truly positive", fontsize=9)
+    return figure
+
+
+def draw_ratio(frame: Any) -> Any:
+    """One column a set, one row a reading of the ratio."""
+    meanings = _second(frame)
+    figure = _figure(11, 3.1 * len(meanings))
+    grid = figure.subplots(len(meanings), len(SYNTHETIC), sharey=True, squeeze=False)
+    for row, meaning in zip(grid, meanings, strict=True):
+        for axes, data in zip(row, SYNTHETIC, strict=True):
+            for name, colour in TWO.items():
+                part = _part(frame, f"{name}, {meaning}", data)
+                _curve(axes, part, colour, NAMES[name], "o")
+            axes.set_xscale("log", base=2)
+            axes.set_title(f"{data}: {meaning}", fontsize=10)
+            _ticks(axes, sorted(frame["x"].unique()), "ratio of D to S + C")
+        row[0].set_ylabel("detection accuracy, %")
+    return _legend(figure, grid[0][0])
+
+
+def draw_noise(frame: Any) -> Any:
+    """One column a configuration, one row a reading of noise."""
+    kinds = _second(frame)
+    figure = _figure(9, 3.3 * len(kinds))
+    grid = figure.subplots(len(kinds), len(TWO), sharey=True, squeeze=False)
+    for row, kind in zip(grid, kinds, strict=True):
+        for axes, name in zip(row, TWO, strict=True):
+            _sets(axes, frame, f"{name}, {kind}")
+            axes.set_title(f"{NAMES[name]}: {kind}", fontsize=10)
+            _ticks(axes, sorted(frame["x"].unique()), "noise level")
+        row[0].set_ylabel("detection accuracy, %")
+    return _legend(figure, grid[0][0])
+
+
+def draw_working_set_size(frame: Any) -> Any:
+    """One panel a configuration."""
+    figure = _figure(9, 3.5)
+    grid = figure.subplots(1, len(TWO), sharey=True)
+    for axes, name in zip(grid, TWO, strict=True):
+        _sets(axes, frame, name)
+        axes.set_title(NAMES[name], fontsize=10)
+        _ticks(axes, sorted(frame["x"].unique()), "working set, % of a bag")
+    grid[0].set_ylabel("detection accuracy, %")
+    return _legend(figure, grid[0])
+
+
+def _sets(axes: Any, frame: Any, variant: str) -> None:
+    for data in SYNTHETIC:
+        _curve(axes, _part(frame, variant, data), COLOURS[data], data, MARKERS[data])
+
+
+def _curve(axes: Any, part: Any, colour: str, label: str, marker: str) -> None:
+    """Mean over seeds, and a band from the 10th to the 90th per cent of them."""
+    values = part.groupby("x")["detection_accuracy"]
+    mean = 100 * values.mean()
+    axes.fill_between(mean.index, 100 * values.quantile(0.1), 100 * values.quantile(0.9),
+                      color=colour, alpha=0.15, lw=0)  # fmt: skip
+    axes.plot(mean.index, mean, c=colour, marker=marker, ms=4, lw=1.6, label=label)
+
+
+def _ticks(axes: Any, values: Sequence[float], label: str) -> None:
+    axes.set_xticks(values, [_short(value) for value in values])
+    axes.minorticks_off()
+    axes.set(xlabel=label, ylim=(-4, 104))
+    axes.grid(axis="y", lw=0.4, c="#DDDDDD")
+
+
+def _short(value: float) -> str:
+    return f"1/{1 / value:g}" if 0 < value < 1 else f"{value:g}"
+
+
+def _legend(figure: Any, axes: Any) -> Any:
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    return figure
+
+
+def _part(frame: Any, variant: str, data: str) -> Any:
+    return frame[(frame["variant"] == variant) & (frame["data"] == data)]
+
+
+def _second(frame: Any) -> list[str]:
+    """What follows the configuration in the variants, in their order."""
+    return list(dict.fromkeys(variant.split(", ", 1)[1] for variant in frame["variant"]))
+
+
+def draw_ranks(results: Any) -> Any:
+    """The critical-difference diagram of a comparison."""
+    ranks = results.significance().ranks
+    figure = _figure(9, 0.28 * len(ranks) + 1.2)
+    results.critical_difference(ax=figure.subplots())
+    return figure
