@@ -5,8 +5,16 @@ import zipfile
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.decomposition import PCA
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV, StratifiedKFold
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, MinMaxScaler
+from sklearn.svm import LinearSVC
 
 import pigmil
 from pigmil._core.errors import ModelFileError
@@ -33,6 +41,53 @@ def test_every_method_survives(name, bags, tmp_path):
             model[-1].decision_function_instances(scaled),
         )
         np.testing.assert_array_equal(again[-1].detected_instances_, model[-1].detected_instances_)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", [card.name for card in all_estimators()])
+def test_every_method_survives_sparse_instances(name, bags, tmp_path):
+    method = get_estimator(name)()
+    if not method.__sklearn_tags__().input_tags.sparse:
+        pytest.skip("takes dense instances only")
+    sparse = bags.with_instances(sp.csr_array(bags.instances))
+    model = method.fit(sparse, bags.y)
+    again = pigmil.load_model(pigmil.save_model(model, tmp_path / "model.skops"))
+    score = "decision_function" if model.card.classifies else "decision_function_instances"
+    np.testing.assert_array_equal(getattr(again, score)(sparse), getattr(model, score)(sparse))
+
+
+WRAPPED = {
+    "grid search": GridSearchCV(pigmil.MISVM(), {"C": [1.0, 10.0]}, cv=2),
+    "search of a pipeline": RandomizedSearchCV(
+        make_pipeline(pigmil.BagScaler(), pigmil.MILES()),
+        {"miles__C": [1.0, 2.0], "miles__class_weight": [None, "balanced"]},
+        n_iter=2,
+        cv=StratifiedKFold(2),
+        random_state=0,
+    ),
+    "calibrated": CalibratedClassifierCV(pigmil.MIKernel(), cv=2),
+    "one against the rest": OneVsRestClassifier(pigmil.MIKernel()),
+    "scaled by scikit-learn": make_pipeline(
+        pigmil.OnInstances(make_pipeline(MinMaxScaler(), PCA(2))), pigmil.MIKernel()
+    ),
+    "logistic regression inside": pigmil.MInD(classifier=LogisticRegression()),
+    "linear SVM inside": pigmil.MInD(classifier=LinearSVC()),
+}
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_models_around_methods_survive(name, bags, tmp_path):
+    model = clone(WRAPPED[name]).fit(bags, bags.y)
+    again = pigmil.load_model(pigmil.save_model(model, tmp_path / "model.skops"))
+    score = "predict_proba" if name == "calibrated" else "decision_function"
+    np.testing.assert_array_equal(getattr(again, score)(bags), getattr(model, score)(bags))
+
+
+def test_a_search_with_a_scoring_function_names_the_way_out(bags, tmp_path):
+    search = GridSearchCV(pigmil.MISVM(), {"C": [1.0]}, cv=2, scoring="roc_auc")
+    path = pigmil.save_model(search.fit(bags, bags.y), tmp_path / "model.skops")
+    with pytest.raises(ModelFileError, match=r"roc_auc_score.*best_estimator_"):
+        pigmil.load_model(path)
 
 
 def test_foreign_types_are_named_and_refused(bags, tmp_path):

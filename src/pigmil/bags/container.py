@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from pigmil._core.model_parts import model_part
 from pigmil._core.segments import offsets_of, segment_gather, segment_ids
 from pigmil._core.typing import IntArray
 from pigmil.bags.arrange import (
@@ -22,6 +23,7 @@ from pigmil.bags.validation import check_bag_labels, check_bags, check_new_insta
 _FIELDS = ("instances", "offsets", "ids", "y", "instance_labels", "feature_names", "instance_info")
 
 
+@model_part
 class Bags:
     """Immutable bags of instances, the one collection every part of the library works on.
 

@@ -9,6 +9,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from pigmil._core._sklearn_compat import OUTPUT_CONFIG, fit_context, validate_data
+from pigmil._core.model_parts import model_part
 from pigmil.bags.container import Bags
 from pigmil.bags.convert import as_bags, has_bag_column, is_bag_list, is_frame
 
@@ -23,6 +24,7 @@ def is_plain_table(X: Any) -> bool:
 
 
 # The inner transformer makes tables of the kind asked for; bags must not be made into a table.
+@model_part
 class OnInstances(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Apply an instance transformer of scikit-learn to bags.
 
@@ -148,6 +150,7 @@ class OnInstances(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
         return tags
 
 
+@model_part
 class BagScaler(OnInstances, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Bring every feature to zero mean and unit variance over the training instances.
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from sklearn.model_selection import StratifiedKFold
 
+from pigmil._core.model_parts import model_part
 from pigmil._core.segments import segment_argmin
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
@@ -21,6 +22,7 @@ _INNER_FOLDS = 5
 _BLOCK_COLUMNS = 1024
 
 
+@model_part
 @dataclass(frozen=True)
 class BagSVM:
     """A linear SVM on the embedding of bags by prototypes (Eqs. 8 to 10 of the PIGMIL paper).

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pigmil._core.model_parts import model_part
 from pigmil._core.segments import segment_argmax, segment_gather
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
@@ -30,6 +31,7 @@ from pigmil.graph.updating import Trace, UpdateStep, update_pool
 _logger = logging.getLogger("pigmil")
 
 
+@model_part
 @dataclass(frozen=True)
 class WorkingBags:
     """Which positive bags take part in the updating, and why.

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from sklearn.svm import SVC
 from sklearn.utils.class_weight import compute_class_weight
 
+from pigmil._core.model_parts import model_part
 from pigmil._core.typing import BoolArray, FloatArray
 
 _GRAM_ROWS = 1500  # up to here (18 MB) one matrix product is cheaper than rows on demand
@@ -16,6 +17,7 @@ _CACHE_MB = 200
 _MAX_STEPS = 1_000_000
 
 
+@model_part
 @dataclass(frozen=True, slots=True)
 class LinearSVM:
     """A fitted linear SVM.

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.svm import SVC
 
 from pigmil._core._sklearn_compat import Interval, StrOptions
+from pigmil._core.model_parts import model_part
 from pigmil._core.segments import segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
@@ -38,6 +39,7 @@ class Setting(NamedTuple):
     gamma: float
 
 
+@model_part
 @dataclass(frozen=True, slots=True)
 class KernelSVM:
     """A fitted SVM with a Gaussian kernel, with the manners of a LinearSVM."""

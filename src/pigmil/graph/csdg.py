@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pigmil._core.model_parts import model_part
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.graph.consistency import consistency
 from pigmil.graph.walk import ranking_scores
@@ -38,6 +39,7 @@ class CSDGSettings:
     start: str | ArrayLike = "ones"
 
 
+@model_part
 @dataclass(frozen=True)
 class CSDG:
     """A weighed and ranked graph.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pigmil._core.model_parts import model_part
 from pigmil._core.typing import FloatArray, IntArray
 
 __all__ = ["Trace", "UpdateStep"]
@@ -38,6 +39,7 @@ class UpdateStep:
     accepted: int | None
 
 
+@model_part
 @dataclass(frozen=True)
 class Trace:
     """Every try of an updating, one row each, in the order they were made.
