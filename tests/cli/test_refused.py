@@ -1,7 +1,6 @@
 """Mistakes: one message that says how to mend it, the right status, and no files."""
 
 import functools
-import json
 import os
 
 import numpy as np
@@ -10,7 +9,6 @@ import sklearn
 import skops.io
 
 from pigmil import Bags, write_bags
-from pigmil.cli import console
 from pigmil.cli.data import as_options
 
 COLUMNS = ("--bag", "molecule", "--label", "active", "--info", "note")
@@ -133,13 +131,6 @@ def test_all_cells_failed_has_status_one(pigmil, table):
                    "--no-tune", "--time-limit", "0.001")  # fmt: skip
     assert found.status == 1
     assert "All cells failed" in found.err
-
-
-def test_json_holds_no_nan():
-    value = {"a": float("nan"), 1: [float("inf"), None], "b": (True, "x")}
-    assert json.dumps(console.for_json(value)) == (
-        '{"a": null, "1": [null, null], "b": [true, "x"]}'
-    )
 
 
 def test_mendings_are_told_as_options():

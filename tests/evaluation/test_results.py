@@ -4,8 +4,6 @@ import json
 import os
 import re
 import stat
-import sys
-import types
 
 import numpy as np
 import pandas as pd
@@ -180,13 +178,6 @@ def test_a_store_with_several_runs_gives_the_last_one(tmp_path, caplog):
     results = Results.from_store(path)
     assert results.table().loc["data", "KDE"] == 25.0
     assert "2 cells of earlier runs" in caplog.text
-
-
-def test_report_is_handed_to_the_room_above(results, tmp_path, monkeypatch):
-    room = types.ModuleType("pigmil.report")
-    room.write_report = lambda what, path: (what, path)
-    monkeypatch.setitem(sys.modules, "pigmil.report", room)
-    assert results.report(tmp_path / "r.html") == (results, tmp_path / "r.html")
 
 
 def test_the_diagram_of_critical_differences(results):

@@ -54,8 +54,8 @@ def test_page_shows_the_diagram_and_hostile_names_as_text(results):
     assert "&lt;b&gt;$x" in text
 
 
-def test_results_write_their_report(results, tmp_path):
-    written = results.report(tmp_path / "comparison.md")
+def test_report_of_results(results, tmp_path):
+    written = write_report(results, tmp_path / "comparison.md")
     assert isinstance(written, Path)
     assert "| one | **90.0 ± 0.0** |" in written.read_text("utf-8")
     assert render_markdown(comparison_summary(results)).splitlines()[0] == (

@@ -92,7 +92,7 @@ def test_hostile_names_stay_cells_of_markdown(hostile_summary):
 def test_markdown_tells_the_same(rhombus_summary):
     text = render_markdown(rhombus_summary)
     assert "**Detected**: 19 instances in 19 bags" in text
-    assert rhombus_summary["made"]["checksums"]["RHOMBUS"] in text
+    assert rhombus_summary["provenance"]["checksums"]["RHOMBUS"] in text
     assert rhombus_summary["predictions"]["how"] in text
     steps = rhombus_summary["updating"]["steps"]
     assert len(re.findall(r"gave way to", text)) == len(steps)

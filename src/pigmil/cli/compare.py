@@ -62,8 +62,8 @@ def compare(
         "pigmil-results.sqlite"
     ),
     tune: Annotated[bool, typer.Option(help="Tune by inner cross-validation.")] = True,
-    keep_twins: Annotated[
-        bool, typer.Option("--keep-twins", help="Keep identical bags in one fold.")
+    group_duplicates: Annotated[
+        bool, typer.Option("--group-duplicates", help="Keep identical bags in one fold.")
     ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse data with severe findings.")
@@ -137,7 +137,7 @@ def compare(
             n_jobs=jobs,
             tune=tune,
             random_state=seed,
-            groups="duplicates" if keep_twins else None,
+            groups="duplicates" if group_duplicates else None,
             strict=strict,
             retry_failed=retry_failed,
             time_limit=time_limit,

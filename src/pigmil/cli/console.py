@@ -4,12 +4,11 @@ import functools
 import inspect
 import json
 import logging
-import math
 import os
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,6 +28,7 @@ from rich.progress import (
 from rich.table import Table
 
 from pigmil._core.errors import PigmilError
+from pigmil._core.json import to_json_safe
 from pigmil.cli import INTERRUPTED
 
 JsonOption = Annotated[
@@ -187,28 +187,15 @@ def command_line() -> str:
     return shlex.join(["pigmil", *sys.argv[1:]])
 
 
-def for_json(value: Any) -> Any:
-    """What JSON can hold: numpy values as plain ones, no number as null, anything else as text."""
-    if isinstance(value, Mapping):
-        return {str(key): for_json(part) for key, part in value.items()}
-    if hasattr(value, "tolist"):
-        return for_json(value.tolist())
-    if isinstance(value, list | tuple | set):
-        return [for_json(part) for part in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
-
-
 def _print_json(content: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(for_json(content), allow_nan=False) + "\n")
+    sys.stdout.write(json.dumps(to_json_safe(content), allow_nan=False) + "\n")
 
 
 def _visible(value: Any) -> str:
     """A name on one line of a terminal, without the codes that would steer it."""
-    from pigmil.report.text import shown
+    from pigmil.report.text import sanitize
 
-    return shown(value)
+    return sanitize(value)
 
 
 def _fail(output: Output, error: Exception, debug: bool, status: int) -> None:

@@ -155,9 +155,11 @@ def write_table(columns: dict[str, Any], path: Path) -> Path:
                 table, temporary
             )
         elif suffix == ".json":
-            from pigmil.cli.console import for_json
+            from pigmil._core.json import to_json_safe
 
-            records = json.dumps(for_json(table.to_pylist()), ensure_ascii=False, allow_nan=False)
+            records = json.dumps(
+                to_json_safe(table.to_pylist()), ensure_ascii=False, allow_nan=False
+            )
             temporary.write_text(records + "\n", "utf-8")
         else:
             csv = import_optional("pyarrow.csv", extra="io", purpose="Writing csv")

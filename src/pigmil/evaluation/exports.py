@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pigmil._core.files import atomic_write
+from pigmil._core.json import to_json_safe
 
 if TYPE_CHECKING:
     from pigmil.evaluation.results import Results
@@ -86,7 +87,7 @@ def latex_table(results: "Results", metric: str) -> str:
 def json_text(results: "Results") -> str:
     """All cells, failures and findings as JSON, values that are no number as null."""
     content = {"rows": results.rows, "failures": results.failures, "findings": results.findings}
-    return json.dumps(strict_values(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(to_json_safe(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def latex_text(text: Any) -> str:
@@ -104,15 +105,6 @@ def latex_text(text: Any) -> str:
 
 def _write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
-
-
-def strict_values(value: Any) -> Any:
-    """The value with None for every NaN and infinity in it, which JSON does not know."""
-    if isinstance(value, dict):
-        return {key: strict_values(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [strict_values(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _cell(text: Any) -> str:

@@ -1,6 +1,5 @@
 """Results of a comparison: tables, ranks, significance, and files for papers and machines."""
 
-import importlib
 import json
 import logging
 import os
@@ -238,24 +237,6 @@ class Results:
         Path
         """
         return write_results(self, path, metric)
-
-    def report(self, path: str | os.PathLike[str]) -> Path:
-        """Write the report of the comparison, in the format of the suffix.
-
-        Parameters
-        ----------
-        path : path
-            Where to, ``.html`` or ``.md``.
-
-        Returns
-        -------
-        Path
-        """
-        # Rooms import only rooms below, and the report is above: it is looked up by name when it
-        # is asked for, so that evaluation works and is tested without it.
-        write_report = importlib.import_module("pigmil.report").write_report
-        written: Path = write_report(self, path)
-        return written
 
     def summary(self) -> str:
         """How many cells there are, how many failed, and with what."""

@@ -80,7 +80,8 @@ def compare(
     Returns
     -------
     Results
-        ``.table()``, ``.ranks()``, ``.significance()``, ``.report(path)``, ``.export(path)``.
+        ``.table()``, ``.ranks()``, ``.significance()``, ``.export(path)``; write a report with
+        :func:`pigmil.report.write_report`.
 
     Examples
     --------

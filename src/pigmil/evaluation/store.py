@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pigmil._core.errors import PigmilError
+from pigmil._core.json import to_json_safe
 
 SCHEMA = 1
 _APPLICATION = 0x5047494C  # marks the file as ours, so that no other database is written into
@@ -89,15 +90,8 @@ def canonical(value: Any) -> str:
     >>> canonical({"b": np.int64(2), "a": (1, 2)})
     '{"a":[1,2],"b":2}'
     """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=_plain)
-
-
-def _plain(value: Any) -> Any:
-    """What JSON can hold of a value: numpy as numbers, functions by name, the rest as printed."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    name = getattr(value, "__qualname__", None)
-    return str(value) if name is None else f"{value.__module__}.{name}"
+    safe = to_json_safe(value, keep_non_finite=True)
+    return json.dumps(safe, sort_keys=True, separators=(",", ":"))
 
 
 class Store:

@@ -5,9 +5,10 @@ import json
 import re
 from typing import Any
 
+from pigmil._core.json import to_json_safe
 from pigmil._core.optional import import_optional
-from pigmil.report.summary import made
-from pigmil.report.text import number, plain, shown
+from pigmil.report.summary import provenance
+from pigmil.report.text import number, sanitize
 
 METRICS = {
     "accuracy": "Accuracy, %",
@@ -45,7 +46,7 @@ def comparison_summary(results: Any, *, command: str | None = None) -> dict[str,
     seeds = sorted({part.get("seed") for part in protocols if part.get("seed") is not None})
     data = list(dict.fromkeys(row["data"] for row in results.rows))
     methods = list(dict.fromkeys(row["method"] for row in results.rows))
-    checksums = {shown(row["data"]): row["checksum"] for row in results.rows}
+    checksums = {sanitize(row["data"]): row["checksum"] for row in results.rows}
     return {
         "kind": "comparison",
         "title": f"{len(methods)} methods on {len(data)} data sets",
@@ -53,17 +54,16 @@ def comparison_summary(results: Any, *, command: str | None = None) -> dict[str,
         "tables": [
             _table(results, metric, title) for metric, title in METRICS.items() if metric in have
         ],
-        "failures": [
-            {key: plain(value) for key, value in row.items()}
-            for row in results.failures[:MAX_FAILURES]
-        ],
+        "failures": [to_json_safe(row, text=sanitize) for row in results.failures[:MAX_FAILURES]],
         "n_failures": len(results.failures),
         "findings": [
-            {"data": shown(name), "message": shown(item["message"], limit=1000)}
+            {"data": sanitize(name), "message": sanitize(item["message"], limit=1000)}
             for name, found in results.findings.items()
             for item in found
         ],
-        "made": made(command, seed=", ".join(map(str, seeds)) or None, checksums=checksums),
+        "provenance": provenance(
+            command, seed=", ".join(map(str, seeds)) or None, checksums=checksums
+        ),
     }
 
 
@@ -71,8 +71,8 @@ def _facts(results: Any, data: Any, methods: Any, protocols: Any) -> list[dict[s
     repeats = {row["repeat"] for row in results.rows}
     folds = sorted({part.get("folds") for part in protocols if part.get("folds")})
     facts = {
-        "Data sets": ", ".join(map(shown, data)),
-        "Methods": ", ".join(map(shown, methods)),
+        "Data sets": ", ".join(map(sanitize, data)),
+        "Methods": ", ".join(map(sanitize, methods)),
         "Protocol": f"{len(repeats)} times {' or '.join(map(str, folds))}-fold stratified "
         "cross-validation over bags; preprocessing and tuning see the training bags only",
         "Cells": results.summary().splitlines()[0],
@@ -90,17 +90,17 @@ def _table(results: Any, metric: str, title: str) -> dict[str, Any]:
         try:
             diagram = _diagram(results, metric)
         except ValueError as error:
-            why_not = shown(error, limit=300)
+            why_not = sanitize(error, limit=300)
     return {
         "metric": metric,
         "title": title,
         "lesser": lesser,
-        "methods": [shown(name) for name in text.columns],
+        "methods": [sanitize(name) for name in text.columns],
         "rows": [
             {
-                "data": shown(name),
+                "data": sanitize(name),
                 "cells": [
-                    {"text": shown(text.loc[name, method]),
+                    {"text": sanitize(text.loc[name, method]),
                      "best": bool(mean.loc[name, method] == best[name])}
                     for method in text.columns
                 ],
@@ -108,12 +108,12 @@ def _table(results: Any, metric: str, title: str) -> dict[str, Any]:
             for name in text.index
         ],
         "ranks": [
-            {"method": shown(name), "rank": number(rank)}
+            {"method": sanitize(name), "rank": number(rank)}
             for name, rank in outcome.ranks.sort_values().items()
         ],
         "n_datasets": outcome.n_datasets,
-        "friedman_p": plain(float(outcome.friedman_p)),
-        "critical_difference": plain(float(outcome.critical_difference)),
+        "friedman_p": to_json_safe(float(outcome.friedman_p)),
+        "critical_difference": to_json_safe(float(outcome.critical_difference)),
         "diagram": diagram,
         "why_no_diagram": why_not,
     }  # fmt: skip

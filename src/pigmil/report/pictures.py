@@ -9,7 +9,7 @@ from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.report.figures import project
 from pigmil.report.ranking import detected_mask
-from pigmil.report.text import rounded, shown
+from pigmil.report.text import rounded, sanitize
 
 MAP_LIMIT, NODE_LIMIT, EDGE_LIMIT = 10_000, 250, 1500
 
@@ -41,7 +41,7 @@ def instance_map(model: Any, bags: Bags, original: Bags) -> dict[str, Any]:
     return {
         "x": rounded(points[rows, 0]),
         "y": rounded(points[rows, 1]),
-        "axes": [shown(name) for name in names],
+        "axes": [sanitize(name) for name in names],
         "row": rows.tolist(),
         "bag": owner.tolist(),
         "instance": (rows - bags.offsets[owner]).tolist(),

@@ -9,7 +9,7 @@ from sklearn.metrics import brier_score_loss, confusion_matrix, roc_auc_score
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags, BagScaler
 from pigmil.evaluation.splits import bag_splits, duplicate_groups
-from pigmil.report.text import rounded, shown
+from pigmil.report.text import rounded, sanitize
 
 FOLDS = 5
 SMALL = 3000  # instances up to which a method is refitted on folds unless told otherwise
@@ -57,7 +57,7 @@ def bag_predictions(
         "decision": rounded(decision),
         "probability": None if probability is None else rounded(probability),
         "predicted": predicted.tolist(),
-        "classes": [shown(model.classes_[i]) for i in _order(model)],
+        "classes": [sanitize(model.classes_[i]) for i in _order(model)],
         "confusion": confusion_matrix(positive, predicted, labels=[False, True]).tolist(),
         "figures": figures,
         "calibration": None if probability is None else calibration(positive, probability),
@@ -76,7 +76,7 @@ def _decisions(
         try:
             found = _held_out(model, bags, original, folds, seed)
         except ValueError as error:
-            reason = f" Held-out predictions were tried and failed ({shown(error, limit=300)})."
+            reason = f" Held-out predictions were tried and failed ({sanitize(error, limit=300)})."
         else:
             told = f"Held out: each bag was labelled by a model fitted on the other bags, {folds} "
             return *found, told + "folds."

@@ -6,7 +6,7 @@ import numpy as np
 
 from pigmil._core.typing import IntArray
 from pigmil.bags import Bags
-from pigmil.report.text import rounded, shown
+from pigmil.report.text import rounded, sanitize
 
 MAX_BAGS, MAX_ROWS, LEAST_ROWS = 400, 6000, 5
 
@@ -66,7 +66,7 @@ def ranked_bags(model: Any, bags: Bags) -> dict[str, Any]:
     listed: list[dict[str, Any]] = [
         {
             "bag": int(bag),
-            "id": shown(bags.ids[bag]),
+            "id": sanitize(bags.ids[bag]),
             "size": int(bags.sizes[bag]),
             "detected": int(detected[bags.offsets[bag] : bags.offsets[bag + 1]].sum()),
             "best": rounded(model.instance_scores_[parts[bag][:1]])[0],
@@ -78,7 +78,7 @@ def ranked_bags(model: Any, bags: Bags) -> dict[str, Any]:
         for bag in chosen[:MAX_BAGS].tolist()
     ]
     return {
-        "columns": [shown(name) for name in names],
+        "columns": [sanitize(name) for name in names],
         "labelled": bags.instance_labels is not None,
         "bags": listed,
         "note": _note(len(chosen), len(order), sum(len(part["rows"]) for part in listed), most),
@@ -91,7 +91,7 @@ def _row(model: Any, bags: Bags, row: int, detected: bool, names: list[str]) -> 
         "instance": place,
         "score": rounded(model.instance_scores_[row])[0],
         "detected": detected,
-        "label": None if bags.instance_labels is None else shown(bags.instance_labels[row]),
+        "label": None if bags.instance_labels is None else sanitize(bags.instance_labels[row]),
         "info": [_told(bags.instance_info[name][row]) for name in names],
     }
 
@@ -100,7 +100,7 @@ def _told(value: Any) -> str:
     """One thing known of an instance: a value, or a few as of coordinates."""
     values = np.asarray(value).ravel()
     text = ", ".join(str(part) for part in values[:6].tolist())
-    return shown(text + (", …" if values.size > 6 else ""))
+    return sanitize(text + (", …" if values.size > 6 else ""))
 
 
 def _note(n_bags: int, n_rows: int, listed: int, most: int) -> str | None:

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from pigmil._core.json import to_json_safe
 from pigmil._core.version import __version__
 from pigmil.bags import Bags
 from pigmil.evaluation.splits import data_checksum
 from pigmil.report.pictures import graph_picture, instance_map, updating_replay
 from pigmil.report.predictions import bag_predictions
 from pigmil.report.ranking import ranked_bags
-from pigmil.report.text import plain, shown
+from pigmil.report.text import sanitize
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
 
@@ -76,12 +77,12 @@ def detection_summary(
     positive = np.asarray(bags.y == model._positive_label())
     summary = {
         "kind": "detection",
-        "title": f"{model.card.name} on {shown(source)}",
+        "title": f"{model.card.name} on {sanitize(source)}",
         "method": model.card.name,
         "facts": _facts(model, bags, positive, source),
         "bags": {
-            "id": [shown(name) for name in known.ids],
-            "label": [shown(label) for label in bags.y],
+            "id": [sanitize(name) for name in known.ids],
+            "label": [sanitize(label) for label in bags.y],
             "positive": positive.tolist(),
             "size": bags.sizes.tolist(),
         },
@@ -90,11 +91,13 @@ def detection_summary(
         "map": instance_map(model, bags, known),
         "graph": graph_picture(model, bags),
         "updating": updating_replay(model, bags),
-        "made": made(command, seed=seed, checksums={shown(source): data_checksum(known)}),
+        "provenance": provenance(
+            command, seed=seed, checksums={sanitize(source): data_checksum(known)}
+        ),
     }
     parameters = {**model.get_params(deep=False)}
-    summary["made"]["parameters"] = {
-        name: str(plain(value)) for name, value in sorted(parameters.items())
+    summary["provenance"]["parameters"] = {
+        name: str(to_json_safe(value, text=sanitize)) for name, value in sorted(parameters.items())
     }
     return summary
 
@@ -102,9 +105,9 @@ def detection_summary(
 def _facts(model: Any, bags: Bags, positive: Any, source: str) -> list[dict[str, str]]:
     scored = int(np.isfinite(model.instance_scores_).sum())
     facts = {
-        "Data": f"{shown(source)}: {bags.n_bags:,} bags, {bags.n_instances:,} instances, "
+        "Data": f"{sanitize(source)}: {bags.n_bags:,} bags, {bags.n_instances:,} instances, "
         f"{bags.n_features:,} features",
-        "Bags": f"{int(positive.sum()):,} positive ({shown(model._positive_label())}), "
+        "Bags": f"{int(positive.sum()):,} positive ({sanitize(model._positive_label())}), "
         f"{int((~positive).sum()):,} negative; "
         f"{_span(bags.sizes)} instances each",
         "Method": f"{model.card.name}: {model.card.title} ({model.card.year})",
@@ -116,7 +119,7 @@ def _facts(model: Any, bags: Bags, positive: Any, source: str) -> list[dict[str,
     working = getattr(model, "working_bags_", None)
     if working is not None and not working.kept.all():
         aside = bags.ids[working.bags[~working.kept]]
-        names = ", ".join(shown(name) for name in aside[:5])
+        names = ", ".join(sanitize(name) for name in aside[:5])
         facts["Set aside"] = (
             f"{len(aside)} of {len(working.kept)} positive bags, their best instances being much "
             "worse than the others': " + names + (", …" if len(aside) > 5 else "")
@@ -133,8 +136,8 @@ def _span(sizes: Any) -> str:
     return str(least) if least == most else f"{least} to {most}"
 
 
-def made(command: str | None, *, seed: Any, checksums: dict[str, str]) -> dict[str, Any]:
-    """How a report was made: command, versions, seed, checksums of the data, date."""
+def provenance(command: str | None, *, seed: Any, checksums: dict[str, str]) -> dict[str, Any]:
+    """Return the command, versions, seed, data checksums and date of a report."""
     versions = {"pigmil": __version__, "Python": platform.python_version()}
     for name in _PACKAGES:
         try:
@@ -142,8 +145,8 @@ def made(command: str | None, *, seed: Any, checksums: dict[str, str]) -> dict[s
         except PackageNotFoundError:
             continue
     return {
-        "command": None if command is None else shown(command, limit=2000),
-        "seed": plain(seed),
+        "command": None if command is None else sanitize(command, limit=2000),
+        "seed": to_json_safe(seed, text=sanitize),
         "versions": versions,
         "checksums": checksums,
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),

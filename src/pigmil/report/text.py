@@ -1,4 +1,4 @@
-"""Names and numbers of strangers, made safe to show."""
+"""Names and numbers from outside, made safe to display."""
 
 import json
 import math
@@ -11,7 +11,7 @@ import numpy as np
 _KEPT = "\u200c\u200d"  # joiners: letters of some scripts, and emoji, need them
 
 
-def shown(value: Any, *, limit: int = 120) -> str:
+def sanitize(value: Any, *, limit: int = 120) -> str:
     r"""Text of a name with every character visible, cut beyond ``limit`` characters.
 
     Control characters, marks that turn the direction of text, and whatever else is invisible or
@@ -26,7 +26,7 @@ def shown(value: Any, *, limit: int = 120) -> str:
 
     Examples
     --------
-    >>> print(shown("two\nlines"), shown("a\u202eb"))
+    >>> print(sanitize("two\nlines"), sanitize("a\u202eb"))
     two<U+000A>lines a<U+202E>b
     """
     text = str(value)
@@ -65,23 +65,6 @@ def number(value: Any) -> str:
     if value is None or not math.isfinite(value):
         return "–"
     return f"{value:.4g}"
-
-
-def plain(value: Any) -> Any:
-    """Turn anything into what JSON can hold, texts made visible and numbers finite."""
-    if isinstance(value, dict):
-        return {shown(key): plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(part) for part in value]
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, np.generic):
-        return plain(value.item())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if value is None or isinstance(value, bool | int):
-        return value
-    return shown(value)
 
 
 def script_json(value: Any) -> str:

@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
 
+from pigmil._core.json import to_json_safe
 from pigmil._core.version import __version__
-from pigmil.evaluation.exports import markdown_page, markdown_table, strict_values
+from pigmil.evaluation.exports import markdown_page, markdown_table
 from pigmil.reproduction.claims import Claim
 from pigmil.reproduction.printed_tables import REAL, SYNTHETIC
 
@@ -65,7 +66,7 @@ def _version(name: str) -> str:
 
 def strict_json(value: Any) -> str:
     """JSON text, values that are no number as null."""
-    return json.dumps(strict_values(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(to_json_safe(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def page(
