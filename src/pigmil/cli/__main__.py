@@ -1,5 +1,9 @@
 """``python -m pigmil.cli``."""
 
-from pigmil.cli import main
+from pigmil._core.children import leave_working_folder
+
+leave_working_folder()
+
+from pigmil.cli import main  # noqa: E402
 
 main()

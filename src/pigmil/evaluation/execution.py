@@ -11,6 +11,7 @@ from typing import Any
 
 from joblib import Parallel, delayed
 
+from pigmil._core.children import safe_children
 from pigmil.evaluation.limits import run_guarded
 from pigmil.evaluation.store import Cell, Store
 
@@ -85,7 +86,7 @@ def run_tasks(
     """
     wanted = {task.cell.key: task for task in tasks}
     clock = _Clock(list(wanted.values()))
-    with _heartbeat(store):
+    with _heartbeat(store), safe_children():
         while True:
             finished = store.finished()
             open_tasks = [task for key, task in wanted.items() if key not in finished]

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pigmil._core.children import child_environment
+
 _MEBIBYTE = 2**20
 _READY = b"+"
 _STATM = Path("/proc/self/statm")
@@ -64,11 +66,11 @@ def run_guarded(
         return _attempt(function, arguments)
     # Not multiprocessing: that would run the caller's script anew where it has no main guard.
     process = subprocess.Popen(
-        [sys.executable, "-c", "from pigmil.evaluation.limits import _child; _child()"],
+        [sys.executable, "-P", "-c", "from pigmil.evaluation.limits import _child; _child()"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        env=child_environment(),
         bufsize=0,
     )
     try:
