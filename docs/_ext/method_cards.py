@@ -68,7 +68,7 @@ class MethodCard(_Written):
             ("Class", f":class:`pigmil.{cls.__name__}`"),
             ("Paper", f"{card.paper}" + ("" if str(card.year) in card.paper else f", {card.year}")),
             ("Does", " and ".join(does)),
-            ("Use it for", card.use),
+            ("Use it for", card.when_to_use),
             ("Cost of a fit", f"``{card.cost}``"),
         ]
         if card.grid:
@@ -100,7 +100,8 @@ class MethodList(_Written):
         for card in all_estimators():
             page = pages[get_estimator(card.name).__name__]
             marks = ["✓" if flag else "–" for flag in (card.detects, card.classifies)]
-            rows.append((f":doc:`{card.name} </methods/{page}>`", str(card.year), *marks, card.use))
+            link = f":doc:`{card.name} </methods/{page}>`"
+            rows.append((link, str(card.year), *marks, card.when_to_use))
         return _table(
             ("method", "year", "detects", "classifies", "use it for"), rows, "16 8 9 10 57"
         )

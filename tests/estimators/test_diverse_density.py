@@ -20,7 +20,7 @@ from pigmil.estimators._noisy_or import (
     log_membership,
     pick_starts,
 )
-from pigmil.estimators._thresholds import best_cut
+from pigmil.estimators._selection import min_error_threshold
 from pigmil.estimators.em_dd import alternate
 
 
@@ -109,7 +109,7 @@ def test_cut_makes_as_few_errors_as_any(pairs):
     positive = np.array([p for _, p in pairs])
     candidates = np.arange(-4.5, 4.0, 0.5)
     fewest = min(((values > c) != positive).sum() for c in candidates)
-    assert ((values > best_cut(values, positive)) != positive).sum() == fewest
+    assert ((values > min_error_threshold(values, positive)) != positive).sum() == fewest
 
 
 def test_climb_reaches_a_stationary_point():

@@ -14,8 +14,8 @@ import pigmil.estimators._kernel_mixture as mixture_module
 import pigmil.estimators._key_instances as key_module
 import pigmil.estimators.ki_svm as ki_module
 from pigmil import BagKISVM, Bags, InsKISVM
+from pigmil.estimators._instance_svm import kernel_values
 from pigmil.estimators._kernel_mixture import mix_kernels
-from pigmil.estimators._kernel_svm import kernel_values
 from pigmil.estimators._key_instances import Atoms
 from pigmil.estimators._nonnegative_qp_kernels import solve_nonnegative_qp
 

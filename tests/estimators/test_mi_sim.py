@@ -12,8 +12,7 @@ from pigmil.datasets import make_basic, make_rhombus, make_ring
 from pigmil.distances import length_unit
 from pigmil.distances.density import log_density
 from pigmil.estimators import mi_sim
-from pigmil.estimators._inner_folds import interleaved_folds
-from pigmil.estimators._thresholds import best_cut, careful_cut
+from pigmil.estimators._selection import min_error_threshold, one_se_threshold, stratified_folds
 from pigmil.estimators.mi_sim import bounded_candidates
 
 
@@ -109,7 +108,7 @@ def slow_held_out(model, bags, kernel, C, gamma):
     positive = bags.y == 1
     owners = bags.bag_index[model.detected_instances_]
     values = np.empty(bags.n_bags)
-    for fold in interleaved_folds(positive):
+    for fold in stratified_folds(positive):
         top = [i for i, b in zip(model.detected_instances_, owners, strict=True) if not fold[b]]
         negatives = [bags[b] for b in np.flatnonzero(~positive & ~fold)]
         rows = np.concatenate([bags.instances[top], *negatives])
@@ -134,7 +133,7 @@ def test_setting_and_threshold_are_those_with_fewest_errors_on_held_out_bags(mak
         ("rbf", 10.0, 1.0),
     ):
         values = slow_held_out(model, bags, *setting)
-        cuts[setting] = careful_cut(values, positive)
+        cuts[setting] = one_se_threshold(values, positive)
         errors[setting] = ((values > cuts[setting]) != positive).sum()
     chosen = (model.kernel_, model.C_, model.gamma_)
     assert chosen == min(errors, key=errors.get)
@@ -152,7 +151,7 @@ def test_many_negatives_or_one_bag_of_a_class_leave_nothing_to_hold_out(monkeypa
         model = MiSim().fit(part)
         assert (model.kernel_, model.C_) == ("linear", 0.01)
         raw = model.decision_function(part) + model.threshold_
-        assert model.threshold_ == pytest.approx(best_cut(raw, part.y == 1))
+        assert model.threshold_ == pytest.approx(min_error_threshold(raw, part.y == 1))
 
 
 @given(st.integers(0, 10**6), st.floats(0.2, 5.0))
@@ -160,8 +159,8 @@ def test_careful_cut_is_the_best_one_only_where_the_gain_is_clear(seed, weight):
     rng = np.random.default_rng(seed)
     positive = rng.random(int(rng.integers(4, 30))) < 0.5
     values = rng.normal(size=len(positive)) + positive + rng.normal()
-    cut = careful_cut(values, positive, costs=(1.0, weight))
-    best = best_cut(values, positive, costs=(1.0, weight))
+    cut = one_se_threshold(values, positive, costs=(1.0, weight))
+    best = min_error_threshold(values, positive, costs=(1.0, weight))
     gain, spread = 0.0, 0.0
     for value, is_positive in zip(values, positive, strict=True):
         cost = weight if is_positive else 1.0

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pigmil import MILD, Bags
 from pigmil.datasets import make_basic, make_rhombus, make_ring
 from pigmil.estimators import mild
-from pigmil.estimators._inner_folds import interleaved_folds
+from pigmil.estimators._selection import stratified_folds
 from pigmil.estimators.mild import COSTS, WIDTHS, best_precision
 
 
@@ -130,7 +130,7 @@ def test_chosen_setting_is_that_of_refitting_without_each_fold(seed, level, kern
     for C in COSTS:
         for gamma in WIDTHS:
             right[C, gamma] = 0
-            for fold in interleaved_folds(positive):
+            for fold in stratified_folds(positive):
                 # A whole fit on the other bags; only the unit of length is that of all bags.
                 part = MILD(
                     level=level, kernel=kernel, C=C, gamma=gamma, length_unit=model.length_unit_

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 from sklearn.exceptions import ConvergenceWarning
 
+import pigmil.estimators._instance_embedding as similarities_module
 import pigmil.estimators._l1_svm as l1_module
 import pigmil.estimators._l1_svm_kernels as kernels
-import pigmil.estimators._similarities as similarities_module
 import pigmil.estimators.miles as miles_module
 from pigmil import MILES, Bags
 from pigmil.estimators._l1_svm import fit_l1_svm

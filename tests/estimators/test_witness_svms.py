@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
-import pigmil.estimators._kernel_svm as kernel_module
+import pigmil.estimators._instance_svm as kernel_module
 from pigmil import MISVM, Bags, MiSVM
-from pigmil.estimators._kernel_svm import RepeatedSVM, kernel_scores, kernel_values
+from pigmil.estimators._instance_svm import InstanceSVM, kernel_scores, kernel_values
 from pigmil.estimators._witness import alternate
 
 
@@ -168,7 +168,7 @@ def test_the_working_set_gives_the_solution_of_all_instances(seed, gamma):
     before = kernel_module._START_ROWS
     kernel_module._START_ROWS = 4
     try:
-        svm = RepeatedSVM(X, gamma=gamma, C=1.0, tol=1e-5)
+        svm = InstanceSVM(X, gamma=gamma, C=1.0, tol=1e-5)
         svm.fit(-signs, (1.0, 1.0))  # a training with other labels must leave no trace
         scores = svm.fit(signs, (1.0, 2.0))
     finally:

@@ -42,6 +42,31 @@ def test_bag_metrics_by_hand(fakes, line):
     assert found["peak_mb"] > 10 or np.isnan(found["peak_mb"])
 
 
+@pytest.mark.parametrize("method", ["APR", "MILES"])
+def test_metrics_do_not_depend_on_which_label_codes_the_positive_class(method):
+    rng = np.random.default_rng(0)
+    parts = [rng.normal(size=(3, 2)) for _ in range(12)]
+    for part in parts[::2]:
+        part[0] += 6
+    y = np.arange(12) % 2 == 0
+    bags = Bags.from_list(parts, y=y.astype(int))
+    named = Bags(bags.instances, bags.offsets, y=np.where(y, "active", "inert"))
+    expected = cell(bags, method, range(8), range(8, 12))
+    measured = cell(named, method, range(8), range(8, 12), parameters={"pos_label": "active"})
+    for name in ("accuracy", "balanced_accuracy", "f1", "auc"):
+        assert measured[name] == pytest.approx(expected[name], nan_ok=False)
+
+
+def test_instance_metrics_are_those_of_the_positive_class(bags):
+    zeros = np.zeros(bags.n_instances, dtype=int)
+    marked = Bags(bags.instances, bags.offsets, y=bags.y, instance_labels=zeros)
+    split = {"train": range(0, 24, 2), "test": range(1, 24, 2)}
+    measured = cell(marked, "KDE_min", *split.values(), parameters={"pos_label": 0})
+    # Every instance of the bags of class 0 is labelled 0, so every detection is a hit.
+    assert measured["detection_accuracy"] == 1
+    assert measured["top1"] == 1
+
+
 def test_a_fold_of_one_class_has_no_auc(fakes, line):
     found = cell(line, "Mean rule", range(6), [6])
     assert found["accuracy"] == 1.0

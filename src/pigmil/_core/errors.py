@@ -31,6 +31,10 @@ class SingletonBagsWarning(UserWarning):
     """A model fitted on bags was handed a plain table, which is read as bags of one instance."""
 
 
+class PositiveLabelWarning(UserWarning):
+    """Labels are text and ``pos_label`` is not given: the last in alphabetical order is taken."""
+
+
 class Problems:
     """Collects what is wrong with one input, so that the user mends everything in one go.
 

@@ -125,7 +125,7 @@ def tell(output: Output, bags: "Bags", model: Any, ranked: dict[str, Any], top: 
     """Print what was detected and the head of the ranking, and note it for machines."""
     import numpy as np
 
-    positive = int((bags.y == model._positive_label()).sum())
+    positive = int((bags.y == model.positive_label_).sum())
     output.say(
         f"{model.card.name} detected {len(model.detected_instances_)} instances in {positive} "
         f"positive bags of {bags.n_bags}."

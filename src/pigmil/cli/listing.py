@@ -73,7 +73,7 @@ def methods(
     output.table(
         ["method", "year", "detects", "classifies", "use"],
         [
-            (card.name, card.year, _yes(card.detects), _yes(card.classifies), card.use)
+            (card.name, card.year, _yes(card.detects), _yes(card.classifies), card.when_to_use)
             for card in cards
         ],
         left=(0, 4),

@@ -14,7 +14,7 @@ from pigmil._core.segments import segment_argmin
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import embed_bags, nearest_in_bags
-from pigmil.estimators._linear_svm import LinearSVM, centred, fit_gram_svm
+from pigmil.estimators._svm_solvers import LinearSVM, centred, fit_gram_svm
 
 COSTS = (1.0, 10.0, 100.0, 1000.0)
 DECAYS = (0.1, 0.3, 1.0, 3.0, 10.0)

@@ -16,8 +16,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from pigmil._core.segments import segment_argmax, segment_argmin
 from pigmil._core.typing import FloatArray, IntArray
+from pigmil.estimators._instance_svm import kernel_values
 from pigmil.estimators._kernel_mixture import mix_kernels
-from pigmil.estimators._kernel_svm import kernel_values
 
 _KEEP_VALUES = 1 << 25  # of kernel rows: 128 MB in single precision; others are computed again
 _ASSIGNMENT_BYTES = 400 << 20  # of the kernels of all assignments, at most

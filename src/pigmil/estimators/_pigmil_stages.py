@@ -24,7 +24,7 @@ from pigmil.estimators._detection import (
     split_members,
     update,
 )
-from pigmil.estimators._linear_svm import class_costs
+from pigmil.estimators._svm_solvers import class_costs
 from pigmil.estimators.base import MILClassifier
 from pigmil.graph.csdg import CSDGSettings
 
@@ -72,7 +72,7 @@ class PIGMILStages(MILClassifier):
         )
         self._detect(bags, positive, against)
         self.prototypes_ = self._choose_prototypes(bags, positive, rng)
-        costs = class_costs(self.class_weight, positive, self.classes_, self._positive_label())
+        costs = class_costs(self.class_weight, positive, self.classes_, self.positive_label_)
         self.classifier_ = fit_bag_svm(
             bags,
             positive,

@@ -3,20 +3,25 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
-from pigmil._core._sklearn_compat import Interval, StrOptions
-from pigmil._core.segments import segment_reduce
+from pigmil._core._sklearn_compat import StrOptions
 from pigmil._core.typing import FloatArray
 from pigmil.bags import Bags
-from pigmil.estimators._kernel_svm import RepeatedSVM, Signs, kernel_scores, kernel_width
-from pigmil.estimators._linear_svm import class_costs
-from pigmil.estimators.base import MILClassifier
+from pigmil.estimators._instance_svm import InstanceSVM, Signs, kernel_scores, kernel_width
+from pigmil.estimators._parameters import (
+    AT_LEAST_ONE,
+    CLASS_WEIGHT,
+    LENGTH_UNIT,
+    POS_LABEL,
+    POSITIVE,
+)
+from pigmil.estimators._svm_solvers import class_costs
+from pigmil.estimators.base import MaxInstanceClassifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,7 @@ class Alternation:
 
 
 def alternate(
-    svm: RepeatedSVM,
+    svm: InstanceSVM,
     start: Signs,
     impute: Callable[[FloatArray], Signs],
     costs_of: Callable[[Signs], tuple[float, float]],
@@ -58,7 +63,7 @@ def alternate(
 
     Parameters
     ----------
-    svm : RepeatedSVM
+    svm : InstanceSVM
         Trained in place; on return it holds the model of the result.
     start : array of int8
         First labels: 1, -1, and 0 for instances that take no part.
@@ -102,7 +107,7 @@ def alternate(
     return Alternation(scores, signs, objectives, False)
 
 
-class WitnessSVM(MILClassifier):
+class WitnessSVM(MaxInstanceClassifier):
     """What mi-SVM and MI-SVM share: parameters, the alternation, the scores.
 
     The parameters are documented in the classes; a subclass says in ``_fit`` where labels start
@@ -113,16 +118,13 @@ class WitnessSVM(MILClassifier):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "kernel": [StrOptions({"rbf", "linear"})],
-        "C": [Interval(Real, 0, None, closed="neither")],
-        "gamma": [Interval(Real, 0, None, closed="neither")],
-        "length_unit": [
-            StrOptions({"auto", "median"}),
-            Interval(Real, 0, None, closed="neither"),
-        ],
-        "class_weight": [StrOptions({"balanced"}), dict, None],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="neither")],
-        "pos_label": [None, object],
+        "C": POSITIVE,
+        "gamma": POSITIVE,
+        "length_unit": LENGTH_UNIT,
+        "class_weight": CLASS_WEIGHT,
+        "max_iter": AT_LEAST_ONE,
+        "tol": POSITIVE,
+        "pos_label": POS_LABEL,
     }
 
     def __init__(
@@ -158,11 +160,9 @@ class WitnessSVM(MILClassifier):
 
         def costs_of(signs: Signs) -> tuple[float, float]:
             taking_part = signs[signs != 0] > 0
-            return class_costs(
-                self.class_weight, taking_part, self.classes_, self._positive_label()
-            )
+            return class_costs(self.class_weight, taking_part, self.classes_, self.positive_label_)
 
-        svm = RepeatedSVM(instances, gamma=self.kernel_width_, C=self.C, tol=self.tol)
+        svm = InstanceSVM(instances, gamma=self.kernel_width_, C=self.C, tol=self.tol)
         found = alternate(
             svm, start, impute, costs_of, max_iter=self.max_iter, name=type(self).__name__
         )
@@ -182,6 +182,3 @@ class WitnessSVM(MILClassifier):
             self.intercept_,
             self.kernel_width_,
         )
-
-    def _score_bags(self, bags: Bags) -> FloatArray:
-        return segment_reduce(np.maximum, self._score_instances(bags), bags.offsets)

@@ -1,6 +1,6 @@
 """APR: an axis-parallel rectangle around one instance of every positive bag, and no negatives."""
 
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,7 +10,8 @@ from pigmil._core._sklearn_compat import Interval
 from pigmil._core.segments import segment_ids, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.estimators.base import MILClassifier
+from pigmil.estimators._parameters import AT_LEAST_ONE, NOT_NEGATIVE, POS_LABEL
+from pigmil.estimators.base import MaxInstanceClassifier
 from pigmil.estimators.card import Card
 
 _BACKFIT_PASSES = 100
@@ -185,7 +186,7 @@ def expand_bounds(
     return np.minimum(lower, wide_lower), np.maximum(upper, wide_upper)
 
 
-class APR(MILClassifier):
+class APR(MaxInstanceClassifier):
     """APR: axis-parallel rectangle by iterated discrimination.
 
     Implements the iterated-discrimination algorithm of Dietterich, Lathrop and Lozano-Perez: grow
@@ -263,17 +264,17 @@ class APR(MILClassifier):
         detects=True,
         classifies=True,
         cost="O(B+ N+ d + N- d) an alternation, a few alternations",
-        use="A concept that is a range of a few features, and a readable one: drug activity.",
+        when_to_use="A concept that is a range of a few features, such as drug activity.",
         shortfall="Tiger: 56.6 in 5 x 10 folds, 3.2 below the printed 59.8. A box with an instance "
         "of every positive bag lets most negative bags in.",
     )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "margin": [Interval(Real, 0, None, closed="left")],
+        "margin": NOT_NEGATIVE,
         "tau": [Interval(Real, 0, 1, closed="neither")],
         "epsilon": [Interval(Real, 0, 1, closed="neither")],
-        "n_seeds": [Interval(Integral, 1, None, closed="left")],
-        "pos_label": [None, object],
+        "n_seeds": AT_LEAST_ONE,
+        "pos_label": POS_LABEL,
     }
 
     def __init__(
@@ -330,6 +331,3 @@ class APR(MILClassifier):
         half = np.maximum(half, 1e-9 * np.maximum(1.0, np.abs(middle)))
         values = np.asarray(bags.instances[:, self.features_], dtype=np.float64)
         return 1.0 - (np.abs(values - middle) / half).max(axis=1)
-
-    def _score_bags(self, bags: Bags) -> FloatArray:
-        return segment_reduce(np.maximum, self._score_instances(bags), bags.offsets)

@@ -1,4 +1,4 @@
-"""What every method shares: validation in, labels out, one hook each for the algorithm itself."""
+"""Base classes of all methods: they validate bags and labels and call one hook per task."""
 
 import warnings
 from abc import ABCMeta, abstractmethod
@@ -8,23 +8,39 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import ClassifierTags, assert_all_finite
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from pigmil._core._sklearn_compat import fit_context, validate_data
-from pigmil._core.errors import SingletonBagsWarning
-from pigmil._core.segments import segment_argmax
+from pigmil._core.errors import PositiveLabelWarning, SingletonBagsWarning
+from pigmil._core.segments import segment_argmax, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags, as_bags
 from pigmil.bags.transform import is_plain_table
 from pigmil.estimators.card import Card
 
+_LARGEST_VALUE = 1e150  # whose square, summed over features, is still finite
+
+
+def _detects(method: "BaseMIL") -> bool:
+    if not method.card.detects:
+        raise AttributeError(f"{type(method).__name__} does not score instances.")
+    return True
+
 
 class BaseMIL(BaseEstimator, metaclass=ABCMeta):
-    """Base of all methods, detectors and classifiers alike.
+    """Base class of all methods, detectors and classifiers alike.
 
-    A subclass writes ``_fit(bags, positive)`` and, if it detects, ``_score_instances(bags)``;
-    ``fit`` validates and calls them. Its class attribute ``card`` says what it is.
+    A subclass implements ``_fit(bags, positive)`` and, if it detects, ``_score_instances(bags)``;
+    ``fit`` validates and calls them. Its class attribute ``card`` describes the method.
+
+    Attributes
+    ----------
+    classes_ : array of shape (2,)
+        The two labels, sorted.
+    positive_label_ : label
+        The one that counts as positive.
     """
 
     card: ClassVar[Card]
@@ -39,8 +55,8 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
         X : bags
             Anything :func:`pigmil.as_bags` takes; a 2-D array is bags of one instance.
         y : array of shape (n_bags,), optional
-            Two label values; the greater is the positive class unless ``pos_label`` says
-            otherwise. May be left out when ``X`` carries labels.
+            Two label values; the greater is the positive class unless ``pos_label`` is given.
+            Optional if ``X`` carries labels.
 
         Returns
         -------
@@ -48,9 +64,8 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
         """
         bags = self._check_X(X, reset=True)
         y = self._check_y(bags.y if y is None else y, bags)
-        positive = y == self._positive_label()
         self._fitted_on_bags = bool(bags.sizes.max() > 1)
-        self._fit(bags, positive)
+        self._fit(bags, y == self.positive_label_)
         return self
 
     @abstractmethod
@@ -58,8 +73,8 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
         """Run the algorithm: ``positive`` marks the positive bags; set the fitted attributes."""
 
     def _score_instances(self, bags: Bags) -> FloatArray:
-        """Score of every instance, higher is more likely positive; only where ``card.detects``."""
-        raise AttributeError(f"{type(self).__name__} does not score instances.")
+        """Score every instance, higher is more positive; implemented where ``card.detects``."""
+        raise NotImplementedError
 
     def _set_detection(self, bags: Bags, positive: BoolArray, scores: FloatArray) -> None:
         """Set ``instance_scores_`` and pick the best-scored instance of each positive bag."""
@@ -67,33 +82,36 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
         self.detected_instances_ = segment_argmax(self.instance_scores_, bags.offsets)[positive]
 
     def _check_X(self, X: Any, *, reset: bool) -> Bags:
-        if is_plain_table(X):
-            if not reset and self._fitted_on_bags:
-                warnings.warn(
-                    f"{type(self).__name__} was fitted on bags of several instances and is handed "
-                    "a 2-D table: each row is read as a bag of one instance. Pass Bags, a list of "
-                    "2-D arrays, or a DataFrame with a 'bag' column.",
-                    SingletonBagsWarning,
-                    stacklevel=3,
-                )
-            X = validate_data(
-                self,
-                X,
-                reset=reset,
-                accept_sparse="csr" if self._accepts_sparse else False,
-                dtype=[np.float64, np.float32],
-            )
-            return as_bags(X)
-        bags = as_bags(X)
+        bags = self._check_table(X, reset=reset) if is_plain_table(X) else as_bags(X)
         if bags.is_sparse and not self._accepts_sparse:
             raise TypeError(
                 f"{type(self).__name__} needs dense instances, and these are sparse; use "
                 "bags.with_instances(bags.instances.toarray()) if they fit in memory."
             )
-        self._check_width(bags, reset=reset)
+        if not is_plain_table(X):
+            self._check_features(bags, reset=reset)
+        _check_magnitude(bags)
         return bags
 
-    def _check_width(self, bags: Bags, *, reset: bool) -> None:
+    def _check_table(self, X: Any, *, reset: bool) -> Bags:
+        if not reset and self._fitted_on_bags:
+            warnings.warn(
+                f"{type(self).__name__} was fitted on bags of several instances and is given a "
+                "2-D table: each row is read as a bag of one instance. Pass Bags, a list of 2-D "
+                "arrays, or a DataFrame with a 'bag' column.",
+                SingletonBagsWarning,
+                stacklevel=4,
+            )
+        table = validate_data(
+            self,
+            X,
+            reset=reset,
+            accept_sparse="csr" if self._accepts_sparse else False,
+            dtype=[np.float64, np.float32],
+        )
+        return as_bags(table)
+
+    def _check_features(self, bags: Bags, *, reset: bool) -> None:
         names = bags.feature_names
         if reset:
             self.n_features_in_ = bags.n_features
@@ -145,19 +163,33 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
                 f"{name} needs bags of both classes to learn from, but all {bags.n_bags} bags are "
                 f"of one class, {self.classes_[0]!r}."
             )
-        pos_label = getattr(self, "pos_label", None)
-        if pos_label is not None and pos_label not in self.classes_:
-            raise ValueError(
-                f"pos_label={pos_label!r} is not among the labels {self.classes_.tolist()}."
-            )
+        self.positive_label_ = self._choose_positive_label()
         return y
 
-    def _positive_label(self) -> Any:
-        pos_label = getattr(self, "pos_label", None)
-        return self.classes_[1] if pos_label is None else pos_label
+    def _choose_positive_label(self) -> Any:
+        chosen = getattr(self, "pos_label", None)
+        if chosen is not None:
+            if chosen not in self.classes_:
+                raise ValueError(
+                    f"pos_label={chosen!r} is not among the labels {self.classes_.tolist()}."
+                )
+            return chosen
+        chosen = self.classes_[1]
+        if isinstance(chosen, str):
+            warnings.warn(
+                f"{type(self).__name__} takes {str(chosen)!r} as the positive class, the last of "
+                f"the labels {self.classes_.tolist()} in alphabetical order. Set pos_label to "
+                "choose.",
+                PositiveLabelWarning,
+                stacklevel=4,
+            )
+        return chosen
 
+    @available_if(_detects)
     def decision_function_instances(self, X: Any) -> FloatArray:
-        """Score every instance: the higher, the more likely it makes its bag positive.
+        """Score every instance: the higher, the more positive.
+
+        In methods that classify, instances above 0 are called positive.
 
         Parameters
         ----------
@@ -176,24 +208,28 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.input_tags.sparse = self._accepts_sparse
-        # Detectors too learn from two classes; this is how scikit-learn is told.
+        # Detectors learn from two classes too; scikit-learn's checks read this tag.
         tags.classifier_tags = tags.classifier_tags or ClassifierTags()
         tags.classifier_tags.multi_class = False
         return tags
 
 
 class MILClassifier(ClassifierMixin, BaseMIL):
-    """Base of the methods that label unseen bags.
+    """Base class of the methods that label unseen bags.
 
-    A subclass writes ``_score_bags(bags)``: above 0 the bag is called positive.
+    A subclass implements ``_score_bags(bags)``: above 0 the bag is called positive.
     """
 
     @abstractmethod
     def _score_bags(self, bags: Bags) -> FloatArray:
-        """Decision value of every bag, above 0 for the positive class."""
+        """Return the decision value of every bag, above 0 for the positive class."""
+
+    def _check_and_score(self, X: Any) -> FloatArray:
+        check_is_fitted(self, "classes_")
+        return np.asarray(self._score_bags(self._check_X(X, reset=False)), dtype=np.float64)
 
     def decision_function(self, X: Any) -> FloatArray:
-        """Decision value of every bag, above 0 where ``classes_[1]`` is predicted.
+        """Return the decision value of every bag, above 0 where ``classes_[1]`` is predicted.
 
         Parameters
         ----------
@@ -204,13 +240,12 @@ class MILClassifier(ClassifierMixin, BaseMIL):
         -------
         array of shape (n_bags,)
         """
-        check_is_fitted(self, "classes_")
-        scores = np.asarray(self._score_bags(self._check_X(X, reset=False)), dtype=np.float64)
-        # scikit-learn ties the sign to the order of the classes, whatever ``pos_label`` says.
-        return scores if self._positive_label() == self.classes_[1] else -scores
+        scores = self._check_and_score(X)
+        # scikit-learn ties the sign to the order of the classes, whatever ``pos_label`` is.
+        return scores if self.positive_label_ == self.classes_[1] else -scores
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Label of every bag.
+        """Predict the label of every bag; a decision value of 0 is negative.
 
         Parameters
         ----------
@@ -221,10 +256,28 @@ class MILClassifier(ClassifierMixin, BaseMIL):
         -------
         array of shape (n_bags,)
         """
-        second = (self.decision_function(X) > 0).astype(np.intp)
-        return self.classes_[second]
+        is_second = (self._check_and_score(X) > 0) == (self.positive_label_ == self.classes_[1])
+        return self.classes_[is_second.astype(np.intp)]
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
+
+class MaxInstanceClassifier(MILClassifier):
+    """Base class of the classifiers in which the best instance decides for its bag."""
+
+    def _score_bags(self, bags: Bags) -> FloatArray:
+        return segment_reduce(np.maximum, self._score_instances(bags), bags.offsets)
+
+
+def _check_magnitude(bags: Bags) -> None:
+    """Raise an error that names the place if a value is too large to be squared."""
+    values = bags.instances.data if bags.is_sparse else bags.instances
+    if values.size == 0 or max(values.max(), -values.min()) <= _LARGEST_VALUE:
+        return
+    dense = np.abs(bags.instances)
+    row, column = np.unravel_index(int(dense.argmax()), bags.instances.shape)
+    bag = int(bags.bag_index[row])
+    name = f" ({bags.feature_names[column]!r})" if bags.feature_names is not None else ""
+    raise ValueError(
+        f"Feature {column}{name} of instance {row - bags.offsets[bag]} in bag {bag} "
+        f"({str(bags.ids[bag])!r}) is {bags.instances[row, column]:.3g}; values beyond "
+        f"{_LARGEST_VALUE:.0e} overflow when they are squared. Divide the feature by a constant."
+    )

@@ -22,7 +22,7 @@ class Card:
         Whether it scores instances of positive bags, and whether it labels unseen bags.
     cost : str
         Time of a fit in bags (B), instances (N), features (d) and what else matters.
-    use : str
+    when_to_use : str
         When to use it.
     grid : dict of str to tuple
         What the benchmark protocol tunes by inner cross-validation on the training bags; a single
@@ -39,6 +39,6 @@ class Card:
     detects: bool
     classifies: bool
     cost: str
-    use: str
+    when_to_use: str
     grid: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     shortfall: str = ""

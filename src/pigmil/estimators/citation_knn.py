@@ -9,11 +9,12 @@ from pigmil._core._sklearn_compat import Interval
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import bag_distances_of_kinds
-from pigmil.estimators._bag_tables import BagTables, Scorer
+from pigmil.estimators._pairwise import PairwiseBagClassifier, Scorer
+from pigmil.estimators._parameters import AT_LEAST_ONE, POS_LABEL
 from pigmil.estimators.card import Card
 
 
-class CitationKNN(BagTables):
+class CitationKNN(PairwiseBagClassifier):
     """Citation-kNN: label a bag by its nearest bags and by the bags that have it among theirs.
 
     Implements the rule of the paper: by the minimal (or ``rank``-th) Hausdorff distance, the
@@ -74,7 +75,7 @@ class CitationKNN(BagTables):
     """
 
     _accepts_sparse = True
-    _table_parameters = frozenset({"rank"})
+    _pairwise_parameters = frozenset({"rank"})
     card = Card(
         name="Citation-kNN",
         title="Nearest neighbours among bags, references and citers",
@@ -84,15 +85,15 @@ class CitationKNN(BagTables):
         detects=False,
         classifies=True,
         cost="O(N^2 d)",
-        use="Few bags, no tuning, and a distance between instances that means something.",
+        when_to_use="Few bags, no tuning, and a distance between instances that means something.",
         grid={"rank": (None,)},
     )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "n_references": [Interval(Integral, 1, None, closed="left")],
+        "n_references": AT_LEAST_ONE,
         "n_citers": [Interval(Integral, 0, None, closed="left")],
         "rank": [Interval(Integral, 1, None, closed="left"), None],
-        "pos_label": [None, object],
+        "pos_label": POS_LABEL,
     }
 
     def __init__(
@@ -110,12 +111,12 @@ class CitationKNN(BagTables):
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
         self.training_bags_ = bags
-        self._learn(self._training_tables(bags), positive)
+        self._fit_pairwise(self._pairwise_tables(bags), positive)
 
-    def _training_tables(self, bags: Bags) -> FloatArray:
+    def _pairwise_tables(self, bags: Bags) -> FloatArray:
         return self._distances(bags, None)
 
-    def _learn(self, tables: FloatArray, positive: BoolArray) -> Scorer:
+    def _fit_pairwise(self, tables: FloatArray, positive: BoolArray) -> Scorer:
         self.training_positive_ = positive
         near, tie = tables.copy()
         # A bag is not among its own neighbours.

@@ -17,7 +17,8 @@ from pigmil._core.segments import segment_gather, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import squared_distance_blocks
-from pigmil.estimators._linear_svm import class_costs
+from pigmil.estimators._parameters import AT_LEAST_ONE, CLASS_WEIGHT, POS_LABEL
+from pigmil.estimators._svm_solvers import class_costs
 from pigmil.estimators.base import MILClassifier
 from pigmil.estimators.card import Card
 
@@ -98,7 +99,7 @@ class ClusteringMIL(MILClassifier):
         detects=True,
         classifies=True,
         cost="O(i k N+ d + k (N d + B log B)), i iterations, k clusters",
-        use="One compact concept that every positive bag shares; a model that fits one sentence.",
+        when_to_use="One compact concept that every positive bag shares; a very simple model.",
     )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -107,11 +108,11 @@ class ClusteringMIL(MILClassifier):
             StrOptions({"auto"}),
             "array-like",
         ],
-        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "n_init": AT_LEAST_ONE,
         "cv": [Interval(Integral, 2, None, closed="left")],
-        "class_weight": [StrOptions({"balanced"}), dict, None],
+        "class_weight": CLASS_WEIGHT,
         "random_state": ["random_state"],
-        "pos_label": [None, object],
+        "pos_label": POS_LABEL,
     }
 
     def __init__(
@@ -133,7 +134,7 @@ class ClusteringMIL(MILClassifier):
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        costs = class_costs(self.class_weight, positive, self.classes_, self._positive_label())
+        costs = class_costs(self.class_weight, positive, self.classes_, self.positive_label_)
         weights = np.where(positive, costs[1], costs[0])
         self.n_clusters_ = self._choose_n_clusters(bags, positive, weights, seed)
         self.center_, self.radius_, self.training_accuracy_, depths = self._best_sphere(

@@ -1,7 +1,7 @@
 """DD: the point near an instance of every positive bag and far from all negative ones."""
 
 import warnings
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,7 +23,8 @@ from pigmil.estimators._noisy_or import (
     log_membership,
     pick_starts,
 )
-from pigmil.estimators._thresholds import best_cut
+from pigmil.estimators._parameters import AT_LEAST_ONE, LENGTH_UNIT, NOT_NEGATIVE, POS_LABEL
+from pigmil.estimators._selection import min_error_threshold
 from pigmil.estimators.base import MILClassifier
 from pigmil.estimators.card import Card
 
@@ -118,7 +119,7 @@ class DD(MILClassifier):
         detects=True,
         classifies=True,
         cost="O(N+ N d) for the starts, O(N d) a step, some hundred steps",
-        use="One compact concept, and the features that matter should be found along with it.",
+        when_to_use="One compact concept, with the features that matter learnt along with it.",
         shortfall="Musk-1: 85.7 in 5 x 10 folds, 2.3 below the published 88.0, less than its "
         "standard error of 4.2. The climb starts from ten instances, not from all.",
     )
@@ -126,16 +127,13 @@ class DD(MILClassifier):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_start_bags": [Interval(Integral, 1, None, closed="left"), None],
         "n_starts": [Interval(Integral, 1, None, closed="left"), None],
-        "length_unit": [
-            StrOptions({"auto", "median"}),
-            Interval(Real, 0, None, closed="neither"),
-        ],
+        "length_unit": LENGTH_UNIT,
         "detect_by": [StrOptions({"density", "concept"})],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
+        "max_iter": AT_LEAST_ONE,
+        "tol": NOT_NEGATIVE,
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
-        "pos_label": [None, object],
+        "pos_label": POS_LABEL,
     }
 
     def __init__(
@@ -175,7 +173,7 @@ class DD(MILClassifier):
         )
         self._climb_from(bags, positive, bags.instances[starts])
         bag_values = segment_reduce(np.maximum, self._membership(bags), bags.offsets)
-        self.threshold_ = best_cut(bag_values, positive)
+        self.threshold_ = min_error_threshold(bag_values, positive)
         if self.detect_by == "density":
             self.training_bags_, self.training_positive_ = bags, positive
             self._set_detection(bags, positive, densities)

@@ -1,7 +1,7 @@
 """EM-DD: diverse density with one responsible instance a bag, found by alternation."""
 
 import warnings
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,7 +25,8 @@ from pigmil.estimators._noisy_or import (
     log_membership,
     pick_starts,
 )
-from pigmil.estimators._thresholds import best_cut
+from pigmil.estimators._parameters import AT_LEAST_ONE, LENGTH_UNIT, NOT_NEGATIVE, POS_LABEL
+from pigmil.estimators._selection import min_error_threshold
 from pigmil.estimators.base import MILClassifier
 from pigmil.estimators.card import Card
 
@@ -180,23 +181,20 @@ class EMDD(MILClassifier):
         detects=True,
         classifies=True,
         cost="O(N+ N d) for the starts, O(N d) an alternation, O(B d) a step",
-        use="As DD, on large bags: a step costs bags, not instances.",
+        when_to_use="As DD, on large bags: a step costs bags, not instances.",
     )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_start_bags": [Interval(Integral, 1, None, closed="left"), None],
         "n_starts": [Interval(Integral, 1, None, closed="left"), None],
         "combine": [StrOptions({"best", "mean"})],
-        "length_unit": [
-            StrOptions({"auto", "median"}),
-            Interval(Real, 0, None, closed="neither"),
-        ],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "max_steps": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
+        "length_unit": LENGTH_UNIT,
+        "max_iter": AT_LEAST_ONE,
+        "max_steps": AT_LEAST_ONE,
+        "tol": NOT_NEGATIVE,
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
-        "pos_label": [None, object],
+        "pos_label": POS_LABEL,
     }
 
     def __init__(
@@ -237,7 +235,9 @@ class EMDD(MILClassifier):
         )
         self._alternate_from(bags, positive, np.asarray(bags.instances[starts], dtype=np.float64))
         scores = self._score_instances(bags)
-        self.threshold_ = best_cut(segment_reduce(np.maximum, scores, bags.offsets), positive)
+        self.threshold_ = min_error_threshold(
+            segment_reduce(np.maximum, scores, bags.offsets), positive
+        )
         self._set_detection(bags, positive, scores)
 
     def _alternate_from(self, bags: Bags, positive: BoolArray, points: FloatArray) -> None:

@@ -1,13 +1,12 @@
 """KDE, KDE_min and KDE_max: the instance of a positive bag where negatives are least dense."""
 
-from numbers import Real
 from typing import Any, ClassVar
 
-from pigmil._core._sklearn_compat import Interval, StrOptions
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import length_unit
 from pigmil.distances.density import log_density
+from pigmil.estimators._parameters import LENGTH_UNIT, POS_LABEL, POSITIVE
 from pigmil.estimators.base import BaseMIL
 from pigmil.estimators.card import Card
 
@@ -25,12 +24,9 @@ class _KernelDensity(BaseMIL):
     _reduction: ClassVar[str]
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "gamma": [Interval(Real, 0, None, closed="neither")],
-        "length_unit": [
-            StrOptions({"auto", "median"}),
-            Interval(Real, 0, None, closed="neither"),
-        ],
-        "pos_label": [None, object],
+        "gamma": POSITIVE,
+        "length_unit": LENGTH_UNIT,
+        "pos_label": POS_LABEL,
     }
 
     def __init__(
@@ -113,7 +109,7 @@ class KDEMin(_KernelDensity):
         detects=True,
         classifies=False,
         cost=_COST,
-        use="The starting point of PIGMIL: positives far from every negative bag.",
+        when_to_use="The starting point of PIGMIL: positives far from every negative bag.",
     )
 
 
@@ -133,7 +129,7 @@ class KDE(_KernelDensity):
         detects=True,
         classifies=False,
         cost=_COST,
-        use="A quick first look where negatives do not surround the positives.",
+        when_to_use="A quick first look where negatives do not surround the positives.",
     )
 
 
@@ -152,5 +148,5 @@ class KDEMax(_KernelDensity):
         detects=True,
         classifies=False,
         cost=_COST,
-        use="Positives outside the hull of the negatives, never inside it.",
+        when_to_use="Positives outside the hull of the negatives, never inside it.",
     )

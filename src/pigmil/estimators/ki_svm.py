@@ -1,20 +1,26 @@
 """Bag-KI-SVM and Ins-KI-SVM: a convex search for the instance that makes a bag positive."""
 
 from abc import abstractmethod
-from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
-from pigmil._core._sklearn_compat import Interval, StrOptions
-from pigmil._core.segments import offsets_of, segment_gather, segment_reduce
+from pigmil._core._sklearn_compat import StrOptions
+from pigmil._core.segments import offsets_of, segment_gather
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.estimators._kernel_svm import kernel_scores, kernel_width
+from pigmil.estimators._instance_svm import kernel_scores, kernel_width
 from pigmil.estimators._key_instances import Atoms, KeyInstanceProgramme
-from pigmil.estimators._linear_svm import class_costs
-from pigmil.estimators.base import MILClassifier
+from pigmil.estimators._parameters import (
+    AT_LEAST_ONE,
+    CLASS_WEIGHT,
+    LENGTH_UNIT,
+    POS_LABEL,
+    POSITIVE,
+)
+from pigmil.estimators._svm_solvers import class_costs
+from pigmil.estimators.base import MaxInstanceClassifier
 from pigmil.estimators.card import Card
 
 _PAPER = (
@@ -28,23 +34,20 @@ _MANY_INSTANCES = 10000
 _FEWER_NEGATIVES = 2000
 
 
-class _KISVM(MILClassifier):
+class _KISVM(MaxInstanceClassifier):
     """What both levels share; a subclass says what stands for a negative bag."""
 
     _accepts_sparse = True
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "kernel": [StrOptions({"rbf", "linear"})],
-        "C": [Interval(Real, 0, None, closed="neither")],
-        "gamma": [Interval(Real, 0, None, closed="neither")],
-        "length_unit": [
-            StrOptions({"auto", "median"}),
-            Interval(Real, 0, None, closed="neither"),
-        ],
-        "class_weight": [StrOptions({"balanced"}), dict, None],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="neither")],
-        "pos_label": [None, object],
+        "C": POSITIVE,
+        "gamma": POSITIVE,
+        "length_unit": LENGTH_UNIT,
+        "class_weight": CLASS_WEIGHT,
+        "max_iter": AT_LEAST_ONE,
+        "tol": POSITIVE,
+        "pos_label": POS_LABEL,
     }
 
     def __init__(
@@ -80,7 +83,7 @@ class _KISVM(MILClassifier):
         means = _averages(inside, bags.sizes[chosen], bags.n_instances)
         negative, shares = self._negative_rows(bags, np.flatnonzero(~positive))
         combination = sp.csr_array(sp.vstack([single, means, negative]))
-        costs = class_costs(self.class_weight, positive, self.classes_, self._positive_label())
+        costs = class_costs(self.class_weight, positive, self.classes_, self.positive_label_)
         row_costs = self.C * np.concatenate([np.full(len(chosen), costs[1]), costs[0] * shares])
 
         n_kept = single.shape[0] + means.shape[0]
@@ -107,9 +110,6 @@ class _KISVM(MILClassifier):
             self.intercept_,
             self.kernel_width_,
         )
-
-    def _score_bags(self, bags: Bags) -> FloatArray:
-        return segment_reduce(np.maximum, self._score_instances(bags), bags.offsets)
 
 
 class BagKISVM(_KISVM):
@@ -203,7 +203,7 @@ class BagKISVM(_KISVM):
         detects=True,
         classifies=True,
         cost="O(N^2 d + rounds (MKL of B rows))",
-        use="A convex alternative to MI-SVM; the instances of negative bags are many.",
+        when_to_use="A convex alternative to MI-SVM; the instances of negative bags are many.",
         grid={"gamma": (0.02, 1.0)},
     )
 
@@ -233,7 +233,7 @@ class InsKISVM(_KISVM):
         detects=True,
         classifies=True,
         cost="O(S N d + rounds (MKL of S rows)), S support vectors",
-        use="A convex alternative to MI-SVM; every negative instance must stay negative.",
+        when_to_use="A convex alternative to MI-SVM; every negative instance must stay negative.",
         grid={"gamma": (0.02, 1.0)},
     )
 

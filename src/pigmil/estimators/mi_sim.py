@@ -14,10 +14,16 @@ from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import length_unit
 from pigmil.distances.density import log_density
-from pigmil.estimators._inner_folds import interleaved_folds
-from pigmil.estimators._linear_svm import class_costs, fit_linear_svm, for_libsvm
-from pigmil.estimators._thresholds import best_cut, careful_cut
-from pigmil.estimators.base import MILClassifier
+from pigmil.estimators._parameters import (
+    AT_LEAST_ONE,
+    CLASS_WEIGHT,
+    POS_LABEL,
+    POSITIVE,
+    POSITIVE_OR_CV,
+)
+from pigmil.estimators._selection import min_error_threshold, one_se_threshold, stratified_folds
+from pigmil.estimators._svm_solvers import class_costs, fit_linear_svm, for_libsvm
+from pigmil.estimators.base import MaxInstanceClassifier
 from pigmil.estimators.card import Card
 from pigmil.exemplars.svm import exemplar_svms
 from pigmil.graph.consistency import consistency
@@ -88,7 +94,7 @@ def _first_of_each(values: FloatArray, sizes: IntArray, how_many: IntArray) -> I
     return chosen
 
 
-class MiSim(MILClassifier):
+class MiSim(MaxInstanceClassifier):
     """mi-Sim: discriminative and consistent similarities between instances of positive bags.
 
     Implements Rastegari, Hajishirzi and Farhadi with the pieces it shares with PIGMIL: an exemplar
@@ -203,26 +209,26 @@ class MiSim(MILClassifier):
         detects=True,
         classifies=True,
         cost="O(m N- d + m^2 d) for m candidates, and 21 SVMs of N- instances",
-        use="Positives that a plane parts from the negatives and that resemble each other.",
+        when_to_use="Positives that a plane parts from the negatives and that resemble each other.",
         shortfall="Westeast: 38.0 in 5 x 10 folds, 17 below the printed 55.0. Its 20 bags are "
         "those of Eastwest with the classes swapped: what marks a positive bag there marks a "
         "negative one here.",
     )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "C": [Interval(Real, 0, None, closed="neither"), StrOptions({"cv"})],
+        "C": POSITIVE_OR_CV,
         "kernel": [StrOptions({"linear", "rbf", "cv"})],
-        "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"cv"})],
+        "gamma": POSITIVE_OR_CV,
         "top_share": [Interval(Real, 0, 1, closed="both")],
-        "exemplar_C": [Interval(Real, 0, None, closed="neither")],
+        "exemplar_C": POSITIVE,
         "density": [Interval(Real, 0, 1, closed="right")],
         "combine": [StrOptions({"product", "sum"})],
         "normalise": [StrOptions({"row", "max", "symmetric", "spectral", "sum"}), None],
         "damping": [Interval(Real, 0, 1, closed="left")],
-        "max_candidates": [Interval(Integral, 1, None, closed="left")],
-        "class_weight": [StrOptions({"balanced"}), dict, None],
+        "max_candidates": AT_LEAST_ONE,
+        "class_weight": CLASS_WEIGHT,
         "n_jobs": [Integral, None],
-        "pos_label": [None, object],
+        "pos_label": POS_LABEL,
     }
 
     def __init__(
@@ -280,10 +286,8 @@ class MiSim(MILClassifier):
         unit = length_unit(bags.instances)
         weights = (1.0, 1.0)
         if isinstance(self.class_weight, dict):
-            weights = class_costs(
-                self.class_weight, positive, self.classes_, self._positive_label()
-            )
-        folds = interleaved_folds(positive)
+            weights = class_costs(self.class_weight, positive, self.classes_, self.positive_label_)
+        folds = stratified_folds(positive)
         if bags.sizes[~positive].sum() > _MOST_HELD_OUT:
             folds = []
         fewest, chosen, self.threshold_ = np.inf, settings[0], 0.0
@@ -292,7 +296,7 @@ class MiSim(MILClassifier):
             for fold in folds:
                 svm = self._fit_svm(bags, positive, top, ~fold, setting, unit)
                 values[fold] = _best_in_bags(svm, bags[fold])
-            cut = careful_cut(values, positive, costs=weights)
+            cut = one_se_threshold(values, positive, costs=weights)
             errors = np.where(positive, weights[1], weights[0])[(values > cut) != positive].sum()
             if errors < fewest:
                 fewest, chosen, self.threshold_ = errors, setting, cut
@@ -300,7 +304,9 @@ class MiSim(MILClassifier):
         everything = np.full(bags.n_bags, True)
         self.svm_ = self._fit_svm(bags, positive, top, everything, chosen, unit)
         if not folds:
-            self.threshold_ = best_cut(_best_in_bags(self.svm_, bags), positive, costs=weights)
+            self.threshold_ = min_error_threshold(
+                _best_in_bags(self.svm_, bags), positive, costs=weights
+            )
 
     def _settings(self) -> list[Setting]:
         widths = WIDTHS if self.gamma == "cv" else (float(self.gamma),)
@@ -324,7 +330,7 @@ class MiSim(MILClassifier):
         top = top[kept[bags.bag_index[top]]]
         rows = np.concatenate([top, np.flatnonzero((kept & ~positive)[bags.bag_index])])
         labels = np.arange(len(rows)) < len(top)
-        costs = class_costs(self.class_weight, labels, self.classes_, self._positive_label())
+        costs = class_costs(self.class_weight, labels, self.classes_, self.positive_label_)
         instances = bags.instances[rows]
         if setting.kernel == "linear":
             return fit_linear_svm(instances, labels, C=setting.C, costs=costs)
@@ -365,9 +371,6 @@ class MiSim(MILClassifier):
 
     def _score_instances(self, bags: Bags) -> FloatArray:
         return self.svm_.decide(bags.instances) - self.threshold_
-
-    def _score_bags(self, bags: Bags) -> FloatArray:
-        return segment_reduce(np.maximum, self._score_instances(bags), bags.offsets)
 
 
 def _best_in_bags(svm: Any, bags: Bags) -> FloatArray:

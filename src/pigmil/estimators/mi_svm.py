@@ -5,7 +5,7 @@ import numpy as np
 from pigmil._core.segments import segment_argmax
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
-from pigmil.estimators._kernel_svm import Signs
+from pigmil.estimators._instance_svm import Signs
 from pigmil.estimators._witness import WitnessSVM
 from pigmil.estimators.card import Card
 
@@ -95,7 +95,7 @@ class MiSVM(WitnessSVM):
         detects=True,
         classifies=True,
         cost="O(rounds (S N d + SVM of N instances)), S support vectors",
-        use="Many instances of a positive bag are positive; every instance needs a label.",
+        when_to_use="Many instances of a positive bag are positive; every instance needs a label.",
         grid={"gamma": (0.25, 1.0), "C": (10.0, 100.0)},
         shortfall="Musk-1: 85.3 in 5 x 10 folds, 2.1 below the published 87.4, less than its "
         "standard error of 4.0.",

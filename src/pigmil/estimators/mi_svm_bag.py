@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from pigmil._core.segments import segment_argmax, segment_mean
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
-from pigmil.estimators._kernel_svm import Signs
+from pigmil.estimators._instance_svm import Signs
 from pigmil.estimators._witness import WitnessSVM
 from pigmil.estimators.card import Card
 
@@ -97,7 +97,7 @@ class MISVM(WitnessSVM):
         detects=True,
         classifies=True,
         cost="O(rounds (S N d + SVM of negatives and witnesses)), S support vectors",
-        use="One instance makes a bag positive, and one concept covers them all; fast.",
+        when_to_use="One instance makes a bag positive, and one concept covers them all; fast.",
         grid={"gamma": (0.25, 1.0)},
     )
 

@@ -1,6 +1,5 @@
 """MILD: the instance of a positive bag that alone, with a radius, tells bags apart best."""
 
-from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -8,13 +7,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.svm import SVC
 
-from pigmil._core._sklearn_compat import Interval, StrOptions
+from pigmil._core._sklearn_compat import StrOptions
 from pigmil._core.segments import segment_argmax, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import embed_bags, length_unit, nearest_in_bags
-from pigmil.estimators._inner_folds import interleaved_folds
-from pigmil.estimators._linear_svm import class_costs, fit_linear_svm, for_libsvm
+from pigmil.estimators._parameters import CLASS_WEIGHT, LENGTH_UNIT, POS_LABEL, POSITIVE_OR_CV
+from pigmil.estimators._selection import stratified_folds
+from pigmil.estimators._svm_solvers import class_costs, fit_linear_svm, for_libsvm
 from pigmil.estimators.base import MILClassifier
 from pigmil.estimators.card import Card
 
@@ -157,20 +157,17 @@ class MILD(MILClassifier):
         detects=True,
         classifies=True,
         cost="O(N+ (N d + B log B)), and some SVMs of bags",
-        use="Positives that gather in one place, each near an instance of most positive bags.",
+        when_to_use="Positives that form one cluster which most positive bags share.",
     )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "level": [StrOptions({"bag", "instance"})],
         "kernel": [StrOptions({"linear", "rbf"})],
-        "C": [Interval(Real, 0, None, closed="neither"), StrOptions({"cv"})],
-        "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"cv"})],
-        "length_unit": [
-            StrOptions({"auto", "median"}),
-            Interval(Real, 0, None, closed="neither"),
-        ],
-        "class_weight": [StrOptions({"balanced"}), dict, None],
-        "pos_label": [None, object],
+        "C": POSITIVE_OR_CV,
+        "gamma": POSITIVE_OR_CV,
+        "length_unit": LENGTH_UNIT,
+        "class_weight": CLASS_WEIGHT,
+        "pos_label": POS_LABEL,
     }
 
     def __init__(
@@ -196,7 +193,7 @@ class MILD(MILClassifier):
         self.length_unit_ = length_unit(bags.instances, self.length_unit)
         self.training_bags_, self.training_positive_ = bags, positive
         choose = "cv" in (self.C, self.gamma) and bags.n_bags <= _MOST_BAGS
-        folds = interleaved_folds(positive) if choose else []
+        folds = stratified_folds(positive) if choose else []
         inside = np.flatnonzero(positive[bags.bag_index])
         # One column for all bags, and one for the bags that each fold keeps.
         scores = np.full((bags.n_instances, 1 + len(folds)), np.nan)
@@ -264,7 +261,7 @@ class MILD(MILClassifier):
         return embed_bags(bags, prototypes, gamma / self.length_unit_**2)
 
     def _fit_svm(self, rows: Any, labels: BoolArray, C: float, gamma: float) -> Any:
-        costs = class_costs(self.class_weight, labels, self.classes_, self._positive_label())
+        costs = class_costs(self.class_weight, labels, self.classes_, self.positive_label_)
         if self.kernel == "linear":
             return fit_linear_svm(rows, labels, C=C, costs=costs)
         # The embedding has its own scale; instances are measured in the unit of length.

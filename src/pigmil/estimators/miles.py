@@ -1,19 +1,18 @@
 """MILES: bags as similarities to all training instances, few of them kept by a 1-norm SVM."""
 
-from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 
-from pigmil._core._sklearn_compat import Interval, StrOptions
 from pigmil._core.segments import offsets_of, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import embed_bags, length_unit
-from pigmil.estimators._kernel_svm import kernel_values
+from pigmil.estimators._instance_embedding import embed_by_instances
+from pigmil.estimators._instance_svm import kernel_values
 from pigmil.estimators._l1_svm import fit_l1_svm
-from pigmil.estimators._linear_svm import class_costs
-from pigmil.estimators._similarities import embed_by_instances
+from pigmil.estimators._parameters import CLASS_WEIGHT, LENGTH_UNIT, POS_LABEL, POSITIVE
+from pigmil.estimators._svm_solvers import class_costs
 from pigmil.estimators.base import MILClassifier
 from pigmil.estimators.card import Card
 
@@ -102,18 +101,15 @@ class MILES(MILClassifier):
         detects=True,
         classifies=True,
         cost="O(N^2 d + LP of B rows)",
-        use="A strong default for bags of any kind; negative instances may speak too.",
+        when_to_use="A strong default for bags of any kind; negative instances may speak too.",
     )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "C": [Interval(Real, 0, None, closed="neither")],
-        "gamma": [Interval(Real, 0, None, closed="neither")],
-        "length_unit": [
-            StrOptions({"auto", "median"}),
-            Interval(Real, 0, None, closed="neither"),
-        ],
-        "class_weight": [StrOptions({"balanced"}), dict, None],
-        "pos_label": [None, object],
+        "C": POSITIVE,
+        "gamma": POSITIVE,
+        "length_unit": LENGTH_UNIT,
+        "class_weight": CLASS_WEIGHT,
+        "pos_label": POS_LABEL,
     }
 
     def __init__(
@@ -133,7 +129,7 @@ class MILES(MILClassifier):
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
         self.decay_ = self.gamma / length_unit(bags.instances, self.length_unit) ** 2
-        costs = class_costs(self.class_weight, positive, self.classes_, self._positive_label())
+        costs = class_costs(self.class_weight, positive, self.classes_, self.positive_label_)
         model = fit_l1_svm(
             embed_by_instances(bags, self.decay_),
             positive,

@@ -1,25 +1,32 @@
 """MILIS: one prototype a bag, chosen by density, then moved to where the SVM wants it."""
 
 import warnings
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from pigmil._core._sklearn_compat import Interval, StrOptions
+from pigmil._core._sklearn_compat import Interval
 from pigmil._core.segments import segment_argmax, segment_argmin
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import embed_bags, length_unit, squared_distance_blocks
-from pigmil.estimators._kernel_svm import kernel_scores
-from pigmil.estimators._linear_svm import (
+from pigmil.estimators._instance_embedding import embed_by_instances
+from pigmil.estimators._instance_svm import kernel_scores
+from pigmil.estimators._parameters import (
+    AT_LEAST_ONE,
+    CLASS_WEIGHT,
+    LENGTH_UNIT,
+    POS_LABEL,
+    POSITIVE,
+)
+from pigmil.estimators._svm_solvers import (
     LinearSVM,
     class_costs,
     fit_linear_svm,
     hinge_objective,
 )
-from pigmil.estimators._similarities import embed_by_instances
 from pigmil.estimators.base import MILClassifier
 from pigmil.estimators.card import Card
 
@@ -115,25 +122,22 @@ class MILIS(MILClassifier):
         detects=True,
         classifies=True,
         cost="O(N^2 d + rounds (B N + SVM of B rows))",
-        use="As MILES, with one readable prototype a bag and fast prediction.",
+        when_to_use="As MILES, with one readable prototype a bag and fast prediction.",
         grid={"C": (10.0, 100.0)},
         shortfall="Musk-2: 88.3 in 5 x 10 folds, 2.8 below the published 91.1, less than its "
         "standard error of 3.4. Searching the width too gave 87.9.",
     )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "C": [Interval(Real, 0, None, closed="neither")],
-        "gamma": [Interval(Real, 0, None, closed="neither")],
-        "density_gamma": [Interval(Real, 0, None, closed="neither")],
-        "length_unit": [
-            StrOptions({"auto", "median"}),
-            Interval(Real, 0, None, closed="neither"),
-        ],
+        "C": POSITIVE,
+        "gamma": POSITIVE,
+        "density_gamma": POSITIVE,
+        "length_unit": LENGTH_UNIT,
         "prune": [Interval(Real, 0, 1, closed="left")],
-        "class_weight": [StrOptions({"balanced"}), dict, None],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="neither")],
-        "pos_label": [None, object],
+        "class_weight": CLASS_WEIGHT,
+        "max_iter": AT_LEAST_ONE,
+        "tol": POSITIVE,
+        "pos_label": POS_LABEL,
     }
 
     def __init__(
@@ -162,7 +166,7 @@ class MILIS(MILClassifier):
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
         unit = length_unit(bags.instances, self.length_unit)
         self.decay_ = self.gamma / unit**2
-        costs = class_costs(self.class_weight, positive, self.classes_, self._positive_label())
+        costs = class_costs(self.class_weight, positive, self.classes_, self.positive_label_)
         chosen = _initial_prototypes(bags, positive, self.density_gamma / unit**2)
         similarity = embed_by_instances(bags, self.decay_)
         svm, chosen = self._alternate(bags, positive, similarity, chosen, costs)

@@ -1,24 +1,24 @@
 """MInD: a bag described by its dissimilarities to the training bags."""
 
-from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.svm import SVC
 
-from pigmil._core._sklearn_compat import HasMethods, Interval, StrOptions
+from pigmil._core._sklearn_compat import HasMethods, StrOptions
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import BAG_DISTANCES, bag_distances
-from pigmil.estimators._bag_tables import BagTables, Scorer
-from pigmil.estimators._linear_svm import class_costs
+from pigmil.estimators._pairwise import PairwiseBagClassifier, Scorer
+from pigmil.estimators._parameters import AT_LEAST_ONE, CLASS_WEIGHT, POS_LABEL, POSITIVE
+from pigmil.estimators._svm_solvers import class_costs
 from pigmil.estimators.card import Card
 
 _MAX_ITER = 1_000_000  # libsvm may never end on bags that repeat each other under two labels
 
 
-class MInD(BagTables):
+class MInD(PairwiseBagClassifier):
     """MInD: describe a bag by its dissimilarities to all training bags, then classify vectors.
 
     Implements the paper: the feature ``j`` of a bag is its dissimilarity to training bag
@@ -72,7 +72,7 @@ class MInD(BagTables):
     """
 
     _accepts_sparse = True
-    _table_parameters = frozenset({"dissimilarity", "rank"})
+    _pairwise_parameters = frozenset({"dissimilarity", "rank"})
     card = Card(
         name="MInD",
         title="Multiple-instance dissimilarity",
@@ -82,17 +82,17 @@ class MInD(BagTables):
         detects=False,
         classifies=True,
         cost="O(N^2 d + B^3)",
-        use="Whole bags matter; swap the dissimilarity or the classifier to fit the data.",
+        when_to_use="Whole bags matter; swap the dissimilarity or the classifier to fit the data.",
         grid={"dissimilarity": ("hausdorff", "mean-min", "min-min"), "C": (100.0, 1000.0)},
     )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "dissimilarity": [StrOptions(set(BAG_DISTANCES))],
-        "rank": [Interval(Integral, 1, None, closed="left")],
+        "rank": AT_LEAST_ONE,
         "classifier": [HasMethods(["fit", "predict"]), None],
-        "C": [Interval(Real, 0, None, closed="neither")],
-        "class_weight": [StrOptions({"balanced"}), dict, None],
-        "pos_label": [None, object],
+        "C": POSITIVE,
+        "class_weight": CLASS_WEIGHT,
+        "pos_label": POS_LABEL,
     }
 
     def __init__(
@@ -114,12 +114,12 @@ class MInD(BagTables):
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
         self.training_bags_ = bags
-        self._learn(self._training_tables(bags), positive)
+        self._fit_pairwise(self._pairwise_tables(bags), positive)
 
-    def _training_tables(self, bags: Bags) -> FloatArray:
+    def _pairwise_tables(self, bags: Bags) -> FloatArray:
         return bag_distances(bags, None, self.dissimilarity, rank=self.rank)
 
-    def _learn(self, tables: FloatArray, positive: BoolArray) -> Scorer:
+    def _fit_pairwise(self, tables: FloatArray, positive: BoolArray) -> Scorer:
         # All bags alike: nothing to scale by, and nothing to tell apart.
         self.scale_ = float(np.sqrt((tables**2).sum(axis=1).mean())) or 1.0
         self.classifier_ = self._new_classifier(positive).fit(tables / self.scale_, positive)
@@ -128,7 +128,7 @@ class MInD(BagTables):
     def _new_classifier(self, positive: BoolArray) -> Any:
         if self.classifier is not None:
             return clone(self.classifier)
-        costs = class_costs(self.class_weight, positive, self.classes_, self._positive_label())
+        costs = class_costs(self.class_weight, positive, self.classes_, self.positive_label_)
         weights = {False: costs[0], True: costs[1]}
         return SVC(kernel="linear", C=self.C, class_weight=weights, max_iter=_MAX_ITER)
 

@@ -169,7 +169,7 @@ class PIGMIL(PIGMILStages):
         detects=True,
         classifies=True,
         cost="O(N_positive N_negative d) + O(m^2 d) and O(m) graphs for m candidates",
-        use="Which instances make the bags positive, when several bags share the same cause.",
+        when_to_use="Find the instances that make bags positive when bags share a cause.",
     )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = RANGES

@@ -121,7 +121,9 @@ def _keep(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
 def _bag_metrics(estimator: Any, test: Bags) -> dict[str, float]:
     decision = estimator.decision_function(test)
     classes = np.unique(test.y) if not hasattr(estimator, "classes_") else estimator.classes_
-    positive = classes[-1]
+    positive = _positive_label(estimator, classes)
+    if positive != classes[-1]:
+        decision = -decision  # its sign follows the order of the classes
     truth = test.y == positive
     called = decision > 0
     both = 0 < truth.sum() < len(truth)
@@ -133,14 +135,23 @@ def _bag_metrics(estimator: Any, test: Bags) -> dict[str, float]:
     }
 
 
+def _positive_label(estimator: Any, classes: Any) -> Any:
+    """Positive label of the method inside a pipeline or search; the last class if it has none."""
+    fitted = getattr(estimator, "best_estimator_", estimator)
+    method = fitted[-1] if hasattr(fitted, "steps") else fitted
+    return getattr(method, "positive_label_", classes[-1])
+
+
 def _instance_metrics(estimator: Any, train: Bags, test: Bags, bags: Bags) -> dict[str, float]:
     pipeline = getattr(estimator, "best_estimator_", estimator)
     method = pipeline[-1]
     scores = method.decision_function_instances(pipeline[:-1].transform(test))
     # A fold may lack positive instances; which label is positive is known from all the bags.
     known = bags.instance_labels == bags.instance_labels
-    is_positive = np.unique(bags.instance_labels[known])[-1]
-    inside = np.repeat(test.y == method.classes_[-1], test.sizes)
+    values = np.unique(bags.instance_labels[known])
+    positive = method.positive_label_
+    is_positive = positive if positive in values else values[-1]
+    inside = np.repeat(test.y == positive, test.sizes)
     truth = _positive(test.instance_labels, is_positive)
     mixed = np.unique(truth[inside][truth[inside] == truth[inside]]).size == 2
     found = _positive(train.instance_labels, is_positive)
@@ -155,7 +166,7 @@ def _instance_metrics(estimator: Any, train: Bags, test: Bags, bags: Bags) -> di
         if mixed
         else np.nan,
         "top1": metrics.top1_hit_rate(
-            scores, test, test.y, truth, pos_label=1.0, bag_pos_label=method.classes_[-1]
+            scores, test, test.y, truth, pos_label=1.0, bag_pos_label=positive
         )
         if (truth == 1.0).any()
         else np.nan,

@@ -9,7 +9,7 @@ from sklearn.pipeline import Pipeline
 
 from pigmil.bags import Bags, BagScaler
 from pigmil.estimators import get_estimator
-from pigmil.estimators._bag_tables import BagTables, grid_accuracies
+from pigmil.estimators._pairwise import PairwiseBagClassifier, grid_accuracies
 
 _TABLE_REPEATS = 4  # of the inner folds, where a repeat costs next to nothing
 
@@ -18,7 +18,7 @@ class TableSearch(ClassifierMixin, BaseEstimator):
     """Grid search over a pipeline whose last step sees bags through tables of bags by bags.
 
     As GridSearchCV, but the bags are scaled once, on all that ``fit`` is given, and every table is
-    made once: see :func:`pigmil.estimators._bag_tables.grid_accuracies`. Of equally good
+    made once: see :func:`pigmil.estimators._pairwise.grid_accuracies`. Of equally good
     settings the first is taken.
 
     Parameters
@@ -118,7 +118,7 @@ def protocol_estimator(
     grid = {key: values for key, values in grid.items() if len(values) > 1}
     if not grid:
         return pipeline
-    if isinstance(method, BagTables):
+    if isinstance(method, PairwiseBagClassifier):
         repeated = RepeatedStratifiedKFold(
             n_splits=inner_folds, n_repeats=_TABLE_REPEATS, random_state=random_state
         )

@@ -41,7 +41,7 @@ def bag_predictions(
     """
     if not model.card.classifies:
         return {"why_not": f"{model.card.name} detects instances and labels no bags."}
-    positive = np.asarray(bags.y == model._positive_label())
+    positive = np.asarray(bags.y == model.positive_label_)
     if folds is None:
         folds = FOLDS if bags.n_instances <= SMALL else 0
     folds = min(folds, int(np.bincount(positive, minlength=2).min()))
@@ -66,7 +66,7 @@ def bag_predictions(
 
 def _order(model: Any) -> tuple[int, int]:
     """Positions of the negative and the positive class."""
-    return (0, 1) if model._positive_label() == model.classes_[1] else (1, 0)
+    return (0, 1) if model.positive_label_ == model.classes_[1] else (1, 0)
 
 
 def _decisions(

@@ -21,7 +21,7 @@ def ranked_rows(model: Any, bags: Bags) -> IntArray:
     bags : Bags
         The training bags.
     """
-    rows = np.flatnonzero(np.repeat(bags.y == model._positive_label(), bags.sizes))
+    rows = np.flatnonzero(np.repeat(bags.y == model.positive_label_, bags.sizes))
     scores = np.nan_to_num(model.instance_scores_[rows], nan=-np.inf)
     return rows[np.argsort(-scores, kind="stable")].astype(np.int64)
 

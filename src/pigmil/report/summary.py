@@ -74,7 +74,7 @@ def detection_summary(
             f"The model scored {len(model.instance_scores_)} training instances, and these bags "
             f"have {bags.n_instances}; pass the bags it was fitted on."
         )
-    positive = np.asarray(bags.y == model._positive_label())
+    positive = np.asarray(bags.y == model.positive_label_)
     summary = {
         "kind": "detection",
         "title": f"{model.card.name} on {sanitize(source)}",
@@ -107,7 +107,7 @@ def _facts(model: Any, bags: Bags, positive: Any, source: str) -> list[dict[str,
     facts = {
         "Data": f"{sanitize(source)}: {bags.n_bags:,} bags, {bags.n_instances:,} instances, "
         f"{bags.n_features:,} features",
-        "Bags": f"{int(positive.sum()):,} positive ({sanitize(model._positive_label())}), "
+        "Bags": f"{int(positive.sum()):,} positive ({sanitize(model.positive_label_)}), "
         f"{int((~positive).sum()):,} negative; "
         f"{_span(bags.sizes)} instances each",
         "Method": f"{model.card.name}: {model.card.title} ({model.card.year})",

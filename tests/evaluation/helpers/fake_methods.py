@@ -18,7 +18,7 @@ from pigmil.estimators.card import Card
 
 def card(name, **changes):
     facts = {"title": name, "paper": "none", "year": 2000, "detects": False, "classifies": True}
-    return Card(**{"name": name, **facts, "cost": "none", "use": "tests", **changes})
+    return Card(**{"name": name, **facts, "cost": "none", "when_to_use": "tests", **changes})
 
 
 class MeanRule(MILClassifier):

@@ -9,7 +9,7 @@ from sklearn.svm import SVC
 
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.distances import length_unit, squared_distance_blocks
-from pigmil.estimators._linear_svm import fit_gram_svm, for_libsvm
+from pigmil.estimators._svm_solvers import fit_gram_svm, for_libsvm
 
 # Above this many instances kernel rows are not kept (7000 of 7000 values are 200 MB).
 _KEEP_INSTANCES = 7000
@@ -77,7 +77,7 @@ def kernel_scores(
     return scores
 
 
-class RepeatedSVM:
+class InstanceSVM:
     """An SVM that is trained many times on the same instances with other labels.
 
     Each training works on a small set of instances, at first spread evenly, later the support
@@ -96,7 +96,7 @@ class RepeatedSVM:
     gamma : float or None
         Width of the Gaussian kernel, None for the linear one.
     C, costs, tol
-        As in :func:`pigmil.estimators._linear_svm.fit_linear_svm`.
+        As in :func:`pigmil.estimators._svm_solvers.fit_linear_svm`.
     """
 
     def __init__(self, instances: Any, *, gamma: float | None, C: float, tol: float = 1e-3) -> None:

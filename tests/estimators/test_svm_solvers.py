@@ -6,8 +6,8 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-import pigmil.estimators._linear_svm as module
-from pigmil.estimators._linear_svm import (
+import pigmil.estimators._svm_solvers as module
+from pigmil.estimators._svm_solvers import (
     class_costs,
     fit_gram_svm,
     fit_linear_svm,

@@ -9,11 +9,11 @@ from pigmil._core.segments import segment_gather
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import length_unit
-from pigmil.estimators._bag_tables import BagTables, Scorer
-from pigmil.estimators._linear_svm import class_costs, fit_gram_svm
+from pigmil.estimators._pairwise import PairwiseBagClassifier, Scorer
+from pigmil.estimators._svm_solvers import class_costs, fit_gram_svm
 
 
-class GramSVM(BagTables):
+class BagKernelSVM(PairwiseBagClassifier):
     """SVM on a precomputed matrix of bags by bags.
 
     A subclass has the parameters ``C``, ``class_weight`` and ``length_unit`` and writes
@@ -67,14 +67,14 @@ class GramSVM(BagTables):
             gram - means[:, None] - means + means.mean(),
             positive,
             C=self.C,
-            costs=class_costs(self.class_weight, positive, self.classes_, self._positive_label()),
+            costs=class_costs(self.class_weight, positive, self.classes_, self.positive_label_),
         )
         return signed, intercept - float(signed @ means)
 
-    def _training_tables(self, bags: Bags) -> FloatArray:
+    def _pairwise_tables(self, bags: Bags) -> FloatArray:
         return self._described_gram(bags)[1]
 
-    def _learn(self, tables: FloatArray, positive: BoolArray) -> Scorer:
+    def _fit_pairwise(self, tables: FloatArray, positive: BoolArray) -> Scorer:
         signed, intercept = self._solve(tables, positive)
         return lambda rows: rows @ signed + intercept
 

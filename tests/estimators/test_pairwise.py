@@ -6,7 +6,7 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid, StratifiedKFold
 
 from pigmil import Bags, CitationKNN, MIGraph, MiGraph, MIKernel, MInD
-from pigmil.estimators._bag_tables import grid_accuracies
+from pigmil.estimators._pairwise import grid_accuracies
 
 # The unit of length is given, since a search takes it from all the bags.
 SEARCHES = [
