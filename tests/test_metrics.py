@@ -55,8 +55,8 @@ class TestDetectionAccuracy:
     @pytest.mark.parametrize(
         ("labels", "pos_label", "message"),
         [
-            ([], None, "one entry an instance"),
-            ([[1]], None, "one entry an instance"),
+            ([], None, "one entry per instance"),
+            ([[1]], None, "one entry per instance"),
             ([NAN, NAN], None, "all NaN"),
             ([1, -1], 2, r"pos_label=2 does not occur in instance_labels \[-1, 1\]"),
         ],
@@ -172,8 +172,8 @@ class TestTop1HitRate:
     @pytest.mark.parametrize(
         ("y", "labels", "message"),
         [
-            (None, [1], "y is neither given nor held by the bags"),
-            ([1], None, "instance_labels is neither given nor held by the bags"),
+            (None, [1], "y is neither given nor part of the bags"),
+            ([1], None, "instance_labels is neither given nor part of the bags"),
             ([1, 1], [1], "2 bag labels and 1 instance labels do not fit offsets of 1 bags"),
         ],
     )

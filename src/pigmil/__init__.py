@@ -19,6 +19,7 @@ _HOME = {
     "OnInstances": "pigmil.bags",
     "all_estimators": "pigmil.estimators",
     "as_bags": "pigmil.bags",
+    "instance_scores": "pigmil.metrics",
     "load_model": "pigmil.estimators.persistence",
     "read_bags": "pigmil.io",
     "save_model": "pigmil.estimators.persistence",
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from pigmil.estimators.pigmil import PIGMIL as PIGMIL
     from pigmil.io import read_bags as read_bags
     from pigmil.io import write_bags as write_bags
+    from pigmil.metrics import instance_scores as instance_scores
 
 
 def __getattr__(name: str) -> Any:
