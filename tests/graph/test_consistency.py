@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pigmil.graph import consistency as module
-from pigmil.graph.consistency import consistency, edges_needed
+from pigmil.graph.consistency import _choose, _refined_order, _solve, consistency, edges_needed
 
 
 def random_graph(n, share, rng):
@@ -30,7 +29,7 @@ def geometric_graph(n, radius, rng):
 def assert_certified(adjacency, density, method):
     """Every reported size belongs to a set that holds the edge and is dense enough."""
     needed = edges_needed(len(adjacency), density)
-    sizes, sets = module._solve(adjacency, needed, method, keep=True)
+    sizes, sets = _solve(adjacency, needed, method, keep=True)
     assert set(sets) == {(int(i), int(j)) for i, j in np.argwhere(adjacency)}
     for (i, j), members in sets.items():
         assert {i, j} <= set(members.tolist())
@@ -38,7 +37,7 @@ def assert_certified(adjacency, density, method):
         inside = int(adjacency[np.ix_(members, members)].sum()) // 2
         size = len(members)
         assert inside >= Fraction(str(density)) * (size * (size - 1) // 2) // 1
-    plain, none = module._solve(adjacency, needed, method, keep=False)
+    plain, none = _solve(adjacency, needed, method, keep=False)
     assert none == {}
     np.testing.assert_array_equal(plain, sizes)
 
@@ -78,7 +77,7 @@ def test_exact_equals_exhaustive_search_on_ten_vertices(exhaustive, share):
 @given(graphs(), densities, st.sampled_from(["search", "cores"]))
 @settings(max_examples=80)
 def test_fast_routes_never_exceed_exhaustive_search(exhaustive, adjacency, density, method):
-    sizes, _ = module._solve(adjacency, edges_needed(len(adjacency), density), method, keep=False)
+    sizes, _ = _solve(adjacency, edges_needed(len(adjacency), density), method, keep=False)
     assert np.all(sizes <= exhaustive(adjacency, density))
     np.testing.assert_array_equal(sizes > 0, adjacency > 0)
     assert np.all(sizes[adjacency > 0] >= 2)
@@ -189,9 +188,7 @@ def test_refined_order_follows_the_graph():
     adjacency = random_graph(40, 0.4, rng)
     order = rng.permutation(40)
     moved = adjacency[np.ix_(order, order)]
-    np.testing.assert_array_equal(
-        order[module._refined_order(moved)], module._refined_order(adjacency)
-    )
+    np.testing.assert_array_equal(order[_refined_order(moved)], _refined_order(adjacency))
 
 
 def test_edges_needed_reads_the_density_as_written():
@@ -216,7 +213,7 @@ def test_edges_needed_reads_the_density_as_written():
 )
 def test_route(n, share, exact, method):
     adjacency = random_graph(n, share, np.random.default_rng(0))
-    assert module._choose(adjacency, exact) == method
+    assert _choose(adjacency, exact) == method
 
 
 def test_errors_say_what_to_do():

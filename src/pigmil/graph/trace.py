@@ -1,4 +1,4 @@
-"""What an updating did: every try, compact and replayable."""
+"""The record of an updating: every try, compact and replayable."""
 
 from dataclasses import dataclass
 
@@ -9,8 +9,6 @@ from pigmil._core.model_parts import model_part
 from pigmil._core.typing import FloatArray, IntArray
 
 __all__ = ["Trace", "UpdateStep"]
-
-Row = tuple[int, int, int, float, bool]
 
 
 @dataclass(frozen=True)
@@ -67,14 +65,27 @@ class Trace:
         return len(self.bag)
 
     @classmethod
-    def from_rows(cls, rows: list[Row], initial_objective: float) -> "Trace":
-        """Make a trace of rows (bag, vertex, instance, objective, accepted)."""
+    def from_examined(
+        cls,
+        examined: list[tuple[int, int, IntArray, FloatArray, int | None]],
+        initial_objective: float,
+    ) -> "Trace":
+        """Build a trace from examined vertices: bag, vertex, tried, objectives, position accepted.
+
+        Examples
+        --------
+        >>> one = (7, 0, np.array([4, 5]), np.array([1.0, 2.0]), 1)
+        >>> Trace.from_examined([one], 1.5).accepted
+        array([False,  True])
+        """
+        counts = [len(tried) for _, _, tried, _, _ in examined]
+        accepted = [np.arange(len(tried)) == best for _, _, tried, _, best in examined]
         return cls(
-            bag=np.array([row[0] for row in rows], dtype=np.int64),
-            vertex=np.array([row[1] for row in rows], dtype=np.int64),
-            instance=np.array([row[2] for row in rows], dtype=np.int64),
-            objective=np.array([row[3] for row in rows], dtype=np.float64),
-            accepted=np.array([row[4] for row in rows], dtype=np.bool_),
+            bag=np.repeat(np.array([one[0] for one in examined], dtype=np.int64), counts),
+            vertex=np.repeat(np.array([one[1] for one in examined], dtype=np.int64), counts),
+            instance=np.concatenate([np.empty(0, np.int64), *(one[2] for one in examined)]),
+            objective=np.concatenate([np.empty(0), *(one[3] for one in examined)]),
+            accepted=np.concatenate([np.empty(0, np.bool_), *accepted]),
             initial_objective=initial_objective,
         )
 

@@ -1,23 +1,26 @@
 """Updating the candidate pool: replace its weakest instances one at a time (Algorithm 2)."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from pigmil._core.typing import FloatArray, IntArray
-from pigmil.graph.consistency import EXACT_VERTICES
-from pigmil.graph.csdg import CSDG, CSDGSettings, build_csdg
-from pigmil.graph.trace import Row, Trace, UpdateStep
+from pigmil._core.typing import BoolArray, FloatArray, IntArray
+from pigmil.graph.consistency import EXACT_VERTICES, consistency
+from pigmil.graph.csdg import CSDG, CSDGSettings, build_csdg, normalise_weights
+from pigmil.graph.trace import Trace, UpdateStep
+from pigmil.graph.walk import ranking_scores
 
 __all__ = ["Trace", "UpdateResult", "UpdateStep", "update_pool"]
 
 Objective = Literal["ranking_scores", "edge_sum"] | Callable[[CSDG], float]
 
-# Gains below this share of the objective are rounding, and no ground for a replacement.
-TOLERANCE = 1e-9
+# Bytes of consistencies remembered by graph: many tries change no edge.
+_MEMORY = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -98,16 +101,18 @@ def update_pool(
     "replace v_t' with v_t" of the accepting branch only names the vertex examined next. The text
     ends the updating when ``max_updates`` is reached, which is done here; the printed loop
     (``while n_update <= n_max``) makes one replacement more, so pass 21 to count as it does.
-    A gain must exceed a billionth of the objective, so that rounding decides nothing; among equal
+
+    The walk does not converge: scores of 1e11 are common, and a real gain in a small part of the
+    graph may be 1e-12 of their sum. Objectives too close to be compared in double precision are
+    computed to about 30 digits, so that no gain is refused and no rounding accepted. Among equal
     candidates the first one counts, among equal ranks the first vertex.
 
     Every pool, the present one as well as those tried, is scored by the same function of its
-    content, and remembered by content. So ``exact=None`` means branch and bound for pools of up
-    to 30 instances and not beyond, however sparse: a route that changed between two pools would
-    favour one of them.
+    content. So ``exact=None`` means branch and bound for pools of up to 30 instances and not
+    beyond, however sparse: a route that changed between two pools would favour one of them.
 
-    Cost: one `consistency` of the pool's graph for each try. A pass without improvement tries
-    every candidate once.
+    Cost: one `consistency` for each graph that differs in an edge from those seen before, and
+    one walk for each try. A pass without improvement tries every candidate once.
 
     Examples
     --------
@@ -120,49 +125,69 @@ def update_pool(
     s, d, confidence, groups, now = _validate(
         similarity, discrimination, self_confidence, bag, pool
     )
-    members = {int(g): np.flatnonzero(groups == g) for g in np.unique(groups[now])}
     settings = settings or CSDGSettings()
     if settings.exact is None:
         settings = replace(settings, exact=len(now) <= EXACT_VERTICES)
-    scorer = _Scorer(s, d, confidence, settings, objective)
-    rows: list[Row] = []
-    value, order = scorer(now)
-    initial_objective = value
+    if not callable(objective) and objective not in ("ranking_scores", "edge_sum"):
+        raise ValueError(
+            f"objective must be 'ranking_scores', 'edge_sum' or callable, got {objective!r}."
+        )
+    compiled = _CompiledScorer.supports(settings, objective)
+    scorer = (_CompiledScorer if compiled else _Scorer)(s, d, confidence, settings, objective)
+    members = {int(g): np.flatnonzero(groups == g) for g in np.unique(groups[now])}
+    tries: list[tuple[int, int, IntArray, FloatArray, int | None]] = []
+    current = initial = scorer.score(now)
     n_updates = 0
-    place = 0  # position of the examined vertex in increasing order of rank
-    while n_updates < max_updates and place < len(now):
-        vertex = int(order[place])
+    position = 0  # of the examined vertex in increasing order of rank
+    while n_updates < max_updates and position < len(now):
+        vertex = int(current.order[position])
         group = int(groups[now[vertex]])
         tried = members[group][members[group] != now[vertex]]
-        values = np.array([scorer(_replaced(now, vertex, x))[0] for x in tried])
-        best = _first_best(values, value)
-        rows += [
-            (group, vertex, int(x), float(v), False) for x, v in zip(tried, values, strict=True)
-        ]
+        values, best, best_score = scorer.best_replacement(now, vertex, tried, current)
+        tries.append((group, vertex, tried, values, best))
         if best is None:
-            place += 1
+            position += 1
         else:
-            accepted = len(rows) - len(tried) + best
-            rows[accepted] = (*rows[accepted][:4], True)
-            now = _replaced(now, vertex, tried[best])
-            value, order = scorer(now)
+            now = _replaced(now, vertex, int(tried[best]))
+            current = best_score
             n_updates += 1
-            place = 1 if order[0] == vertex else 0
+            position = 1 if current.order[0] == vertex else 0
         if callback is not None:
-            newcomer = None if best is None else int(tried[best])
-            callback(UpdateStep(n_updates, vertex, group, tried, value, newcomer))
+            accepted = None if best is None else int(tried[best])
+            callback(UpdateStep(n_updates, vertex, group, tried, current.value, accepted))
     return UpdateResult(
         pool=now,
-        csdg=build_csdg(now, s, d, confidence, scorer.settings),
-        trace=Trace.from_rows(rows, initial_objective),
-        objective=value,
+        csdg=build_csdg(now, s, d, confidence, settings),
+        trace=Trace.from_examined(tries, initial.value),
+        objective=current.value,
         n_updates=n_updates,
-        stopped="last_vertex" if place >= len(now) else "max_updates",
+        stopped="last_vertex" if position >= len(now) else "max_updates",
     )
 
 
+@dataclass(frozen=True)
+class _Score:
+    """Objective of a pool, in terms that can be compared one by one, and its order of ranks.
+
+    Row by row, ``terms`` holds two doubles whose sum is the term, and a bound on their error.
+    Terms that a replacement leaves unchanged are equal to the last bit, however large.
+    """
+
+    terms: FloatArray
+    order: IntArray
+
+    @property
+    def value(self) -> float:
+        return math.fsum(self.terms[:2].ravel())
+
+    def exceeds(self, other: "_Score") -> bool:
+        gains = self.terms[:2] - other.terms[:2]
+        errors = (self.terms[2] + other.terms[2])[gains.any(axis=0)]
+        return math.fsum(gains.ravel()) > math.fsum(errors)
+
+
 class _Scorer:
-    """Objective and increasing order of rank of a pool, remembered by the pool's content."""
+    """Score pools one graph at a time, whatever the settings and the objective."""
 
     def __init__(
         self,
@@ -172,46 +197,170 @@ class _Scorer:
         settings: CSDGSettings,
         objective: Objective,
     ) -> None:
-        self.parts = (similarity, discrimination, self_confidence)
+        self.candidates = (similarity, discrimination, self_confidence)
         self.settings = settings
         self.objective = objective
-        self.known: dict[bytes, tuple[float, IntArray]] = {}
 
-    def __call__(self, pool: IntArray) -> tuple[float, IntArray]:
-        key = pool.tobytes()
-        if key not in self.known:
-            csdg = build_csdg(pool, *self.parts, self.settings)
-            self.known[key] = (self._value(csdg), _increasing(csdg.scores))
-        return self.known[key]
+    def score(self, pool: IntArray) -> _Score:
+        """Return the objective of a pool and its vertices in increasing order of rank."""
+        from pigmil.graph._updating_kernels import EPSILON, precise_walk
 
-    def _value(self, csdg: CSDG) -> float:
+        settings = self.settings
+        csdg = build_csdg(pool, *self.candidates, settings)
+        steps = sp.csr_array(settings.damping * normalise_weights(csdg.weights, settings.normalise))
+        graph = steps.indptr.astype(np.int64), steps.indices.astype(np.int64), steps.data
+        restart = (1 - settings.damping) * self.candidates[2][pool]
+        start, n_products = self._start(len(pool)), settings.max_iter + 1
+        scores, rest = precise_walk(*graph, restart, start, n_products)
+        magnitudes, _ = precise_walk(*graph, np.abs(restart), np.abs(start), n_products)
+        errors = magnitudes * (8 * EPSILON**2 * n_products * (len(pool) + 4))
+        terms = np.array([scores, rest, errors])
         if callable(self.objective):
-            return float(self.objective(csdg))
-        if self.objective == "ranking_scores":
-            return float(csdg.scores.sum())
-        if self.objective == "edge_sum":
-            return float(np.triu(csdg.weights, 1).sum())
-        raise ValueError(
-            f"objective must be 'ranking_scores', 'edge_sum' or callable, got {self.objective!r}."
+            terms = _exact(float(self.objective(csdg)))
+        elif self.objective == "edge_sum":
+            terms = _exact(csdg.weights[np.triu_indices(len(pool), 1)])
+        return _Score(terms, np.argsort(scores, kind="stable"))
+
+    def estimate(self, pool: IntArray, vertex: int, tried: IntArray) -> FloatArray:
+        """Return the objective of every replacement and a bound on its rounding error."""
+        scores = [self.score(_replaced(pool, vertex, x)) for x in tried]
+        return np.array([(s.value, s.terms[2].sum()) for s in scores]).reshape(-1, 2)
+
+    def best_replacement(
+        self, pool: IntArray, vertex: int, tried: IntArray, current: _Score
+    ) -> tuple[FloatArray, int | None, _Score]:
+        """Return all objectives, the first of the best replacements if it is a gain, its score."""
+        estimates = self.estimate(pool, vertex, tried)
+        values, errors = estimates.T
+        floor = max(current.value, (values - errors).max(initial=-np.inf))
+        best, best_score = None, current
+        for k in np.flatnonzero(values + errors >= floor):
+            score = self.score(_replaced(pool, vertex, tried[k]))
+            values[k] = score.value
+            if score.exceeds(best_score):
+                best, best_score = int(k), score
+        return values, best, best_score
+
+    def _start(self, n_vertices: int) -> FloatArray:
+        """Return the scores the walk starts from: an identity step leaves them unchanged."""
+        return ranking_scores(
+            np.eye(n_vertices),
+            np.zeros(n_vertices),
+            damping=1.0,
+            max_iter=0,
+            start=self.settings.start,
         )
 
 
-def _increasing(scores: FloatArray) -> IntArray:
-    """Order of increasing score; scores equal up to rounding keep the order of the vertices."""
-    scale = float(np.abs(scores).max(initial=0.0)) or 1.0
-    order: IntArray = np.argsort(np.round(scores / scale, 10), kind="stable")
-    return order
+class _CompiledScorer(_Scorer):
+    """Score all replacements of a vertex together, for the settings the kernel knows."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        settings = self.settings
+        alpha, beta = (
+            math.nan if balance == "log-ratio" else float(balance)
+            for balance in (settings.alpha, settings.beta)
+        )
+        self.rule = (
+            alpha,
+            beta,
+            settings.alpha_on == "similarity",
+            settings.discrimination_pair == "max",
+            float(settings.discrimination_scale),
+        )
+        self.remembered: dict[bytes, IntArray] = {}
+
+    @staticmethod
+    def supports(settings: CSDGSettings, objective: Objective) -> bool:
+        """Whether the kernel scores graphs of these settings."""
+        known = CSDGSettings()
+        others = replace(
+            settings,
+            density=known.density,
+            exact=known.exact,
+            alpha=known.alpha,
+            beta=known.beta,
+            alpha_on=known.alpha_on,
+            discrimination_pair=known.discrimination_pair,
+            discrimination_scale=known.discrimination_scale,
+            damping=known.damping,
+            max_iter=known.max_iter,
+            start=known.start,
+        )
+        return not callable(objective) and others == known
+
+    def score(self, pool: IntArray) -> _Score:
+        scores = np.empty((3, len(pool)))
+        self._run(pool, 0, pool[:1], self._edges(pool), scores)
+        order = np.argsort(scores[0], kind="stable")
+        if self.objective == "edge_sum":
+            return replace(super().score(pool), order=order)
+        return _Score(scores, order)
+
+    def estimate(self, pool: IntArray, vertex: int, tried: IntArray) -> FloatArray:
+        edges = self._edges(pool)
+        rows = self.candidates[0][np.ix_(tried, pool)] > 0
+        rows[:, vertex] = False
+        same_edges: dict[bytes, list[int]] = {}
+        for k, row in enumerate(rows):
+            same_edges.setdefault(row.tobytes(), []).append(k)
+        estimates = np.empty((len(tried), 2))
+        for group in same_edges.values():
+            edges[vertex] = edges[:, vertex] = rows[group[0]]
+            estimates[group] = self._run(pool, vertex, tried[group], edges, np.empty((0, 0)))
+        return estimates
+
+    def _run(
+        self,
+        pool: IntArray,
+        vertex: int,
+        tried: IntArray,
+        edges: BoolArray,
+        scores: FloatArray,
+    ) -> FloatArray:
+        """Return the objectives of replacements, and their errors, from the kernel."""
+        from pigmil.graph._updating_kernels import score_replacements
+
+        objectives = np.empty((len(tried), 2))
+        score_replacements(
+            pool,
+            vertex,
+            tried,
+            *self.candidates,
+            self._consistency(edges),
+            self.rule,
+            float(self.settings.damping),
+            self._start(len(pool)),
+            self.settings.max_iter + 1,
+            self.objective == "edge_sum",
+            objectives,
+            scores,
+        )
+        return objectives
+
+    def _edges(self, pool: IntArray) -> BoolArray:
+        edges: BoolArray = self.candidates[0][np.ix_(pool, pool)] > 0
+        np.fill_diagonal(edges, False)
+        return edges
+
+    def _consistency(self, edges: BoolArray) -> IntArray:
+        """Return the consistency of a graph, remembered by its edges."""
+        key = np.packbits(edges).tobytes()
+        sizes = self.remembered.pop(key, None)
+        if sizes is None:
+            sizes = consistency(edges, density=self.settings.density, exact=self.settings.exact)
+        self.remembered[key] = sizes  # the most recent one is last
+        if len(self.remembered) > max(1, _MEMORY // max(1, sizes.nbytes)):
+            del self.remembered[next(iter(self.remembered))]
+        return sizes
 
 
-def _first_best(values: FloatArray, value: float) -> int | None:
-    """Return the first of the best values if it beats the present one beyond rounding."""
-    if not len(values):
-        return None
-    top = values.max()
-    slack = TOLERANCE * max(abs(value), abs(top))
-    if not top > value + slack:
-        return None
-    return int(np.argmax(values >= top - slack))
+def _exact(values: ArrayLike) -> FloatArray:
+    """Return the terms of an objective that is the sum of numbers without error."""
+    total = np.zeros((3, 1))
+    total[0] = math.fsum(np.atleast_1d(values))
+    return total
 
 
 def _replaced(pool: IntArray, vertex: int, instance: int) -> IntArray:

@@ -1,0 +1,205 @@
+"""Weigh and rank the pools that differ in one vertex, in double or twice double precision.
+
+All pools of one call have the same edges and consistencies, so the weights of the pairs without
+the examined vertex are computed once.
+"""
+
+import math
+
+import numpy as np
+
+from pigmil._core.jit import njit
+from pigmil._core.typing import FloatArray, IntArray
+
+EPSILON = 2.0**-52
+# Veltkamp's constant splits a double into two halves whose products are exact.
+SPLITTER = 2.0**27 + 1.0
+
+# alpha and beta (NaN for the log-ratio), whether alpha multiplies the similarity, whether an edge
+# takes the larger discrimination of its ends, and the factor on the discrimination.
+WeightRule = tuple[float, float, bool, bool, float]
+
+
+@njit
+def edge_weight(s: float, c: float, d_i: float, d_j: float, rule: WeightRule) -> float:
+    """Return ``max(0, S + alpha * C + beta * D)`` of one edge; see `pigmil.graph.edge_weights`."""
+    alpha, beta, on_similarity, larger, scale = rule
+    d = max(d_i, d_j) if larger else min(d_i, d_j)
+    if d == -np.inf:
+        return 0.0
+    d *= scale
+    a = max(10.0, math.log(c / s)) if math.isnan(alpha) else alpha
+    weight = a * s + c if on_similarity else s + a * c
+    if d < 0.0:
+        b = max(10.0, math.log((a * s + c) / -d)) if math.isnan(beta) else beta
+        weight = max(0.0, weight + b * d)
+    return weight
+
+
+@njit
+def walk(
+    first: IntArray,
+    columns: IntArray,
+    steps: FloatArray,
+    restart: FloatArray,
+    start: FloatArray,
+    n_products: int,
+) -> FloatArray:
+    """Return the scores after ``n_products`` products (Alg. 1), in double precision."""
+    n = restart.shape[0]
+    scores = start.copy()
+    following = np.empty(n)
+    for _ in range(n_products):
+        for i in range(n):
+            total = 0.0
+            for e in range(first[i], first[i + 1]):
+                total += steps[e] * scores[columns[e]]
+            following[i] = restart[i] + total
+        scores, following = following, scores
+    return scores
+
+
+@njit
+def add_product(high: float, low: float, x: float, y: float, y_low: float) -> tuple[float, float]:
+    """Return ``(high + low) + x * (y + y_low)`` as an unevaluated sum of two doubles."""
+    product = x * y
+    t = SPLITTER * x
+    x_upper = t - (t - x)
+    x_lower = x - x_upper
+    t = SPLITTER * y
+    y_upper = t - (t - y)
+    y_lower = y - y_upper
+    error = x_lower * y_lower - (
+        ((product - x_upper * y_upper) - x_lower * y_upper) - x_upper * y_lower
+    )
+    total = high + product
+    t = total - high
+    lost = (high - (total - t)) + (product - t)
+    return total, low + (lost + (error + x * y_low))
+
+
+@njit
+def precise_walk(
+    first: IntArray,
+    columns: IntArray,
+    steps: FloatArray,
+    restart: FloatArray,
+    start: FloatArray,
+    n_products: int,
+) -> tuple[FloatArray, FloatArray]:
+    """Return the scores of `walk` to about 30 digits, as sums of two doubles."""
+    n = restart.shape[0]
+    scores = start.copy()
+    rest = np.zeros(n)
+    following = np.empty(n)
+    following_rest = np.empty(n)
+    for _ in range(n_products):
+        for i in range(n):
+            high = restart[i]
+            low = 0.0
+            for e in range(first[i], first[i + 1]):
+                j = columns[e]
+                high, low = add_product(high, low, steps[e], scores[j], rest[j])
+            following[i] = high + low
+            following_rest[i] = low - (following[i] - high)
+        scores, following = following, scores
+        rest, following_rest = following_rest, rest
+    return scores, rest
+
+
+@njit
+def score_replacements(
+    pool: IntArray,
+    vertex: int,
+    candidates: IntArray,
+    similarity: FloatArray,
+    discrimination: FloatArray,
+    self_confidence: FloatArray,
+    sizes: IntArray,
+    rule: WeightRule,
+    damping: float,
+    start: FloatArray,
+    n_products: int,
+    sum_edges: bool,
+    objectives: FloatArray,
+    scores: FloatArray,
+) -> None:
+    """Score the pools that have one of the candidates in the place of a vertex.
+
+    ``sizes`` holds the consistency of every edge, the same for all candidates. Row k of
+    ``objectives`` receives the objective of the pool with candidate k and a bound on its rounding
+    error. With room in ``scores`` its rows receive, for the last pool, the two doubles of every
+    ranking score and a bound on their error.
+    """
+    n = pool.shape[0]
+    first = np.zeros(n + 1, dtype=np.int64)
+    for i in range(n):
+        first[i + 1] = first[i]
+        for j in range(n):
+            if sizes[i, j] > 0:
+                first[i + 1] += 1
+    n_entries = first[n]
+    columns = np.empty(n_entries, dtype=np.int64)
+    weights = np.empty(n_entries)
+    steps = np.empty(n_entries)
+    mirror = np.empty(first[vertex + 1] - first[vertex], dtype=np.int64)
+    largest_other = 0.0
+    n_mirror = 0
+    for i in range(n):
+        e = first[i]
+        for j in range(n):
+            if sizes[i, j] == 0:
+                continue
+            columns[e] = j
+            if j == vertex:
+                mirror[n_mirror] = e
+                n_mirror += 1
+            elif i != vertex:
+                a = pool[i]
+                b = pool[j]
+                weights[e] = edge_weight(
+                    similarity[a, b], sizes[i, j], discrimination[a], discrimination[b], rule
+                )
+                largest_other = max(largest_other, weights[e])
+            e += 1
+
+    restart = np.empty(n)
+    signed = False
+    for i in range(n):
+        restart[i] = (1 - damping) * self_confidence[pool[i]]
+        signed = signed or start[i] < 0 or (i != vertex and restart[i] < 0)
+    for k in range(candidates.shape[0]):
+        x = candidates[k]
+        restart[vertex] = (1 - damping) * self_confidence[x]
+        largest = largest_other
+        for m in range(mirror.shape[0]):
+            e = first[vertex] + m
+            b = pool[columns[e]]
+            weights[e] = edge_weight(
+                similarity[x, b],
+                sizes[vertex, columns[e]],
+                discrimination[x],
+                discrimination[b],
+                rule,
+            )
+            weights[mirror[m]] = weights[e]
+            largest = max(largest, weights[e])
+        divisor = largest if largest > 0.0 else 1.0
+        for e in range(n_entries):
+            steps[e] = damping * (weights[e] / divisor)
+
+        values = walk(first, columns, steps, restart, start, n_products)
+        magnitudes = values
+        if signed or restart[vertex] < 0:
+            magnitudes = walk(first, columns, steps, np.abs(restart), np.abs(start), n_products)
+        roundings = n_products * (n + 4) * EPSILON
+        if scores.shape[0] > 0:
+            scores[0], scores[1] = precise_walk(first, columns, steps, restart, start, n_products)
+            scores[2] = magnitudes * (8.0 * EPSILON * roundings)
+        if sum_edges:
+            # Every edge is there twice, and halving is exact.
+            objectives[k, 0] = 0.5 * weights.sum()
+            objectives[k, 1] = objectives[k, 0] * n_entries * EPSILON
+        else:
+            objectives[k, 0] = values.sum()
+            objectives[k, 1] = magnitudes.sum() * (roundings + n * EPSILON)
