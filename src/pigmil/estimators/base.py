@@ -16,8 +16,7 @@ from pigmil._core._sklearn_compat import fit_context, validate_data
 from pigmil._core.errors import PositiveLabelWarning, SingletonBagsWarning
 from pigmil._core.segments import segment_argmax, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray
-from pigmil.bags import Bags, as_bags
-from pigmil.bags.transform import is_plain_table
+from pigmil.bags import Bags, as_bags, check_no_missing, is_plain_table
 from pigmil.estimators.card import Card
 
 _LARGEST_VALUE = 1e150  # whose square, summed over features, is still finite
@@ -83,6 +82,7 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
 
     def _check_X(self, X: Any, *, reset: bool) -> Bags:
         bags = self._check_table(X, reset=reset) if is_plain_table(X) else as_bags(X)
+        check_no_missing(bags, type(self).__name__)
         if bags.is_sparse and not self._accepts_sparse:
             raise TypeError(
                 f"{type(self).__name__} needs dense instances, and these are sparse; use "
