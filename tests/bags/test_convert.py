@@ -11,8 +11,8 @@ import scipy.sparse as sp
 
 from pigmil import Bags, as_bags
 from pigmil._core.errors import BagsError, MissingDependencyError
-from pigmil.bags.convert import has_bag_column, is_bag_list, is_frame
-from pigmil.bags.transform import is_plain_table
+from pigmil.bags import is_plain_table
+from pigmil.bags._convert import has_bag_column, is_bag_list, is_frame
 
 LONG = {
     "bag": ["a", "b", "a"],
@@ -73,7 +73,7 @@ class TestArrays:
             (None, r"NoneType with 0 dimension\(s\)"),
             ([], r"list with 1 dimension\(s\)"),
             (np.ones((1, 1, 1, 1)), r"ndarray with 4 dimension\(s\)"),
-            ([[1, 2], [3]], "expected a list of 2-D arrays, one a bag, or a rectangular array"),
+            ([[1, 2], [3]], "expected a list of 2-D arrays, one per bag, or a rectangular array"),
             ([[[1, 2], [3]], [[1, 2]]], "Bag 0 is not a table"),
             (np.ones((2, 0, 3)), "Bag 0 has no instances"),
             (np.ones((2, 0)), "The instances have no features"),
@@ -135,19 +135,19 @@ class TestFrames:
             as_bags(frame({**LONG, "name": ["p", "q", "r"]}))
 
     def test_no_feature_column(self, frame):
-        with pytest.raises(BagsError, match="no feature columns beside 'bag'"):
+        with pytest.raises(BagsError, match="no feature columns; it has"):
             as_bags(frame({"bag": [1, 2]}))
 
     def test_missing_bag_id(self, frame):
-        with pytest.raises(BagsError, match="Row 1 has no bag id"):
+        with pytest.raises(BagsError, match="Row 1: there is no bag id"):
             as_bags(frame({"bag": ["a", None, "b"], "x": [1.0, 2.0, 3.0]}))
 
     def test_missing_value(self, frame):
-        with pytest.raises(BagsError, match=r"Bag 0 \('a'\), instance 1: feature 0 \('x'\) is nan"):
+        with pytest.raises(BagsError, match=r"Row 1, feature 0 \('x'\): the value is missing"):
             as_bags(frame({"bag": ["a", "a"], "x": [1.0, None]}))
 
     def test_labels_that_vary_within_a_bag(self, frame):
-        with pytest.raises(BagsError, match=r"Bag 0 \('a'\) has rows labelled \[0, 1\]"):
+        with pytest.raises(BagsError, match=r"Row 2: the bag 'a' is labelled 0 here and 1 before"):
             as_bags(frame({**LONG, "bag_label": [1, 0, 0]}))
 
     def test_told_from_arrays(self, frame):

@@ -59,7 +59,7 @@ class TestArrays:
     @pytest.mark.parametrize(
         ("values", "message"),
         [
-            (np.ones(3), "must be a 2-D table, one row an instance; got 1 dimension(s)"),
+            (np.ones(3), "must be a 2-D table, one row per instance; got 1 dimension(s)"),
             (np.array([["a"]]), "The instances have type <U1, which is not numeric"),
             (np.ones((1, 1), dtype=complex), "type complex128, which is not numeric"),
             (sp.csr_array(np.eye(1, dtype=complex)), "The sparse instances have type complex128"),
@@ -135,7 +135,7 @@ class TestArrays:
         assert "... and 9 more values that are NaN or infinite." in message
 
     def test_non_finite_beyond_the_first_block(self, monkeypatch):
-        monkeypatch.setattr("pigmil.bags.validation._BLOCK_VALUES", 4)
+        monkeypatch.setattr("pigmil.bags._checks._BLOCK_VALUES", 4)
         instances = np.ones((10, 2), dtype=np.float32)
         instances[7, 1] = np.nan
         instances[9, 0] = np.inf
@@ -210,35 +210,36 @@ class TestLongTables:
         )
         assert message.splitlines() == [
             "The table of 3 rows cannot be used:",
-            "- bag_ids has 2 entries; expected one a row.",
-            "- instance_labels has 1 entries; expected one a row.",
-            "- p has 1 entries; expected one a row.",
+            "- bag_ids has 2 entries; expected one per row.",
+            "- instance_labels has 1 entries; expected one per row.",
+            "- p has 1 entries; expected one per row.",
         ]
 
     def test_no_rows(self):
-        assert "It has no rows" in refusal(Bags.from_flat, np.ones((0, 1)), [])
+        assert "It holds no instances" in refusal(Bags.from_flat, np.ones((0, 1)), [])
 
     @pytest.mark.parametrize("ids", [["a", None, "b"], [1.0, np.nan, 2.0]])
     def test_missing_bag_id(self, ids):
-        assert "Row 1 has no bag id." in refusal(Bags.from_flat, np.ones((3, 1)), ids)
+        assert "Row 1: there is no bag id." in refusal(Bags.from_flat, np.ones((3, 1)), ids)
 
     def test_labels_that_vary_within_a_bag(self):
         message = refusal(Bags.from_flat, np.ones((4, 1)), ["a", "b", "a", "b"], y=[0, 1, 1, 1])
         assert message.splitlines() == [
-            "The labels of 2 bags cannot be used:",
-            "- Bag 0 ('a') has rows labelled [0, 1]; a bag has one label.",
+            "The table of 4 rows cannot be used:",
+            "- Row 2: the bag 'a' is labelled 1 here and 0 before; it must be the same in all "
+            "rows of a bag.",
         ]
 
     def test_labels_of_the_wrong_number(self):
         message = refusal(Bags.from_flat, np.ones((3, 1)), [1, 1, 2], y=[0])
-        assert "y has shape (1,); expected one label for each of 2 bags or 3 rows." in message
+        assert "y has shape (1,); expected one entry for each of 2 bags or 3 rows." in message
 
 
 class TestNewParts:
     def test_new_features(self):
         bags = Bags.from_list([ONE, ONE], ids=["a", "b"])
         message = refusal(bags.with_instances, np.ones((3, 1)))
-        assert "There are 3 rows; expected one an instance." in message
+        assert "There are 3 rows; expected one per instance." in message
         message = refusal(bags.with_instances, [[1.0], [np.nan]], feature_names=["p", "q"])
         assert message.splitlines() == [
             "New features for 2 instances cannot be used:",

@@ -163,7 +163,7 @@ def test_not_fitted(bags):
 def test_refused(bags):
     with pytest.raises(BagsError, match=r"Bag 0 \('a'\), instance 0: feature 0 is nan"):
         OnInstances(FunctionTransformer(lambda x: x * np.nan)).fit_transform(bags)
-    with pytest.raises(BagsError, match="There are 1 rows; expected one an instance"):
+    with pytest.raises(BagsError, match="There are 1 rows; expected one per instance"):
         OnInstances(FunctionTransformer(lambda x: x[:1])).fit_transform(bags)
     with pytest.raises(ValueError, match="with_mean"):
         BagScaler(with_mean="yes").fit(bags)

@@ -15,6 +15,7 @@ def every_method():
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore::pigmil._core.errors.SingletonBagsWarning")
+@pytest.mark.filterwarnings("ignore::pigmil._core.errors.PositiveLabelWarning")
 @parametrize_with_checks(
     every_method(),
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES.get(type(estimator).__name__, {}),

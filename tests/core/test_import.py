@@ -46,7 +46,7 @@ def test_import_time_beside_scikit_learn():
 
 
 def test_names_are_loaded_when_asked_for():
-    assert pigmil.Bags.__module__ == "pigmil.bags.container"
+    assert pigmil.Bags.__module__ == "pigmil.bags._container"
     assert pigmil.datasets.make_ring
     assert {"Bags", "datasets", "read_bags"} <= set(dir(pigmil))
     with pytest.raises(AttributeError, match="module 'pigmil' has no attribute 'Bag'"):

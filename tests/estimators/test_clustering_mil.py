@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pigmil import Bags, ClusteringMIL
-from pigmil.estimators import clustering_mil
 from pigmil.estimators.clustering_mil import sweep_radii
 
 
@@ -65,10 +64,10 @@ def test_one_cluster_by_hand():
     # Nearest distances 1, 0, 10, 6: between 1 and 6.
     assert method.radius_ == pytest.approx(3.5)
     assert method.training_accuracy_ == 1
-    np.testing.assert_allclose(method.instance_scores_, [2.5, 3.5, 2.5, -6.5, -2.5])
+    np.testing.assert_allclose(method.instance_scores_, np.array([2.5, 3.5, 2.5, -6.5, -2.5]) / 3.5)
     assert method.detected_instances_.tolist() == [0, 1]
     new = Bags.from_list([[[0.0], [13.4]], [[6.4]]])
-    np.testing.assert_allclose(method.decision_function(new), [0.1, -0.1])
+    np.testing.assert_allclose(method.decision_function(new), [0.1 / 3.5, -0.1 / 3.5], atol=1e-12)
     assert method.predict(new).tolist() == [1, 0]
 
 
@@ -93,36 +92,6 @@ def test_number_of_clusters_is_chosen_among_those_asked_for_and_the_same_seed_re
     methods = [ClusteringMIL(n_clusters=[1, 4], random_state=1).fit(bags) for _ in range(2)]
     assert methods[0].n_clusters_ == methods[1].n_clusters_ == 4
     np.testing.assert_array_equal(methods[0].center_, methods[1].center_)
-
-
-@pytest.mark.parametrize("seed", [0, 1, 2, 3])
-def test_fewest_clusters_within_one_standard_error_of_the_best(seed, monkeypatch):
-    rng = np.random.default_rng(seed)
-    candidates = [8, 2, 4, 1]
-    right_on_fold = {n: rng.integers(4, 7, size=5) for n in candidates}
-    bags = planted(0)
-    positive = bags.y == 1
-    calls = dict.fromkeys(candidates, 0)
-
-    def best_sphere(self, part, labels, weights, n_clusters, seed):
-        return n_clusters, 0.0, 0.0, None
-
-    def depths(part, n_clusters, radius):
-        # Six bags a fold, the first few of them right.
-        labels = part.y == 1
-        right = right_on_fold[n_clusters][calls[n_clusters]]
-        calls[n_clusters] += 1
-        return np.where(np.where(np.arange(6) < right, labels, ~labels), 1.0, -1.0)
-
-    monkeypatch.setattr(ClusteringMIL, "_best_sphere", best_sphere)
-    monkeypatch.setattr(clustering_mil, "_depths", depths)
-    chosen = ClusteringMIL(n_clusters=candidates)._choose_n_clusters(
-        bags, positive, np.ones(30), seed
-    )
-    totals = {n: values.sum() for n, values in right_on_fold.items()}
-    share = max(totals.values()) / 30
-    needed = max(totals.values()) - np.sqrt(30 * share * (1 - share))
-    assert chosen == min(n for n, total in totals.items() if total >= needed)
 
 
 def test_one_positive_bag_takes_the_first_candidate():

@@ -122,12 +122,27 @@ def test_climb_reaches_a_stationary_point():
     assert found.loss < model.loss(np.concatenate([-model.centre, np.ones(2)]))[0]
 
 
+def test_one_large_bag_does_not_provide_all_starts():
+    bags = Bags.from_list([np.zeros((4, 1)), np.ones((1, 1)), np.ones((2, 1))])
+    densities = np.array([-1.0, -2.0, -3.0, -4.0, -50.0, -9.0, -8.0])
+    starts = pick_starts(
+        bags,
+        np.full(3, True),
+        densities,
+        n_start_bags=None,
+        n_starts=4,
+        rng=np.random.RandomState(0),
+    )
+    assert starts.tolist() == [0, 6, 4, 1]
+
+
 def test_starts_are_the_densest_instances_of_the_drawn_bags():
     bags = Bags.from_list([np.zeros((2, 1)), np.ones((3, 1)), np.ones((1, 1))])
     positive = np.array([True, True, False])
     densities = np.array([-3.0, -1.0, -2.0, -5.0, -4.0, np.nan])
     rng = np.random.RandomState(0)
     every = pick_starts(bags, positive, densities, n_start_bags=None, n_starts=None, rng=rng)
+    # The best of each bag (-1 and -2), then the second of each (-3 and -4), then the third.
     assert every.tolist() == [1, 2, 0, 4, 3]
     some = pick_starts(bags, positive, densities, n_start_bags=None, n_starts=2, rng=rng)
     assert some.tolist() == [1, 2]
@@ -168,7 +183,7 @@ def test_dd_detects_by_density_as_in_table_one():
             bags = make(seed)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                model = DD(n_starts=1, max_iter=5).fit(bags)
+                model = DD(n_starts=1, max_iter=5, score_by="density").fit(bags)
             hits.append((bags.instance_labels[model.detected_instances_] == 1).mean())
         share[make.__name__] = np.mean(hits)
     # The paper prints 30, 95 and 95 %.
@@ -188,7 +203,7 @@ def test_dd_finds_the_feature_that_matters():
         parts.append(part)
         y.append(i % 2)
     bags = Bags.from_list(parts, y=y)
-    model = DD(detect_by="concept", max_iter=300).fit(bags)
+    model = DD(max_iter=300).fit(bags)
     assert model.scales_[0] > 5 * model.scales_[1]
     assert abs(model.concept_[0]) < 0.3
     assert (bags.offsets[:-1][bags.y == 1] == model.detected_instances_).mean() >= 0.9
@@ -235,5 +250,5 @@ def test_em_dd_mean_of_concepts_is_the_mean_membership():
         np.exp(log_membership(bags.instances, t, s))
         for t, s in zip(model.concepts_, model.all_scales_, strict=True)
     ]
-    scores = np.exp(model.decision_function_instances(bags))
+    scores = np.exp(model.decision_function_instances(bags) + model.threshold_)
     np.testing.assert_allclose(scores, np.mean(each, axis=0), rtol=1e-9, atol=1e-300)

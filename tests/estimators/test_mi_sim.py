@@ -13,6 +13,7 @@ from pigmil.distances import length_unit
 from pigmil.distances.density import log_density
 from pigmil.estimators import mi_sim
 from pigmil.estimators._selection import min_error_threshold, one_se_threshold, stratified_folds
+from pigmil.estimators._standardise import content_order
 from pigmil.estimators.mi_sim import bounded_candidates
 
 
@@ -37,7 +38,7 @@ def test_the_least_dense_instances_of_each_bag_are_candidates():
         expected = start + np.argsort(density[start:end])[:3]
         inside = model.candidates_[(model.candidates_ >= start) & (model.candidates_ < end)]
         assert set(inside) == set(expected)
-    assert np.isnan(np.delete(model.instance_scores_, model.candidates_)).all()
+    assert model.ranking_scores_.shape == model.candidates_.shape
 
 
 def slow_ranks(confidences, i):
@@ -52,7 +53,9 @@ def test_ranking_by_the_definitions_on_a_small_set():
     parts = [rng.normal(2.0, 0.7, size=(2, 2)) for _ in range(3)]
     bags = Bags.from_list([*parts, negatives[:6], negatives[6:]], y=[1, 1, 1, 0, 0])
     model = MiSim().fit(bags)
-    x = np.concatenate(parts)
+    spread = np.sqrt(bags.instances.var(axis=0).mean())
+    x = (np.concatenate(parts) - bags.instances.mean(axis=0)) / spread
+    negatives = (negatives - bags.instances.mean(axis=0)) / spread
     m = len(x)
     confidences, own = np.empty((m, m)), np.empty(m)
     for i in range(m):
@@ -83,7 +86,7 @@ def test_ranking_by_the_definitions_on_a_small_set():
     scores = np.ones(m)
     for _ in range(11):
         scores = 0.2 * own + 0.8 * weights @ scores
-    np.testing.assert_allclose(model.instance_scores_[:m], scores, rtol=5e-3)
+    np.testing.assert_allclose(model.ranking_scores_, scores, rtol=5e-3)
 
 
 def test_top_of_each_bag_trains_the_svm():
@@ -93,8 +96,10 @@ def test_top_of_each_bag_trains_the_svm():
     top = []
     for bag in np.flatnonzero(positive):
         start, end = bags.offsets[bag], bags.offsets[bag + 1]
-        top += list(start + np.argsort(-model.instance_scores_[start:end])[:2])
+        ranking = model.ranking_scores_[np.searchsorted(model.candidates_, range(start, end))]
+        top += list(start + np.argsort(-ranking)[:2])
     rows = np.concatenate([bags.instances[top], bags[~positive].instances])
+    rows = (rows - bags.instances.mean(axis=0)) / np.sqrt(bags.instances.var(axis=0).mean())
     svm = SVC(kernel="linear", C=0.1, class_weight="balanced", tol=1e-6)
     svm.fit(rows, np.arange(len(rows)) < len(top))
     np.testing.assert_allclose(model.svm_.weights, svm.coef_[0], atol=2e-3)
@@ -104,12 +109,14 @@ def test_top_of_each_bag_trains_the_svm():
 
 
 def slow_held_out(model, bags, kernel, C, gamma):
-    """Value of each bag by an SVM of the detected instances and negatives of the other folds."""
+    """Value of each bag by an SVM of the ranked instances and negatives of the other folds."""
     positive = bags.y == 1
-    owners = bags.bag_index[model.detected_instances_]
+    moved = (bags.instances - bags.instances.mean(axis=0)) / model.spread_
+    bags = bags.with_instances(moved)
+    owners = bags.bag_index[model.ranked_instances_]
     values = np.empty(bags.n_bags)
-    for fold in stratified_folds(positive):
-        top = [i for i, b in zip(model.detected_instances_, owners, strict=True) if not fold[b]]
+    for fold in stratified_folds(positive, order=content_order(bags)):
+        top = [i for i, b in zip(model.ranked_instances_, owners, strict=True) if not fold[b]]
         negatives = [bags[b] for b in np.flatnonzero(~positive & ~fold)]
         rows = np.concatenate([bags.instances[top], *negatives])
         width = gamma / length_unit(bags.instances) ** 2
@@ -155,7 +162,7 @@ def test_many_negatives_or_one_bag_of_a_class_leave_nothing_to_hold_out(monkeypa
 
 
 @given(st.integers(0, 10**6), st.floats(0.2, 5.0))
-def test_careful_cut_is_the_best_one_only_where_the_gain_is_clear(seed, weight):
+def test_threshold_other_than_zero_needs_a_gain_above_one_standard_error(seed, weight):
     rng = np.random.default_rng(seed)
     positive = rng.random(int(rng.integers(4, 30))) < 0.5
     values = rng.normal(size=len(positive)) + positive + rng.normal()

@@ -10,6 +10,7 @@ from pigmil import MILD, Bags
 from pigmil.datasets import make_basic, make_rhombus, make_ring
 from pigmil.estimators import mild
 from pigmil.estimators._selection import stratified_folds
+from pigmil.estimators._standardise import content_order
 from pigmil.estimators.mild import COSTS, WIDTHS, best_precision
 
 
@@ -40,14 +41,21 @@ def test_sweep_is_the_best_of_all_thresholds(seed):
 
 def test_precision_by_hand():
     # From 0: positive bags at 0 and 1, negatives at 2 and 3: radius 1 gets all four right.
-    # From 9 (first bag): the bags lie at 0, 8, 7, 6: radius 0 gets one positive and both negatives.
     parts = [np.array([[0.0], [9.0]]), np.array([[1.0]]), np.array([[2.0]]), np.array([[3.0]])]
     model = MILD().fit(Bags.from_list(parts, y=[1, 1, 0, 0]))
     assert model.detected_instances_.tolist() == [0, 2]
-    step = 1 / 4
-    assert 1.0 - step / 2 <= model.instance_scores_[0] <= 1.0
-    assert model.instance_scores_[1] == pytest.approx(0.75)
-    assert np.isnan(model.instance_scores_[3:]).all()
+    precision = model.instance_scores_ + model.precision_threshold_
+    # Its own bag left out, 0 gets the three others right at squared distance 1.
+    unit = model.length_unit_**2
+    assert precision[0] == pytest.approx((3 - 0.5 / (1 + unit)) / 3)
+    # 9 gets one of three right at squared distance 36; 2 (in a negative bag) gets both positives
+    # right at squared distance 4, where the other negative bag counts as positive.
+    assert precision[1] == pytest.approx((1 - 0.5 * 36 / (36 + unit)) / 3)
+    assert precision[3] == pytest.approx((2 - 0.5 * 4 / (4 + unit)) / 3)
+    # New instances are scored over all four bags.
+    new = model.decision_function_instances([[[0.0], [9.0]]]) + model.precision_threshold_
+    assert new[0] == pytest.approx((4 - 0.5 / (1 + unit)) / 4)
+    assert new[1] == pytest.approx(3 / 4)
 
 
 def test_of_equal_precision_the_tighter_one_is_taken_in_any_order():
@@ -130,7 +138,7 @@ def test_chosen_setting_is_that_of_refitting_without_each_fold(seed, level, kern
     for C in COSTS:
         for gamma in WIDTHS:
             right[C, gamma] = 0
-            for fold in stratified_folds(positive):
+            for fold in stratified_folds(positive, order=content_order(bags)):
                 # A whole fit on the other bags; only the unit of length is that of all bags.
                 part = MILD(
                     level=level, kernel=kernel, C=C, gamma=gamma, length_unit=model.length_unit_

@@ -189,27 +189,47 @@ def test_the_fitted_model_is_the_optimum_over_all_instances():
 
 def test_contributions_by_hand():
     bags = Bags.from_list([np.array([[0.0], [0.0], [2.0]]), np.array([[1.0]])], y=[1, 0])
-    method = MILES(gamma=1.0, length_unit=1.0).fit(bags)
+    method = MILES(gamma=1.0, length_unit=1.0, score_by="contribution").fit(bags)
     method.prototypes_ = np.array([[0.0], [3.0]])
     method.coef_ = np.array([4.0, -1.0])
+    method.intercept_ = 0.3
     # Prototype 0: both copies at distance 0 share 4; prototype 3: the instance at 2, -exp(-1).
     # In the second bag one instance answers both: 4 exp(-1) - exp(-4).
-    expected = [2.0, 2.0, -np.exp(-1), 4 * np.exp(-1) - np.exp(-4)]
+    # The intercept is shared by the three instances of the first bag.
+    expected = [2.1, 2.1, 0.1 - np.exp(-1), 0.3 + 4 * np.exp(-1) - np.exp(-4)]
     np.testing.assert_allclose(method.decision_function_instances(bags), expected, atol=1e-12)
 
 
 @given(seed=st.integers(0, 10**6), chunk=st.sampled_from([1, 5, 8192]))
-def test_contributions_and_intercept_add_up_to_the_decision_value(seed, chunk):
+def test_contributions_add_up_to_the_decision_value(seed, chunk):
     bags = toy_bags(seed)
-    method = MILES().fit(bags)
+    method = MILES(score_by="contribution").fit(bags)
     before = miles_module._CHUNK_INSTANCES
     miles_module._CHUNK_INSTANCES = chunk
     try:
-        shares = method.decision_function_instances(bags)
+        scores = method.decision_function_instances(bags)
     finally:
         miles_module._CHUNK_INSTANCES = before
-    sums = np.add.reduceat(shares, bags.offsets[:-1]) + method.intercept_
-    np.testing.assert_allclose(sums, method.decision_function(bags), atol=1e-9)
+    similarity = np.exp(
+        -method.decay_ * ((bags.instances[:, None] - method.prototypes_[None]) ** 2).sum(axis=2)
+    )
+    for start, end, value in zip(
+        bags.offsets[:-1], bags.offsets[1:], method.decision_function(bags), strict=True
+    ):
+        part = similarity[start:end]
+        takes_part = (
+            (part == part.max(axis=0)).any(axis=1) if part.size else np.full(end - start, True)
+        )
+        assert scores[start:end][takes_part].sum() == pytest.approx(value, abs=1e-9)
+
+
+def test_an_instance_scores_as_a_bag_of_its_own():
+    bags = toy_bags(2)
+    method = MILES().fit(bags)
+    singles = Bags.from_list([row[None] for row in bags.instances])
+    np.testing.assert_allclose(
+        method.decision_function_instances(bags), method.decision_function(singles), atol=1e-9
+    )
 
 
 def test_large_embeddings_in_single_precision_agree(monkeypatch):
@@ -238,4 +258,6 @@ def test_degenerate_bags():
     constant = Bags.from_list([np.zeros((2, 3))] * 4, y=[0, 1, 0, 1])
     method = MILES().fit(constant)
     assert method.coef_.size == 0
-    np.testing.assert_array_equal(method.instance_scores_, 0.0)
+    np.testing.assert_array_equal(method.instance_scores_, method.intercept_)
+    shared = MILES(score_by="contribution").fit(constant)
+    np.testing.assert_array_equal(shared.instance_scores_, shared.intercept_ / 2)

@@ -88,11 +88,12 @@ def test_the_alternation_ends_where_no_move_helps():
     bags = wide_bags()
     method = MILIS(C=3.0, gamma=0.1, prune=0.0, tol=1e-6).fit(bags)
     similarity = embed_by_instances(bags, method.decay_)
-    chosen = method.prototype_instances_
-    values = similarity[:, chosen] @ method.coef_ + method.intercept_
-    again, _ = _move(
-        bags.offsets, similarity, chosen, method.coef_, values, bags.y == 1, (1.0, 1.0)
-    )
+    chosen = method.bag_prototypes_
+    # Weights belong to the prototypes in the order in which bags were visited.
+    weights = np.zeros(bags.n_bags)
+    weights[bags.bag_index[method.prototype_instances_]] = method.coef_
+    values = similarity[:, chosen] @ weights + method.intercept_
+    again, _ = _move(bags.offsets, similarity, chosen, weights, values, bags.y == 1, (1.0, 1.0))
     np.testing.assert_array_equal(again, chosen)
 
 
@@ -118,7 +119,7 @@ def test_pruning_drops_light_prototypes():
     np.testing.assert_array_equal(
         pruned.prototype_instances_, everything.prototype_instances_[heavy]
     )
-    np.testing.assert_array_equal(pruned.detected_instances_, everything.detected_instances_)
+    np.testing.assert_array_equal(pruned.bag_prototypes_, everything.bag_prototypes_)
 
 
 def test_an_instance_scores_as_a_bag_of_its_own():

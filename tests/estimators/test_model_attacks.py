@@ -150,7 +150,7 @@ COMMANDS = {
         content=tuple_node(list_node(json_node("touch"), json_node(MARKER))),
     ),
     "constructor of ours": node(
-        "pigmil.bags.container.Bags", "ConstructorFromReduceNode", content=tuple_node()
+        "pigmil.bags._container.Bags", "ConstructorFromReduceNode", content=tuple_node()
     ),
     "reduce": node(
         "sklearn.tree._tree.Tree",

@@ -148,7 +148,7 @@ def test_round_trip(name, tmp_path_factory):
         text_labels = [part for part in (bags.y, bags.instance_labels) if part is not None]
         if text_labels and text_labels[0].dtype.kind == "U":
             options["labels"] = str
-        if bags.ids.dtype.kind == "U":
+        if bags.ids.dtype.kind == "O":
             options["ids"] = str
         if name in ("sparse_mil", "svmlight"):
             options["n_features"] = bags.n_features
@@ -179,8 +179,8 @@ def same_values(found, expected) -> None:
     if expected is None:
         assert found is None
         return
-    assert (found.dtype.kind == "U") == (expected.dtype.kind == "U")
     assert found.tolist() == expected.tolist()
+    assert [isinstance(one, str) for one in found] == [isinstance(one, str) for one in expected]
 
 
 def dense(bags: Bags) -> np.ndarray:
@@ -263,8 +263,8 @@ def test_objects_are_refused(format_name, tmp_path):
 
 
 CLASHES = {
-    "csv": ("bag", "like the columns for the bag"),
-    "parquet": ("bag_label", "like the columns for the bag"),
+    "csv": ("bag", "Several columns .* named 'bag'"),
+    "parquet": ("bag_label", "Several columns .* named 'bag_label'"),
     "arff": ("instance_label", "which arff needs"),
     "keel": ("class", "must differ from each other"),
     "uci": ("instance_id", "must differ from each other"),

@@ -74,8 +74,8 @@ def test_rows_of_a_bag_need_not_be_neighbours(tmp_path):
 
 PROBLEMS = {
     "no bag column": (GOOD.replace("bag,", "molecule,", 1), r"no column 'bag'.*'molecule', "),
-    "missing value": (GOOD.replace("1.5", ""), r"row 3, feature 0: the value is missing"),
-    "infinite": (GOOD.replace("1.5", "inf"), r"row 3, feature 0: the value is inf"),
+    "missing value": (GOOD.replace("1.5", ""), r"row 3, feature 0 \('a'\): the value is missing"),
+    "infinite": (GOOD.replace("1.5", "inf"), r"row 3, feature 0 \('a'\): the value is inf"),
     "word": (GOOD.replace("1.5", "oops"), r"row 3, column 'a': 'oops' is not a number"),
     "short row": (GOOD.replace("x,1,1.5,2", "x,1,1.5"), r"row 3: expected 4 values, got 3"),
     "long row": (GOOD.replace("1.5,2", "1.5,2,9"), r"row 3: expected 4 values, got 5"),

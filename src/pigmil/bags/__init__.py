@@ -1,7 +1,21 @@
-"""The ragged container for bags of instances, and what turns other things into it."""
+"""The ragged container for bags of instances, and the converters that build it."""
 
-from pigmil.bags.container import Bags
-from pigmil.bags.convert import as_bags
-from pigmil.bags.transform import BagScaler, OnInstances
+from pigmil.bags._checks import check_no_missing, text_array
+from pigmil.bags._container import Bags
+from pigmil.bags._convert import as_bags, is_plain_table
+from pigmil.bags._rows import BagBuilder, Coded, Decoder, encode
+from pigmil.bags._transform import BagScaler, OnInstances
 
-__all__ = ["BagScaler", "Bags", "OnInstances", "as_bags"]
+__all__ = [
+    "BagBuilder",
+    "BagScaler",
+    "Bags",
+    "Coded",
+    "Decoder",
+    "OnInstances",
+    "as_bags",
+    "check_no_missing",
+    "encode",
+    "is_plain_table",
+    "text_array",
+]

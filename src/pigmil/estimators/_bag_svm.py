@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from sklearn.model_selection import StratifiedKFold
 
-from pigmil._core import state
 from pigmil._core.model_parts import model_part
 from pigmil._core.segments import segment_argmin
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
@@ -49,18 +48,6 @@ class BagSVM:
         ``P(positive) = 1 / (1 + exp(-slope * decision))``, fitted on held-out decisions.
     """
 
-    _state: ClassVar[dict[str, state.Field]] = {
-        "prototypes": state.Floats(shape=("prototypes", "features"), sparse=True),
-        "decay": state.Number(positive=True),
-        "unit": state.Number(positive=True),
-        "C": state.Number(positive=True),
-        "uses_score": state.Flag(),
-        "centre": state.Floats(shape=("columns",)),
-        "scale": state.Floats(shape=("columns",), positive=True, infinite=True),
-        "svm": state.Part(classes=(LinearSVM,), same={"columns": "columns"}),
-        "slope": state.Number(),
-    }
-
     prototypes: Any
     decay: float
     unit: float
@@ -70,10 +57,6 @@ class BagSVM:
     scale: FloatArray
     svm: LinearSVM
     slope: float
-
-    def _check_state(self, sizes: state.Sizes) -> None:
-        if sizes["columns"] != sizes["prototypes"] + bool(self.uses_score):
-            raise state.StateError("classifier_ does not have one column per prototype")
 
     def embed(self, bags: Bags, best_scores: FloatArray | None = None) -> FloatArray:
         """Similarity of every bag to every prototype and its best score, scaled as in training."""

@@ -3,12 +3,11 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pigmil._core import state
 from pigmil._core.model_parts import model_part
 from pigmil._core.segments import segment_argmax, segment_gather
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
@@ -46,12 +45,6 @@ class WorkingBags:
     kept : array of bool of shape (n_positive_bags,)
         Whether it is a working bag.
     """
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "bags": state.Integers(shape=("bags",)),
-        "t": state.Floats(shape=("bags",), nan=True, infinite=True),
-        "kept": state.Flags(shape=("bags",)),
-    }
 
     bags: IntArray
     t: FloatArray

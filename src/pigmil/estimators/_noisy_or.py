@@ -1,15 +1,24 @@
-"""The noisy-or model shared by DD and EM-DD: objective, gradient and starts."""
+"""The noisy-or model of DD and EM-DD: objective, gradient, starts and scores."""
 
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from numbers import Integral
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import minimize
+from scipy.special import logsumexp
+from sklearn.utils import check_random_state
+from threadpoolctl import threadpool_limits
 
 from pigmil._core.segments import segment_gather, segment_ids, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.distances import squared_distance_blocks
+from pigmil.distances import length_unit, squared_distance_blocks
+from pigmil.estimators._parameters import AT_LEAST_ONE, LENGTH_UNIT, NOT_NEGATIVE, POS_LABEL
+from pigmil.estimators._selection import min_error_threshold
+from pigmil.estimators._standardise import centre_and_spread, standardised
+from pigmil.estimators.base import MaxInstanceClassifier
 
 # An instance at the concept itself has probability 1, and a negative bag that holds it
 # probability 0: log(0). Probabilities are kept this far from 1.
@@ -108,7 +117,7 @@ def _log_any(exponents: FloatArray, none: FloatArray, offsets: IntArray) -> Floa
 
 
 class NoisyOr:
-    """Training bags laid out for fast evaluation of minus log diverse density.
+    """Training bags prepared for fast evaluation of minus log diverse density.
 
     With the instances X and their squares side by side, all exponents are one product of a matrix
     with a vector, and the gradient is another. Values are centred first, so that nothing cancels.
@@ -207,7 +216,7 @@ def climb(
     Cost: O(n_instances n_features) a step.
     """
     n = len(point)
-    answer = minimize(
+    result = minimize(
         model.loss,
         np.concatenate([point - model.centre, scales]),
         jac=True,
@@ -215,22 +224,14 @@ def climb(
         bounds=[(None, None)] * n + [(0.0, None)] * n,
         options={"maxiter": max_iter, "maxfun": 3 * max_iter, "ftol": tol},
     )
-    found, found_scales = np.split(np.asarray(answer.x), 2)
+    peak, peak_scales = np.split(np.asarray(result.x), 2)
     return Concept(
-        found + model.centre,
-        found_scales,
-        float(answer.fun),
-        converged=answer.status != 1,
-        n_iter=max(1, int(answer.nit)),
+        peak + model.centre,
+        peak_scales,
+        float(result.fun),
+        converged=result.status != 1,
+        n_iter=max(1, int(result.nit)),
     )
-
-
-def densities_of_positive_bags(bags: Bags, positive: BoolArray, scale: float) -> FloatArray:
-    """Log diverse density at each instance of the positive bags, NaN at the others."""
-    inside = np.flatnonzero(positive[bags.bag_index])
-    densities = np.full(bags.n_instances, np.nan)
-    densities[inside] = log_density_at(bags.instances[inside], bags, positive, scale)
-    return densities
 
 
 def log_density_at(queries: Any, bags: Bags, positive: BoolArray, scale: float) -> FloatArray:
@@ -239,7 +240,7 @@ def log_density_at(queries: Any, bags: Bags, positive: BoolArray, scale: float) 
     Parameters
     ----------
     queries : array or CSR of shape (n_queries, n_features)
-        Points to judge.
+        Points at which the density is evaluated.
     bags : Bags
         Training bags.
     positive : array of bool of shape (n_bags,)
@@ -287,7 +288,10 @@ def pick_starts(
     n_starts: int | None,
     rng: np.random.RandomState,
 ) -> IntArray:
-    """Flat indices of the instances of positive bags to start from, the densest first.
+    """Return the flat indices of the instances to start from, spread over the positive bags.
+
+    First the densest instance of every bag, the densest of these first, then the second of every
+    bag, and so on: one large bag cannot provide all starts.
 
     Parameters
     ----------
@@ -296,9 +300,9 @@ def pick_starts(
     densities : array of shape (n_instances,)
         Log diverse density at each instance; only those of positive bags are read.
     n_start_bags : int or None
-        How many positive bags, drawn by ``rng``, give starting points; None for all.
+        Number of positive bags, drawn by ``rng``, that provide starts; None for all.
     n_starts : int or None
-        How many of their instances are kept; None for all.
+        Number of starts; None for all instances of these bags.
     rng : RandomState
         For the draw of bags.
     """
@@ -306,5 +310,95 @@ def pick_starts(
     if n_start_bags is not None and n_start_bags < len(chosen):
         chosen = np.sort(rng.choice(chosen, n_start_bags, replace=False))
     members = segment_gather(bags.offsets, chosen)
-    order = members[np.argsort(-densities[members], kind="stable")]
+    sizes = bags.sizes[chosen]
+    owner = np.repeat(np.arange(len(chosen)), sizes)
+    by_bag = np.lexsort((-densities[members], owner))
+    rank = np.empty(len(members), dtype=np.int64)
+    rank[by_bag] = np.arange(len(members)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    order = members[np.lexsort((-densities[members], rank))]
     return order if n_starts is None else order[:n_starts]
+
+
+class ConceptClassifier(MaxInstanceClassifier):
+    """Base class of DD and EM-DD: search a concept, score instances by membership in it.
+
+    A subclass implements ``_search``. The search sees instances of mean 0 and mean variance 1, so
+    that offset and scale of the data do not matter.
+    """
+
+    n_start_bags: int | None
+    n_starts: int | None
+    length_unit: str | float
+    n_jobs: int | None
+    random_state: Any
+    concepts_: FloatArray
+    all_scales_: FloatArray
+    _best: int
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "n_start_bags": [*AT_LEAST_ONE, None],
+        "n_starts": [*AT_LEAST_ONE, None],
+        "length_unit": LENGTH_UNIT,
+        "max_iter": AT_LEAST_ONE,
+        "tol": NOT_NEGATIVE,
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "pos_label": POS_LABEL,
+    }
+
+    @abstractmethod
+    def _search(self, bags: Bags, positive: BoolArray, points: FloatArray, scale: float) -> None:
+        """Set ``concepts_`` and ``all_scales_`` and what documents the search."""
+
+    def _fit(self, bags: Bags, positive: BoolArray) -> None:
+        rng = check_random_state(self.random_state)
+        self.length_unit_ = length_unit(bags.instances, self.length_unit, random_state=rng)
+        centre, spread = centre_and_spread(bags.instances)
+        moved = bags.with_instances(standardised(bags.instances, centre, spread))
+        scale = spread / self.length_unit_
+        starts = pick_starts(
+            moved,
+            positive,
+            self._start_densities(moved, positive, scale),
+            n_start_bags=self.n_start_bags,
+            n_starts=self.n_starts,
+            rng=rng,
+        )
+        # One BLAS thread whatever n_jobs: otherwise the last digits change.
+        with threadpool_limits(limits=1, user_api="blas"):
+            self._search(moved, positive, moved.instances[starts], scale)
+        self.concepts_ = self.concepts_ * spread + centre
+        self.all_scales_ = self.all_scales_ / spread
+        self.concept_, self.scales_ = self.concepts_[self._best], self.all_scales_[self._best]
+        self.threshold_ = 0.0
+        self.threshold_ = min_error_threshold(
+            segment_reduce(np.maximum, self._score_by_concept(bags), bags.offsets), positive
+        )
+        self._set_detection(bags, positive, self._score_instances(bags))
+
+    def _start_densities(self, bags: Bags, positive: BoolArray, scale: float) -> FloatArray:
+        densities = np.full(bags.n_instances, -np.inf)
+        inside = np.flatnonzero(positive[bags.bag_index])
+        densities[inside] = log_density_at(bags.instances[inside], bags, positive, scale)
+        return densities
+
+    def _keep(self, concepts: list[Concept], best: int) -> None:
+        self.concepts_ = np.array([concept.point for concept in concepts])
+        self.all_scales_ = np.array([concept.scales for concept in concepts])
+        self._best = best
+        self.loss_, self.n_iter_ = concepts[best].loss, concepts[best].n_iter
+
+    def _score_by_concept(self, bags: Bags) -> FloatArray:
+        """Log of the mean membership in the concepts, less the threshold."""
+        memberships = [
+            log_membership(bags.instances, point, scales)
+            for point, scales in zip(self.concepts_, self.all_scales_, strict=True)
+        ]
+        mean = logsumexp(memberships, axis=0) - np.log(len(memberships))
+        return np.asarray(mean - self.threshold_)
+
+    def _score_instances(self, bags: Bags) -> FloatArray:
+        return self._score_by_concept(bags)
+
+    def _score_bags(self, bags: Bags) -> FloatArray:
+        return segment_reduce(np.maximum, self._score_by_concept(bags), bags.offsets)

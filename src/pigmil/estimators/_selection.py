@@ -32,7 +32,9 @@ class Selection:
     threshold: float
 
 
-def stratified_folds(positive: BoolArray, n_folds: int = N_FOLDS) -> list[BoolArray]:
+def stratified_folds(
+    positive: BoolArray, n_folds: int = N_FOLDS, *, order: IntArray | None = None
+) -> list[BoolArray]:
     """Deal the bags of each class to folds in turn, without randomness.
 
     Parameters
@@ -41,6 +43,9 @@ def stratified_folds(positive: BoolArray, n_folds: int = N_FOLDS) -> list[BoolAr
         Class of every bag.
     n_folds : int, default=5
         Number of folds; fewer if a class has fewer bags.
+    order : array of int of shape (n_bags,), optional
+        Order in which bags are dealt, such as
+        :func:`~pigmil.estimators._standardise.content_order`; their own order if not given.
 
     Returns
     -------
@@ -56,7 +61,10 @@ def stratified_folds(positive: BoolArray, n_folds: int = N_FOLDS) -> list[BoolAr
     n_folds = min(n_folds, int(positive.sum()), int((~positive).sum()))
     if n_folds < 2:
         return []
-    rank_in_class = np.where(positive, np.cumsum(positive), np.cumsum(~positive)) - 1
+    order = np.arange(len(positive)) if order is None else order
+    dealt = positive[order]
+    rank_in_class = np.empty(len(positive), dtype=np.int64)
+    rank_in_class[order] = np.where(dealt, np.cumsum(dealt), np.cumsum(~dealt)) - 1
     return [rank_in_class % n_folds == fold for fold in range(n_folds)]
 
 

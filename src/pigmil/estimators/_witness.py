@@ -9,7 +9,6 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
-from pigmil._core import state
 from pigmil._core._sklearn_compat import StrOptions
 from pigmil._core.typing import FloatArray
 from pigmil.bags import Bags
@@ -116,15 +115,6 @@ class WitnessSVM(MaxInstanceClassifier):
     """
 
     _accepts_sparse = True
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "kernel_width_": state.Number(positive=True, none=True),
-        "support_instances_": state.Floats(shape=("support", "features"), sparse=True),
-        "dual_coef_": state.Floats(shape=("support",)),
-        "intercept_": state.Number(),
-        "objectives_": state.Floats(shape=("rounds",)),
-        "n_iter_": state.Number(integer=True),
-    }
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "kernel": [StrOptions({"rbf", "linear"})],

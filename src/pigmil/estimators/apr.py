@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from pigmil._core import state
 from pigmil._core._sklearn_compat import Interval
 from pigmil._core.segments import segment_ids, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
@@ -270,15 +269,6 @@ class APR(MaxInstanceClassifier):
         "of every positive bag lets most negative bags in.",
     )
 
-    _state: ClassVar[dict[str, state.Field]] = {
-        "n_iter_": state.Number(integer=True),
-        "features_": state.Integers(shape=("used",), of="features", least=1),
-        "tight_lower_": state.Floats(shape=("used",)),
-        "tight_upper_": state.Floats(shape=("used",)),
-        "lower_": state.Floats(shape=("used",)),
-        "upper_": state.Floats(shape=("used",)),
-    }
-
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "margin": NOT_NEGATIVE,
         "tau": [Interval(Real, 0, 1, closed="neither")],
@@ -316,6 +306,11 @@ class APR(MaxInstanceClassifier):
             tau=self.tau,
             epsilon=self.epsilon,
         )
+        # Least half width that counts: a feature may have a single value in the box.
+        largest = np.maximum(np.abs(self.lower_), np.abs(self.upper_))
+        spread = np.concatenate([instances, negatives])[:, self.features_].std(axis=0)
+        self._resolution = np.maximum(4 * np.spacing(largest), 1e-9 * spread)
+        self._resolution[self._resolution < 1e-300] = 1e-9
         self._set_detection(bags, positive, self._score_instances(bags))
 
     def _alternate(self, instances: FloatArray, offsets: IntArray, negatives: FloatArray) -> None:
@@ -336,8 +331,7 @@ class APR(MaxInstanceClassifier):
 
     def _score_instances(self, bags: Bags) -> FloatArray:
         middle = (self.lower_ + self.upper_) / 2
-        # The faces belong to the box, and a feature may have a single value in it.
-        half = np.nextafter((self.upper_ - self.lower_) / 2, np.inf) * (1 + 1e-9)
-        half = np.maximum(half, 1e-9 * np.maximum(1.0, np.abs(middle)))
+        # The surface belongs to the box, whatever the rounding of its middle and half width.
+        half = (self.upper_ - self.lower_) / 2 * (1 + 1e-9) + self._resolution
         values = np.asarray(bags.instances[:, self.features_], dtype=np.float64)
         return 1.0 - (np.abs(values - middle) / half).max(axis=1)

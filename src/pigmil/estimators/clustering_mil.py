@@ -9,50 +9,57 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import StratifiedKFold
 from sklearn.utils import check_random_state
 
-from pigmil._core import state
 from pigmil._core._sklearn_compat import Interval, StrOptions
 from pigmil._core.segments import segment_gather, segment_reduce
-from pigmil._core.typing import BoolArray, FloatArray
+from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import squared_distance_blocks
 from pigmil.estimators._parameters import AT_LEAST_ONE, CLASS_WEIGHT, POS_LABEL
+from pigmil.estimators._selection import select_by_cv, stratified_folds
+from pigmil.estimators._standardise import (
+    centre_and_spread,
+    content_order,
+    instance_keys,
+    standardised,
+)
 from pigmil.estimators._svm_solvers import class_costs
-from pigmil.estimators.base import MILClassifier
+from pigmil.estimators.base import MaxInstanceClassifier
 from pigmil.estimators.card import Card
 
 _CANDIDATES = (2, 5, 10, 20, 40)
 
 
-class ClusteringMIL(MILClassifier):
+class ClusteringMIL(MaxInstanceClassifier):
     """Clustering MIL: a bag is positive iff an instance falls into a sphere around a cluster.
 
     The instances of the positive bags are clustered; around every cluster centre the radius is
     swept over all distances of training bags, and the centre and radius with the best accuracy
-    on the training bags are kept. An instance's score is how deep inside the sphere it lies.
+    on the training bags are kept.
 
-    Departs from the paper: the clusters are k-means clusters; among centres of the same
-    accuracy the one with the widest gap around its radius, relative to it, is kept; the
-    radius is the middle of that gap; the number of clusters may be chosen by cross-validation,
-    and then by the rule of one standard error: many centres find a sphere that fits the training
-    bags by chance, so more of them must pay clearly.
+    Departs from the paper and from its authors' toolbox: clusters come from k-means (theirs:
+    k-centres); centre and radius are chosen by training accuracy (theirs: the centre by the AUC of
+    its distances); instances are scored by ``1 - distance / radius`` (theirs: a logistic function
+    of the distance); of centres with the same accuracy the one with the widest gap around its
+    radius, relative to the radius, is kept, and the radius is the middle of that gap. The number
+    of clusters may be chosen by cross-validation with the rule of one standard error, because
+    with many centres some sphere fits the training bags by chance.
 
     Parameters
     ----------
     n_clusters : int, sequence of int or "auto", default="auto"
         Number of clusters; of several the smallest whose accuracy in stratified
-        cross-validation over the training bags lies within one standard error of the best;
+        cross-validation over the training bags is within one standard error of the best;
         "auto" tries 2, 5, 10, 20 and 40.
     n_init : int, default=1
         Starts of k-means.
     cv : int, default=5
-        Folds of the choice; fewer if a class has fewer bags.
+        Folds of that cross-validation; fewer if a class has fewer bags.
     class_weight : dict, "balanced" or None, default=None
         Weight of each class in the accuracy.
     random_state : int, RandomState instance or None, default=None
-        For k-means and the folds.
+        For k-means.
     pos_label : label, optional
         The positive class; the greater label if not given.
 
@@ -69,7 +76,7 @@ class ClusteringMIL(MILClassifier):
     detected_instances_ : array of int of shape (n_positive_bags,)
         Flat index of the detected instance of each positive training bag.
     instance_scores_ : array of shape (n_instances,)
-        Score of each training instance, higher is more likely positive.
+        Score of each training instance: 1 at the centre of the sphere, 0 on its surface.
 
     Notes
     -----
@@ -102,13 +109,6 @@ class ClusteringMIL(MILClassifier):
         cost="O(i k N+ d + k (N d + B log B)), i iterations, k clusters",
         when_to_use="One compact concept that every positive bag shares; a very simple model.",
     )
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "n_clusters_": state.Number(integer=True, low=1),
-        "center_": state.Floats(shape=("features",)),
-        "radius_": state.Number(),
-        "training_accuracy_": state.Number(),
-    }
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_clusters": [
@@ -143,59 +143,63 @@ class ClusteringMIL(MILClassifier):
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         costs = class_costs(self.class_weight, positive, self.classes_, self.positive_label_)
-        weights = np.where(positive, costs[1], costs[0])
-        self.n_clusters_ = self._choose_n_clusters(bags, positive, weights, seed)
-        self.center_, self.radius_, self.training_accuracy_, depths = self._best_sphere(
-            bags, positive, weights, self.n_clusters_, seed
+        self.n_clusters_ = self._choose_n_clusters(bags, positive, costs, seed)
+        self.center_, self.radius_, self.training_accuracy_ = self._best_sphere(
+            bags, positive, costs, self.n_clusters_, seed
         )
-        self._set_detection(bags, positive, depths)
+        self._set_detection(bags, positive, self._score_instances(bags))
 
     def _choose_n_clusters(
-        self, bags: Bags, positive: BoolArray, weights: FloatArray, seed: int
+        self, bags: Bags, positive: BoolArray, costs: tuple[float, float], seed: int
     ) -> int:
         if isinstance(self.n_clusters, Integral):
             return int(self.n_clusters)
         asked: Any = self.n_clusters
-        candidates: list[int] = [*(_CANDIDATES if isinstance(asked, str) else asked)]
-        n_folds = min(self.cv, int(positive.sum()), int((~positive).sum()))
-        if n_folds < 2 or len(candidates) == 1:
-            return int(candidates[0])
-        folds = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
-        right = np.zeros(len(candidates))
-        for train, test in folds.split(positive, positive):
-            for position, n_clusters in enumerate(candidates):
-                center, radius, _, _ = self._best_sphere(
-                    bags[train], positive[train], weights[train], n_clusters, seed
-                )
-                inside = _depths(bags[test], center, radius) > 0
-                right[position] += weights[test] @ (inside == positive[test])
-        best = np.flatnonzero(right >= right.max() - standard_error(right.max(), weights) - 1e-9)
-        return int(min(candidates[position] for position in best))
+        candidates = [int(n) for n in (_CANDIDATES if isinstance(asked, str) else asked)]
+        folds = stratified_folds(positive, self.cv, order=content_order(bags))
+        if not folds or len(candidates) == 1:
+            return candidates[0]
+        candidates.sort()
+
+        def score_held_out(train: IntArray, test: IntArray) -> list[FloatArray]:
+            spheres = [
+                self._best_sphere(bags[train], positive[train], costs, n_clusters, seed)
+                for n_clusters in candidates
+            ]
+            held_out = bags[test]
+            return [
+                segment_reduce(np.maximum, _depths(held_out, center, radius), held_out.offsets)
+                for center, radius, _ in spheres
+            ]
+
+        chosen = select_by_cv(score_held_out, positive, folds, costs=costs, one_se=True)
+        return candidates[chosen.index]
 
     def _best_sphere(
-        self, bags: Bags, positive: BoolArray, weights: FloatArray, n_clusters: int, seed: int
-    ) -> tuple[FloatArray, float, float, FloatArray]:
-        """Centre, radius and training accuracy of the best sphere, and how deep instances lie."""
+        self,
+        bags: Bags,
+        positive: BoolArray,
+        costs: tuple[float, float],
+        n_clusters: int,
+        seed: int,
+    ) -> tuple[FloatArray, float, float]:
+        """Return centre, radius and training accuracy of the best sphere."""
         rows = segment_gather(bags.offsets, np.flatnonzero(positive))
         centers = _cluster_centers(bags.instances[rows], n_clusters, self.n_init, seed)
-        distances = _distances(bags, centers)
-        nearest = segment_reduce(np.minimum, distances, bags.offsets).T
+        nearest = segment_reduce(np.minimum, _distances(bags, centers), bags.offsets).T
+        weights = np.where(positive, costs[1], costs[0])
         radii, accuracies, gaps = sweep_radii(nearest, positive, weights)
-        best = np.lexsort((-gaps, -np.round(accuracies, 12)))[0]
-        radius = float(radii[best])
-        return centers[best], radius, float(accuracies[best]), radius - distances[:, best]
+        best = np.lexsort((-np.round(gaps, 9), -np.round(accuracies, 12)))[0]
+        return centers[best], float(radii[best]), float(accuracies[best])
 
     def _score_instances(self, bags: Bags) -> FloatArray:
-        return _instance_depths(bags, self.center_, self.radius_)
-
-    def _score_bags(self, bags: Bags) -> FloatArray:
         return _depths(bags, self.center_, self.radius_)
 
 
 def sweep_radii(
     nearest: FloatArray, positive: BoolArray, weights: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Best radius around every centre, all radii in one sorted sweep.
+    """Find the best radius around every centre in one sorted sweep over all radii.
 
     Parameters
     ----------
@@ -204,14 +208,13 @@ def sweep_radii(
     positive : array of bool of shape (n_bags,)
         Which bags are positive.
     weights : array of shape (n_bags,)
-        How much each bag counts.
+        Weight of each bag.
 
     Returns
     -------
     radii, accuracies, gaps : array of shape (n_centers,)
-        The radius, in the middle between the farthest bag inside and the nearest outside; the
-        weighted share of bags on their side; the width of that gap over its upper end, 0
-        where all bags are inside.
+        The radius, half-way between the farthest bag inside and the nearest outside; the weighted
+        accuracy; the width of that gap over its upper end, 0 if all bags are inside.
     """
     order = np.argsort(nearest, axis=1, kind="stable")
     inner = np.take_along_axis(nearest, order, axis=1)
@@ -233,48 +236,27 @@ def sweep_radii(
     return radii, accuracy, gap
 
 
-def standard_error(right: float, weights: FloatArray) -> float:
-    """Standard error of the weight of the bags on their side, each so with the same probability.
-
-    Parameters
-    ----------
-    right : float
-        Weight of the bags on their side.
-    weights : array of shape (n_bags,)
-        How much each bag counts.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> standard_error(8.0, np.ones(16))
-    2.0
-    """
-    share = right / weights.sum()
-    return float(np.sqrt(share * (1 - share) * (weights**2).sum()))
-
-
 def _cluster_centers(instances: Any, n_clusters: int, n_init: int, seed: int) -> FloatArray:
-    if sp.issparse(instances):
+    """Return k-means centres that depend neither on the order nor on the scale of the instances."""
+    centre, spread = centre_and_spread(instances)
+    moved = standardised(instances, centre, spread)[np.argsort(instance_keys(instances))]
+    if sp.issparse(moved):
         # scikit-learn's k-means takes 32-bit indices only.
-        instances = sp.csr_array(
-            (instances.data, instances.indices.astype(np.int32), instances.indptr.astype(np.int32)),
-            shape=instances.shape,
+        moved = sp.csr_array(
+            (moved.data, moved.indices.astype(np.int32), moved.indptr.astype(np.int32)),
+            shape=moved.shape,
         )
-    model = KMeans(min(n_clusters, instances.shape[0]), n_init=n_init, random_state=seed)
+    model = KMeans(min(n_clusters, moved.shape[0]), n_init=n_init, random_state=seed)
     with warnings.catch_warnings():
-        # Fewer distinct instances than clusters: some centres coincide, and the sweep is the same.
+        # Fewer distinct instances than clusters: some centres coincide, which does no harm.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(instances)
-    return np.asarray(model.cluster_centers_, dtype=np.float64)
+        model.fit(moved)
+    return np.asarray(model.cluster_centers_, dtype=np.float64) * spread + centre
 
 
 def _depths(bags: Bags, center: FloatArray, radius: float) -> FloatArray:
-    """How deep the deepest instance of every bag lies inside the sphere."""
-    return segment_reduce(np.maximum, _instance_depths(bags, center, radius), bags.offsets)
-
-
-def _instance_depths(bags: Bags, center: FloatArray, radius: float) -> FloatArray:
-    return radius - _distances(bags, center[None, :])[:, 0]
+    """Return ``1 - distance / radius`` for every instance."""
+    return 1.0 - _distances(bags, center[None, :])[:, 0] / radius
 
 
 def _distances(bags: Bags, centers: FloatArray) -> FloatArray:

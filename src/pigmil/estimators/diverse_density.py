@@ -1,36 +1,22 @@
 """DD: the point near an instance of every positive bag and far from all negative ones."""
 
 import warnings
-from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
-from threadpoolctl import threadpool_limits
 
-from pigmil._core import state
-from pigmil._core._sklearn_compat import Interval, StrOptions
+from pigmil._core._sklearn_compat import StrOptions
 from pigmil._core.segments import segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
-from pigmil.distances import length_unit
-from pigmil.estimators._noisy_or import (
-    NoisyOr,
-    climb,
-    densities_of_positive_bags,
-    log_density_at,
-    log_membership,
-    pick_starts,
-)
-from pigmil.estimators._parameters import AT_LEAST_ONE, LENGTH_UNIT, NOT_NEGATIVE, POS_LABEL
+from pigmil.estimators._noisy_or import ConceptClassifier, NoisyOr, climb, log_density_at
 from pigmil.estimators._selection import min_error_threshold
-from pigmil.estimators.base import MILClassifier, bags_state
 from pigmil.estimators.card import Card
 
 
-class DD(MILClassifier):
+class DD(ConceptClassifier):
     """DD: diverse density, maximised over a point and the scales of the features.
 
     Implements the noisy-or model of Maron and Lozano-Perez: an instance x belongs to the concept
@@ -39,31 +25,31 @@ class DD(MILClassifier):
     is minimised by L-BFGS-B with its exact gradient. A bag is positive when the membership of its
     best instance passes a threshold.
 
-    Departs from the paper: the climbs start from the ``n_starts`` instances of positive bags that
-    have the highest diverse density themselves, not from all of them (``n_starts=None`` does);
-    scales start at one per unit of length, so that the probabilities of many features do not all
-    vanish at the start; the threshold, which the paper leaves open, makes fewest errors on the
-    training bags. Probabilities stay 1e-10 away from 1: a copy of a negative instance is a very
-    bad concept, and no infinite one.
+    Departs from the paper: the search starts from ``n_starts`` instances, not from all instances
+    of positive bags (``n_starts=None`` does): the densest instance of each bag comes first. Scales
+    start at one per unit of length, so that the probabilities do not all vanish in many
+    dimensions. The threshold, which the paper leaves open, makes fewest errors on the training
+    bags. Probabilities stay 1e-10 away from 1, so that a copy of a negative instance has a finite
+    loss. The instances are centred and divided by one common scale before the search.
 
     Parameters
     ----------
     n_start_bags : int or None, default=None
-        How many positive bags, drawn by ``random_state``, give starting points; None for all.
+        Number of positive bags, drawn by ``random_state``, that provide starts; None for all.
     n_starts : int or None, default=10
-        How many of their instances to climb from, the densest first; None for all.
+        Number of starts, spread over these bags; None for all their instances.
     length_unit : {"auto", "median"} or float, default="auto"
         See :func:`pigmil.distances.length_unit`; 1.0 starts with all scales at 1.
-    detect_by : {"density", "concept"}, default="density"
-        What scores an instance. ``"density"``: the log diverse density of the instance itself as
-        a concept, at the starting scales: this is how the PIGMIL paper detects with DD.
-        ``"concept"``: its log-membership in the concept found, which also classifies the bags.
+    score_by : {"concept", "density"}, default="concept"
+        How instances are scored. ``"concept"``: by log-membership in the concept, which also
+        classifies the bags. ``"density"``: by the log diverse density of the instance itself as a
+        concept, at the starting scales; this is how the PIGMIL paper detects with DD.
     max_iter : int, default=100
         Largest number of L-BFGS steps from each start.
     tol : float, default=1e-2
         Stop when a step lowers minus log diverse density by less than this share. An early stop
-        keeps the scales from fitting the training bags: found on Musk-1 (other folds than those
-        reported), and confirmed with the number of starts on Elephant, Fox and Tiger.
+        keeps the scales from overfitting. Chosen on Musk-1 (on other folds than those reported)
+        and confirmed, with the number of starts, on Elephant, Fox and Tiger.
     n_jobs : int or None, default=None
         Threads over the starts; the result does not depend on it.
     random_state : int, RandomState instance or None, default=None
@@ -82,19 +68,21 @@ class DD(MILClassifier):
     n_iter_ : int
         Number of steps from the best start.
     threshold_ : float
-        Log-membership above which a bag is positive.
+        Log-membership above which instances and bags are called positive.
+    density_threshold_ : float
+        With ``score_by="density"``: log density above which an instance is called positive.
     detected_instances_ : array of int of shape (n_positive_bags,)
         Flat index of the detected instance of each positive training bag.
     instance_scores_ : array of shape (n_instances,)
-        Score of each training instance; with ``detect_by="density"`` NaN in negative bags.
+        Score of each training instance: log-membership (or log density) less its threshold.
     length_unit_ : float
         The unit that was used.
 
     Notes
     -----
-    Table I of the PIGMIL paper prints 30 / 95 / 95 % right picks on BASIC / RHOMBUS / RING, which
-    ``detect_by="density"`` comes close to. On real sets with known instance labels
-    ``"concept"`` mostly picks better, because the scales have been learnt.
+    Table I of the PIGMIL paper prints 30 / 95 / 95 % correct detections on BASIC / RHOMBUS / RING,
+    which ``score_by="density"`` approximates. On real sets with known instance labels
+    ``"concept"`` is mostly better, because the scales have been learnt.
 
     Cost: O(n_positive_instances n_instances n_features) to choose the starts, in blocks, and
     O(n_instances n_features) for each of ``n_starts * max_iter`` steps.
@@ -125,28 +113,9 @@ class DD(MILClassifier):
         "standard error of 4.2. The climb starts from ten instances, not from all.",
     )
 
-    _state: ClassVar[dict[str, state.Field]] = {
-        "length_unit_": state.Number(positive=True),
-        "losses_": state.Floats(shape=("starts",), infinite=True),
-        "concept_": state.Floats(shape=("features",)),
-        "scales_": state.Floats(shape=("features",)),
-        "loss_": state.Number(infinite=True),
-        "n_iter_": state.Number(integer=True),
-        "threshold_": state.Number(infinite=True),
-        "training_bags_": bags_state("bags", optional=True),
-        "training_positive_": state.Flags(shape=("bags",), optional=True),
-    }
-
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "n_start_bags": [Interval(Integral, 1, None, closed="left"), None],
-        "n_starts": [Interval(Integral, 1, None, closed="left"), None],
-        "length_unit": LENGTH_UNIT,
-        "detect_by": [StrOptions({"density", "concept"})],
-        "max_iter": AT_LEAST_ONE,
-        "tol": NOT_NEGATIVE,
-        "n_jobs": [Integral, None],
-        "random_state": ["random_state"],
-        "pos_label": POS_LABEL,
+        **ConceptClassifier._parameter_constraints,
+        "score_by": [StrOptions({"density", "concept"})],
     }
 
     def __init__(
@@ -155,7 +124,7 @@ class DD(MILClassifier):
         n_start_bags: int | None = None,
         n_starts: int | None = 10,
         length_unit: str | float = "auto",
-        detect_by: str = "density",
+        score_by: str = "concept",
         max_iter: int = 100,
         tol: float = 1e-2,
         n_jobs: int | None = None,
@@ -165,72 +134,45 @@ class DD(MILClassifier):
         self.n_start_bags = n_start_bags
         self.n_starts = n_starts
         self.length_unit = length_unit
-        self.detect_by = detect_by
+        self.score_by = score_by
         self.max_iter = max_iter
         self.tol = tol
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.pos_label = pos_label
 
-    def _check_state(self, sizes: state.Sizes) -> None:
-        super()._check_state(sizes)
-        if self.detect_by == "density" and "bags" not in sizes:
-            raise state.StateError("training_bags_ is missing")
-
-    def _fit(self, bags: Bags, positive: BoolArray) -> None:
-        rng = check_random_state(self.random_state)
-        self.length_unit_ = length_unit(bags.instances, self.length_unit, random_state=rng)
-        densities = densities_of_positive_bags(bags, positive, 1.0 / self.length_unit_)
-        starts = pick_starts(
-            bags,
-            positive,
-            densities,
-            n_start_bags=self.n_start_bags,
-            n_starts=self.n_starts,
-            rng=rng,
-        )
-        self._climb_from(bags, positive, bags.instances[starts])
-        bag_values = segment_reduce(np.maximum, self._membership(bags), bags.offsets)
-        self.threshold_ = min_error_threshold(bag_values, positive)
-        if self.detect_by == "density":
-            self.training_bags_, self.training_positive_ = bags, positive
-            self._set_detection(bags, positive, densities)
-        else:
-            self._set_detection(bags, positive, self._membership(bags))
-
-    def _climb_from(self, bags: Bags, positive: BoolArray, points: FloatArray) -> None:
+    def _search(self, bags: Bags, positive: BoolArray, points: FloatArray, scale: float) -> None:
         model = NoisyOr(bags.instances, bags.offsets, positive)
-        scales = np.full(bags.n_features, 1.0 / self.length_unit_)
-        # One BLAS thread whatever n_jobs: otherwise the last digits change.
-        with threadpool_limits(limits=1, user_api="blas"):
-            found = Parallel(n_jobs=self.n_jobs, prefer="threads")(
-                delayed(climb)(model, point, scales, max_iter=self.max_iter, tol=self.tol)
-                for point in points
-            )
-        self.losses_ = np.array([concept.loss for concept in found])
-        best = found[int(self.losses_.argmin())]
-        self.concept_, self.scales_, self.loss_ = best.point, best.scales, best.loss
-        self.n_iter_ = best.n_iter
+        scales = np.full(bags.n_features, scale)
+        concepts = Parallel(n_jobs=self.n_jobs, prefer="threads")(
+            delayed(climb)(model, point, scales, max_iter=self.max_iter, tol=self.tol)
+            for point in points
+        )
+        self.losses_ = np.array([concept.loss for concept in concepts])
+        best = concepts[int(self.losses_.argmin())]
+        self._keep([best], 0)
         if not best.converged:
             warnings.warn(
                 f"DD stopped at max_iter={self.max_iter} steps from its best start; raise "
                 "max_iter or tol.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
-    def _membership(self, bags: Bags) -> FloatArray:
-        return log_membership(bags.instances, self.concept_, self.scales_)
-
-    def _score_bags(self, bags: Bags) -> FloatArray:
-        return segment_reduce(np.maximum, self._membership(bags), bags.offsets) - self.threshold_
+    def _fit(self, bags: Bags, positive: BoolArray) -> None:
+        if self.score_by == "density":
+            self.training_bags_, self.training_positive_ = bags, positive
+            self.density_threshold_ = 0.0
+        super()._fit(bags, positive)
+        if self.score_by == "density":
+            best = segment_reduce(np.maximum, self.instance_scores_, bags.offsets)
+            self.density_threshold_ = min_error_threshold(best, positive)
+            self.instance_scores_ -= self.density_threshold_
 
     def _score_instances(self, bags: Bags) -> FloatArray:
-        if self.detect_by == "concept":
-            return self._membership(bags)
-        return log_density_at(
-            bags.instances,
-            self.training_bags_,
-            self.training_positive_,
-            1.0 / self.length_unit_,
+        if self.score_by == "concept":
+            return self._score_by_concept(bags)
+        densities = log_density_at(
+            bags.instances, self.training_bags_, self.training_positive_, 1.0 / self.length_unit_
         )
+        return densities - self.density_threshold_

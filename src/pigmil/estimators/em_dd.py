@@ -1,34 +1,25 @@
-"""EM-DD: diverse density with one responsible instance a bag, found by alternation."""
+"""EM-DD: diverse density with one responsible instance per bag, found by alternation."""
 
 import warnings
-from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 from joblib import Parallel, delayed
-from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
-from threadpoolctl import threadpool_limits
 
-from pigmil._core import state
-from pigmil._core._sklearn_compat import Interval, StrOptions
-from pigmil._core.segments import segment_argmax, segment_reduce
+from pigmil._core._sklearn_compat import StrOptions
+from pigmil._core.segments import segment_argmax
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.distances import length_unit
 from pigmil.estimators._noisy_or import (
     Concept,
+    ConceptClassifier,
     NoisyOr,
     bag_loss,
     climb,
-    densities_of_positive_bags,
     log_membership,
-    pick_starts,
 )
-from pigmil.estimators._parameters import AT_LEAST_ONE, LENGTH_UNIT, NOT_NEGATIVE, POS_LABEL
-from pigmil.estimators._selection import min_error_threshold
-from pigmil.estimators.base import MILClassifier
+from pigmil.estimators._parameters import AT_LEAST_ONE
 from pigmil.estimators.card import Card
 
 
@@ -95,8 +86,8 @@ def alternate(
     return Concept(point, scales, loss, converged=settled, n_iter=len(losses) - 1), losses
 
 
-class EMDD(MILClassifier):
-    """EM-DD: diverse density of one responsible instance a bag, by alternation.
+class EMDD(ConceptClassifier):
+    """EM-DD: diverse density of one responsible instance per bag, by alternation.
 
     Implements Zhang and Goldman: the noisy-or of :class:`pigmil.DD` is replaced by the most likely
     instance of each bag. From every starting point, choose these instances under the present
@@ -105,16 +96,16 @@ class EMDD(MILClassifier):
 
     Departs from the paper: starting points are chosen as in :class:`pigmil.DD`, and scales start
     at one per unit of length where the paper has 0.1; the concept is the start with the lowest
-    loss on the training bags (the published figures for Musk, 96.8 and 96.0, came of choosing it
-    on the test bags); the threshold makes fewest errors on the training bags. Labels are
-    two-valued, not real.
+    loss on the training bags (the published figures for Musk, 96.8 and 96.0, were obtained
+    by choosing it on the test bags); the threshold makes fewest errors on the training bags.
+    Labels are two-valued, not real.
 
     Parameters
     ----------
     n_start_bags : int or None, default=None
-        How many positive bags, drawn by ``random_state``, give starting points; None for all.
+        Number of positive bags, drawn by ``random_state``, that provide starts; None for all.
     n_starts : int or None, default=10
-        How many of their instances to start from, the densest first; None for all.
+        Number of starts, spread over these bags; None for all their instances.
     combine : {"best", "mean"}, default="best"
         ``"best"``: the concept of lowest loss decides. ``"mean"``: bags and instances are scored
         by the mean membership over the concepts of all starts.
@@ -146,11 +137,11 @@ class EMDD(MILClassifier):
     n_iter_ : int
         Number of alternations from the best start.
     threshold_ : float
-        Log-membership above which a bag is positive.
+        Log-membership above which instances and bags are called positive.
     detected_instances_ : array of int of shape (n_positive_bags,)
         Flat index of the detected instance of each positive training bag.
     instance_scores_ : array of shape (n_instances,)
-        Log-membership of each training instance.
+        Log-membership of each training instance, less the threshold.
     length_unit_ : float
         The unit that was used.
 
@@ -185,29 +176,10 @@ class EMDD(MILClassifier):
         when_to_use="As DD, on large bags: a step costs bags, not instances.",
     )
 
-    _state: ClassVar[dict[str, state.Field]] = {
-        "length_unit_": state.Number(positive=True),
-        "losses_": state.Floats(shape=("starts",), infinite=True),
-        "concept_": state.Floats(shape=("features",)),
-        "scales_": state.Floats(shape=("features",)),
-        "loss_": state.Number(infinite=True),
-        "n_iter_": state.Number(integer=True),
-        "threshold_": state.Number(infinite=True),
-        "concepts_": state.Floats(shape=("concepts", "features"), least=1),
-        "all_scales_": state.Floats(shape=("concepts", "features")),
-    }
-
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "n_start_bags": [Interval(Integral, 1, None, closed="left"), None],
-        "n_starts": [Interval(Integral, 1, None, closed="left"), None],
+        **ConceptClassifier._parameter_constraints,
         "combine": [StrOptions({"best", "mean"})],
-        "length_unit": LENGTH_UNIT,
-        "max_iter": AT_LEAST_ONE,
         "max_steps": AT_LEAST_ONE,
-        "tol": NOT_NEGATIVE,
-        "n_jobs": [Integral, None],
-        "random_state": ["random_state"],
-        "pos_label": POS_LABEL,
     }
 
     def __init__(
@@ -235,63 +207,31 @@ class EMDD(MILClassifier):
         self.random_state = random_state
         self.pos_label = pos_label
 
-    def _fit(self, bags: Bags, positive: BoolArray) -> None:
-        rng = check_random_state(self.random_state)
-        self.length_unit_ = length_unit(bags.instances, self.length_unit, random_state=rng)
-        starts = pick_starts(
-            bags,
-            positive,
-            densities_of_positive_bags(bags, positive, 1.0 / self.length_unit_),
-            n_start_bags=self.n_start_bags,
-            n_starts=self.n_starts,
-            rng=rng,
-        )
-        self._alternate_from(bags, positive, np.asarray(bags.instances[starts], dtype=np.float64))
-        scores = self._score_instances(bags)
-        self.threshold_ = min_error_threshold(
-            segment_reduce(np.maximum, scores, bags.offsets), positive
-        )
-        self._set_detection(bags, positive, scores)
-
-    def _alternate_from(self, bags: Bags, positive: BoolArray, points: FloatArray) -> None:
-        scales = np.full(bags.n_features, 1.0 / self.length_unit_)
-        # One BLAS thread whatever n_jobs: otherwise the last digits change.
-        with threadpool_limits(limits=1, user_api="blas"):
-            found = Parallel(n_jobs=self.n_jobs, prefer="threads")(
-                delayed(alternate)(
-                    bags,
-                    positive,
-                    point,
-                    scales,
-                    max_iter=self.max_iter,
-                    max_steps=self.max_steps,
-                    tol=self.tol,
-                )
-                for point in points
+    def _search(self, bags: Bags, positive: BoolArray, points: FloatArray, scale: float) -> None:
+        scales = np.full(bags.n_features, scale)
+        results = Parallel(n_jobs=self.n_jobs, prefer="threads")(
+            delayed(alternate)(
+                bags,
+                positive,
+                point,
+                scales,
+                max_iter=self.max_iter,
+                max_steps=self.max_steps,
+                tol=self.tol,
             )
-        concepts = [concept for concept, _ in found]
+            for point in points
+        )
+        concepts = [concept for concept, _ in results]
         self.losses_ = np.array([concept.loss for concept in concepts])
-        best = concepts[int(self.losses_.argmin())]
-        used = [best] if self.combine == "best" else concepts
-        self.concept_, self.scales_, self.loss_ = best.point, best.scales, best.loss
-        self.n_iter_ = best.n_iter
-        self.concepts_ = np.array([concept.point for concept in used])
-        self.all_scales_ = np.array([concept.scales for concept in used])
-        if not best.converged:
+        best = int(self.losses_.argmin())
+        if self.combine == "best":
+            self._keep([concepts[best]], 0)
+        else:
+            self._keep(concepts, best)
+        if not concepts[best].converged:
             warnings.warn(
                 f"EM-DD stopped after max_iter={self.max_iter} alternations from its best start "
                 "while the loss was still falling; raise max_iter or tol.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
-
-    def _score_instances(self, bags: Bags) -> FloatArray:
-        memberships = [
-            log_membership(bags.instances, point, scales)
-            for point, scales in zip(self.concepts_, self.all_scales_, strict=True)
-        ]
-        return np.asarray(logsumexp(memberships, axis=0) - np.log(len(memberships)))
-
-    def _score_bags(self, bags: Bags) -> FloatArray:
-        scores = self._score_instances(bags)
-        return segment_reduce(np.maximum, scores, bags.offsets) - self.threshold_

@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from pigmil._core import state
 from pigmil._core._sklearn_compat import StrOptions
 from pigmil._core.segments import offsets_of, segment_gather
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
@@ -39,16 +38,6 @@ class _KISVM(MaxInstanceClassifier):
     """What both levels share; a subclass says what stands for a negative bag."""
 
     _accepts_sparse = True
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "kernel_width_": state.Number(positive=True, none=True),
-        "support_instances_": state.Floats(shape=("support", "features"), sparse=True),
-        "dual_coef_": state.Floats(shape=("support",)),
-        "intercept_": state.Number(),
-        "objectives_": state.Floats(shape=("rounds",)),
-        "n_iter_": state.Number(integer=True),
-        "mixture_": state.Floats(shape=("kernels",)),
-    }
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "kernel": [StrOptions({"rbf", "linear"})],

@@ -1,10 +1,7 @@
 """mi-SVM: an SVM over instances whose labels are imputed until they stand still."""
 
-from typing import ClassVar
-
 import numpy as np
 
-from pigmil._core import state
 from pigmil._core.segments import segment_argmax
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
@@ -87,9 +84,6 @@ class MiSVM(WitnessSVM):
     """
 
     _accepts_sparse = True
-    _state: ClassVar[dict[str, state.Field]] = {
-        "imputed_positive_": state.Flags(shape=("instances",)),
-    }
     card = Card(
         name="mi-SVM",
         title="Maximum-margin formulation over instance labels",

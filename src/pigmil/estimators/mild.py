@@ -1,5 +1,6 @@
-"""MILD: the instance of a positive bag that alone, with a radius, tells bags apart best."""
+"""MILD: find the instance of each positive bag that best separates bags by a radius around it."""
 
+import itertools
 from typing import Any, ClassVar
 
 import numpy as np
@@ -7,32 +8,31 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.svm import SVC
 
-from pigmil._core import state
 from pigmil._core._sklearn_compat import StrOptions
 from pigmil._core.segments import segment_argmax, segment_reduce
-from pigmil._core.typing import BoolArray, FloatArray
+from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import embed_bags, length_unit, nearest_in_bags
 from pigmil.estimators._parameters import CLASS_WEIGHT, LENGTH_UNIT, POS_LABEL, POSITIVE_OR_CV
-from pigmil.estimators._selection import stratified_folds
-from pigmil.estimators._svm_solvers import LinearSVM, class_costs, fit_linear_svm, for_libsvm
-from pigmil.estimators.base import MILClassifier, bags_state
+from pigmil.estimators._selection import min_error_threshold, select_by_cv, stratified_folds
+from pigmil.estimators._standardise import content_order
+from pigmil.estimators._svm_solvers import class_costs, fit_linear_svm, for_libsvm
+from pigmil.estimators.base import MILClassifier
 from pigmil.estimators.card import Card
 
 COSTS = (0.1, 1.0, 10.0, 100.0)
 WIDTHS = (0.3, 1.0)
-# Forty SVMs of more bags than that take too long, and a large cost learns few bags by heart, not
-# many.
+# With more bags the 40 SVMs of the choice take too long, and a large cost does little harm.
 _MOST_BAGS = 2000
 
 
 def best_precision(
     squared: NDArray[Any], positive: BoolArray
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Most training bags that one threshold gets right, for every instance, in one sorted sweep.
+    """Count the training bags that the best threshold of every instance labels correctly.
 
     A bag is called positive when its squared distance is at most the threshold. Thresholds are
-    the distances themselves; the smallest of the best ones is returned.
+    the finite distances themselves; the smallest of the best ones is returned.
 
     Parameters
     ----------
@@ -44,13 +44,13 @@ def best_precision(
     Returns
     -------
     right : array of int of shape (n_rows,)
-        Number of bags labelled right.
+        Number of bags labelled correctly.
     threshold : array of shape (n_rows,)
-        The squared distance that does it.
+        The squared distance used as threshold.
 
     Notes
     -----
-    Cost: O(n_bags log n_bags) an instance.
+    Cost: O(n_bags log n_bags) per instance.
 
     Examples
     --------
@@ -67,6 +67,7 @@ def best_precision(
     right = np.cumsum(signs[order], axis=1) + int((~positive).sum())
     # A threshold takes in all bags at its distance: only the last of equal ones counts.
     right[:, :-1][distances[:, :-1] == distances[:, 1:]] = -1
+    right[np.isinf(distances)] = -1
     best = right.argmax(axis=1)
     rows = np.arange(len(squared))
     return right[rows, best], distances[rows, best]
@@ -80,13 +81,14 @@ class MILD(MILClassifier):
     fraction of training bags labelled right, over all thresholds. The true positive of a positive
     bag is its instance of best empirical precision. At bag level every bag is described by its
     similarity to each true positive; at instance level the true positives are trained against
-    all negative instances and a bag is worth its best instance.
+    all negative instances and the best instance decides for its bag.
 
-    Departs from the paper: among instances of equal precision the one with the smaller threshold
-    is taken, which does not depend on the order of the instances (the paper names no rule);
-    the kernel width follows from a unit of length; the semi-supervised extension is left out;
-    cost and width may be chosen by cross-validation over the training bags, in which the true
-    positives are found again without the bags held out.
+    Departs from the paper: the bag of an instance has no part in its empirical precision, so that
+    training instances and new ones are scored alike; of instances with equal precision the one
+    with the smaller threshold is taken (the paper names no rule); the kernel width follows from a
+    unit of length; the semi-supervised extension is left out; cost and width may be chosen by
+    cross-validation over the training bags, which searches the true positives without the
+    held-out bags.
 
     Parameters
     ----------
@@ -95,7 +97,7 @@ class MILD(MILClassifier):
     kernel : {"linear", "rbf"}, default="linear"
         Kernel of the SVM.
     C : float or "cv", default="cv"
-        Cost of the hinge loss; ``"cv"`` takes that of 0.1, 1, 10 and 100 with most bags right in
+        Cost of the hinge loss; ``"cv"`` chooses among 0.1, 1, 10 and 100 by the accuracy in
         stratified 5-fold cross-validation, on a tie the smallest.
     gamma : float or "cv", default="cv"
         Width of the similarity of bags and of the RBF kernel on instances, per squared unit of
@@ -114,26 +116,30 @@ class MILD(MILClassifier):
     true_positives_ : array or CSR of shape (n_positive_bags, n_features)
         Those instances.
     instance_scores_ : array of shape (n_instances,)
-        Empirical precision of each instance of the positive training bags, less the tie-break
-        (below the step of one bag); NaN in negative bags.
+        Score of each training instance. At bag level the empirical precision over the other bags,
+        less a tie-break (smaller than the step of one bag) and ``precision_threshold_``; new
+        instances are scored over all training bags. At instance level the value of the SVM.
+    precision_threshold_ : float
+        Empirical precision above which an instance is called positive: that with fewest errors
+        when each training bag has the score of its best instance.
     svm_ : LinearSVM or SVC
         The classifier.
     C_, gamma_ : float
         The cost and the width that were used.
     training_bags_ : Bags
-        Kept to judge new instances, with ``training_positive_``.
+        Kept to score new instances, with ``training_positive_``.
     length_unit_ : float
         The unit that was used.
 
     Notes
     -----
-    The choice of cost and width matters most on few bags: a large cost learns them by heart. Bags
-    are dealt to the folds in their order, so that nothing is random; where a class has one bag
-    only, or where there are more than 2000 bags, C is 10 and gamma 1.
+    The choice of cost and width matters most on few bags, which a large cost overfits. Bags are
+    dealt to the folds by their content, without randomness. If a class has only one bag, or if
+    there are more than 2000 bags, "cv" means C 10 and gamma 1.
 
-    Cost: O(n_positive_instances (n_instances n_features + n_bags log n_bags)), in blocks, and an
-    SVM of bags or of negative instances. The choice computes no distances between instances
-    again but those to 5 times as many true positives; it adds 40 SVMs.
+    Cost: O(n_instances (n_instances n_features + n_bags log n_bags)), in blocks, and an SVM of
+    bags or of negative instances. The choice adds the distances to 5 times as many true positives
+    and 40 SVMs.
 
     References
     ----------
@@ -160,16 +166,6 @@ class MILD(MILClassifier):
         cost="O(N+ (N d + B log B)), and some SVMs of bags",
         when_to_use="Positives that form one cluster which most positive bags share.",
     )
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "length_unit_": state.Number(positive=True),
-        "training_bags_": bags_state("bags"),
-        "training_positive_": state.Flags(shape=("bags",)),
-        "true_positives_": state.Floats(shape=("positive bags", "features"), sparse=True),
-        "C_": state.Number(positive=True),
-        "gamma_": state.Number(positive=True),
-        "svm_": state.Part(classes=(LinearSVM, SVC)),
-    }
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "level": [StrOptions({"bag", "instance"})],
@@ -200,50 +196,54 @@ class MILD(MILClassifier):
         self.class_weight = class_weight
         self.pos_label = pos_label
 
-    def _check_state(self, sizes: state.Sizes) -> None:
-        super()._check_state(sizes)
-        columns = sizes["positive bags" if self.level == "bag" else "features"]
-        svm: Any = self.svm_
-        linear = isinstance(svm, LinearSVM)
-        if linear != (self.kernel == "linear") or columns != (
-            len(svm.weights) if linear else svm.n_features_in_
-        ):
-            raise state.StateError(f"svm_ is not an SVM on {columns} columns")
-
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
         self.length_unit_ = length_unit(bags.instances, self.length_unit)
         self.training_bags_, self.training_positive_ = bags, positive
         choose = "cv" in (self.C, self.gamma) and bags.n_bags <= _MOST_BAGS
-        folds = stratified_folds(positive) if choose else []
-        inside = np.flatnonzero(positive[bags.bag_index])
-        # One column for all bags, and one for the bags that each fold keeps.
-        scores = np.full((bags.n_instances, 1 + len(folds)), np.nan)
-        scores[inside] = self._precisions(
-            bags.instances[inside], [np.full(bags.n_bags, True), *(~fold for fold in folds)]
+        folds = stratified_folds(positive, order=content_order(bags)) if choose else []
+        everything = np.full(bags.n_bags, True)
+        # One column for all bags, and one for the bags that each fold trains on.
+        scores = self._precisions(
+            bags.instances, [everything, *(~fold for fold in folds)], bags.bag_index
         )
-        self._set_detection(bags, positive, scores[:, 0])
-        self.true_positives_ = bags.instances[self.detected_instances_]
+        best = segment_argmax(scores[:, 0], bags.offsets)
+        self.true_positives_ = bags.instances[best[positive]]
+        self.precision_threshold_ = min_error_threshold(scores[best, 0], positive)
         self.C_, self.gamma_ = self._choose(bags, positive, folds, scores[:, 1:])
         rows, labels = self._training_rows(bags, positive, self.true_positives_, self.gamma_)
         self.svm_: Any = self._fit_svm(rows, labels, self.C_, self.gamma_)
+        if self.level == "bag":
+            self._set_detection(bags, positive, scores[:, 0] - self.precision_threshold_)
+        else:
+            self._set_detection(bags, positive, self._score_instances(bags))
 
-    def _precisions(self, instances: Any, kept: list[BoolArray]) -> FloatArray:
-        """Empirical precision over some of the training bags, a column for each choice of bags.
+    def _precisions(
+        self, instances: Any, kept: list[BoolArray], owner: IntArray | None = None
+    ) -> FloatArray:
+        """Return the empirical precision over some training bags, one column per set of bags.
 
-        Reduced by up to half the step of one bag for a large threshold.
+        ``owner`` is the training bag of each instance, which is left out. The precision is reduced
+        by up to half the step of one bag for a large threshold.
         """
         scores = np.empty((instances.shape[0], len(kept)))
         for rows, squared in nearest_in_bags(instances, self.training_bags_):
+            counts_own = np.zeros(len(squared), dtype=bool)
+            if owner is not None:
+                # At infinite distance the own bag is called negative whatever the threshold.
+                squared[np.arange(len(squared)), owner[rows]] = np.inf
+                counts_own = ~self.training_positive_[owner[rows]]
             for column, bags in enumerate(kept):
                 right, threshold = best_precision(squared[:, bags], self.training_positive_[bags])
                 wide = threshold / (threshold + self.length_unit_**2)
-                scores[rows, column] = (right - 0.5 * wide) / bags.sum()
+                is_own = np.zeros(len(squared), dtype=bool) if owner is None else bags[owner[rows]]
+                n_bags = np.maximum(1, bags.sum() - is_own)
+                scores[rows, column] = (right - (counts_own & is_own) - 0.5 * wide) / n_bags
         return scores
 
     def _choose(
         self, bags: Bags, positive: BoolArray, folds: list[BoolArray], scores: FloatArray
     ) -> tuple[float, float]:
-        """Cost and width with most bags right when held out; the first of equal ones."""
+        """Return the cost and the width with most held-out bags correct."""
         costs = COSTS if self.C == "cv" else (float(self.C),)
         widths = WIDTHS if self.gamma == "cv" else (float(self.gamma),)
         if not folds:
@@ -251,20 +251,29 @@ class MILD(MILClassifier):
                 10.0 if self.C == "cv" else costs[0],
                 1.0 if self.gamma == "cv" else widths[0],
             )
-        right = np.zeros((len(costs), len(widths)))
-        for fold, precision in zip(folds, scores.T, strict=True):
-            kept = positive & ~fold
-            prototypes = bags.instances[segment_argmax(precision, bags.offsets)[kept]]
-            train, held_out = bags[~fold], bags[fold]
-            for j, width in enumerate(widths):
-                rows, labels = self._training_rows(train, positive[~fold], prototypes, width)
-                unseen = self._described(held_out, prototypes, width)
-                for i, cost in enumerate(costs):
-                    svm = self._fit_svm(rows, labels, cost, width)
-                    called = self._values(svm, unseen, held_out) > 0
-                    right[i, j] += (called == positive[fold]).sum()
-        best = np.unravel_index(right.argmax(), right.shape)
-        return costs[best[0]], widths[best[1]]
+        settings = list(itertools.product(costs, widths))
+        fold_of = np.argmax(folds, axis=0)
+
+        def score_held_out(train: IntArray, test: IntArray) -> list[FloatArray]:
+            precision = scores[:, fold_of[test[0]]]
+            best = segment_argmax(precision, bags.offsets)[train]
+            prototypes = bags.instances[best[positive[train]]]
+            held_out = bags[test]
+            prepared = {
+                width: (
+                    self._training_rows(bags[train], positive[train], prototypes, width),
+                    self._described(held_out, prototypes, width),
+                )
+                for width in widths
+            }
+            values = []
+            for cost, width in settings:
+                (rows, labels), unseen = prepared[width]
+                svm = self._fit_svm(rows, labels, cost, width)
+                values.append(self._bag_values(svm, unseen, held_out))
+            return values
+
+        return settings[select_by_cv(score_held_out, positive, folds).index]
 
     def _training_rows(
         self, bags: Bags, positive: BoolArray, prototypes: Any, gamma: float
@@ -276,7 +285,7 @@ class MILD(MILClassifier):
         return rows, np.arange(rows.shape[0]) < parts[0].shape[0]
 
     def _described(self, bags: Bags, prototypes: Any, gamma: float) -> Any:
-        """What the SVM sees of bags: their similarities to the prototypes, or their instances."""
+        """Return the rows the SVM sees: similarities of bags to the prototypes, or instances."""
         if self.level == "instance":
             return bags.instances
         return embed_bags(bags, prototypes, gamma / self.length_unit_**2)
@@ -290,21 +299,24 @@ class MILD(MILClassifier):
         weights = {False: costs[0], True: costs[1]}
         return SVC(C=C, gamma=width, class_weight=weights).fit(for_libsvm(rows), labels)
 
-    def _values(self, svm: Any, rows: Any, bags: Bags) -> FloatArray:
-        """Decision value of every bag."""
+    def _values(self, svm: Any, rows: Any) -> FloatArray:
+        """Return the decision value of every row that the SVM sees."""
         if self.kernel == "linear":
-            values = svm.decide(rows)
-        else:
-            values = np.asarray(svm.decision_function(for_libsvm(rows)))
+            return svm.decide(rows)
+        return np.asarray(svm.decision_function(for_libsvm(rows)))
+
+    def _bag_values(self, svm: Any, rows: Any, bags: Bags) -> FloatArray:
+        values = self._values(svm, rows)
         if self.level == "bag":
             return values
         return segment_reduce(np.maximum, values, bags.offsets)
 
     def _score_bags(self, bags: Bags) -> FloatArray:
-        return self._values(
-            self.svm_, self._described(bags, self.true_positives_, self.gamma_), bags
-        )
+        rows = self._described(bags, self.true_positives_, self.gamma_)
+        return self._bag_values(self.svm_, rows, bags)
 
     def _score_instances(self, bags: Bags) -> FloatArray:
+        if self.level == "instance":
+            return self._values(self.svm_, bags.instances)
         everything = np.full(self.training_bags_.n_bags, True)
-        return self._precisions(bags.instances, [everything])[:, 0]
+        return self._precisions(bags.instances, [everything])[:, 0] - self.precision_threshold_

@@ -1,16 +1,16 @@
-"""MILES: bags as similarities to all training instances, few of them kept by a 1-norm SVM."""
+"""MILES: embed bags by similarities to all training instances; a 1-norm SVM keeps few."""
 
 from typing import Any, ClassVar
 
 import numpy as np
 
-from pigmil._core import state
+from pigmil._core._sklearn_compat import StrOptions
 from pigmil._core.segments import offsets_of, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import embed_bags, length_unit
 from pigmil.estimators._instance_embedding import embed_by_instances
-from pigmil.estimators._instance_svm import kernel_values
+from pigmil.estimators._instance_svm import kernel_scores, kernel_values
 from pigmil.estimators._l1_svm import fit_l1_svm
 from pigmil.estimators._parameters import CLASS_WEIGHT, LENGTH_UNIT, POS_LABEL, POSITIVE
 from pigmil.estimators._svm_solvers import class_costs
@@ -26,14 +26,13 @@ class MILES(MILClassifier):
     Implements the instance-based embedding, the 1-norm SVM and the instance classification of
     the paper. A bag is embedded by its largest similarity
     ``exp(-gamma |x - x^k|^2)`` to each training instance ``x^k``; a 1-norm SVM, solved exactly
-    as a linear programme, keeps few of them. An instance is scored by its contribution to the
-    decision value of its bag: each kept ``x^k`` adds ``w_k s(x^k, x) / m_k`` to the ``m_k``
-    instances nearest to it, so that the contributions of a bag and the intercept add up to its
-    decision value.
+    as a linear programme, keeps few of them.
 
-    Departs from the paper: widths are measured in ``length_unit``, ``gamma = 1 / sigma^2``; the
-    two constants lambda and mu of the programme become ``C`` and ``class_weight``, with
-    ``lambda = 1 / C``; they have defaults instead of a search.
+    Departs from the paper: an instance is scored as a bag of its own, so that its score does not
+    depend on the other instances of its bag and 0 separates as it does for bags
+    (``score_by="contribution"`` is the paper); widths are measured in ``length_unit``,
+    ``gamma = 1 / sigma^2``; the two constants lambda and mu of the programme become ``C`` and
+    ``class_weight``, with ``lambda = 1 / C``; they have defaults instead of a search.
 
     Parameters
     ----------
@@ -43,6 +42,12 @@ class MILES(MILClassifier):
         Decay of the similarity per squared unit of length.
     length_unit : {"auto", "median"} or float, default="auto"
         See :func:`pigmil.distances.length_unit`.
+    score_by : {"alone", "contribution"}, default="alone"
+        How instances are scored. ``"alone"``: the decision value of a bag that holds only the
+        instance. ``"contribution"``, as published: each kept ``x^k`` adds ``w_k s(x^k, x) / m_k``
+        to the ``m_k`` instances of the bag nearest to it, and the intercept is shared equally by
+        the instances that are nearest to some ``x^k``, so that their scores add up to the decision
+        value of the bag.
     class_weight : "balanced", dict or None, default=None
         Factors on ``C``.
     pos_label : label, optional
@@ -65,11 +70,11 @@ class MILES(MILClassifier):
     decay_ : float
         ``gamma / unit^2``.
     detected_instances_ : array of int of shape (n_positive_bags,)
-        Flat index of the instance of each positive training bag that contributes most.
+        Flat index of the best-scored instance of each positive training bag.
     instance_scores_ : array of shape (n_instances,)
-        Contribution of each training instance.
+        Score of each training instance.
     n_iter_ : int
-        Rounds in which training instances entered the programme, or were looked for.
+        Rounds of column generation.
 
     Notes
     -----
@@ -102,24 +107,15 @@ class MILES(MILClassifier):
         detects=True,
         classifies=True,
         cost="O(N^2 d + LP of B rows)",
-        when_to_use="A strong default for bags of any kind; negative instances may speak too.",
+        when_to_use="A strong default for bags of any kind. Instances are scored as bags of their "
+        "own; the published score, a share in the decision on the bag, is an option.",
     )
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "decay_": state.Number(positive=True),
-        "n_iter_": state.Number(integer=True),
-        "prototype_instances_": state.Integers(shape=("prototypes",), of="instances"),
-        "prototypes_": state.Floats(shape=("prototypes", "features"), sparse=True),
-        "coef_": state.Floats(shape=("prototypes",)),
-        "intercept_": state.Number(),
-        "dual_coef_": state.Floats(shape=("bags",)),
-        "objective_": state.Number(),
-    }
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "C": POSITIVE,
         "gamma": POSITIVE,
         "length_unit": LENGTH_UNIT,
+        "score_by": [StrOptions({"alone", "contribution"})],
         "class_weight": CLASS_WEIGHT,
         "pos_label": POS_LABEL,
     }
@@ -130,12 +126,14 @@ class MILES(MILClassifier):
         C: float = 2.0,
         gamma: float = 0.3,
         length_unit: str | float = "auto",
+        score_by: str = "alone",
         class_weight: Any = None,
         pos_label: Any = None,
     ) -> None:
         self.C = C
         self.gamma = gamma
         self.length_unit = length_unit
+        self.score_by = score_by
         self.class_weight = class_weight
         self.pos_label = pos_label
 
@@ -160,23 +158,28 @@ class MILES(MILClassifier):
         return embed_bags(bags, self.prototypes_, self.decay_) @ self.coef_ + self.intercept_
 
     def _score_instances(self, bags: Bags) -> FloatArray:
-        if self.coef_.size == 0:
-            return np.zeros(bags.n_instances)
+        if self.score_by == "alone":
+            if self.coef_.size == 0:
+                return np.full(bags.n_instances, self.intercept_)
+            return kernel_scores(
+                bags.instances, self.prototypes_, self.coef_, self.intercept_, self.decay_
+            )
         ends = np.flatnonzero(np.diff(bags.offsets[1:] // _CHUNK_INSTANCES, append=np.inf)) + 1
         starts = np.concatenate([[0], ends[:-1]])
         parts = [
-            _contributions(bags[first:last], self.prototypes_, self.coef_, self.decay_)
-            for first, last in zip(starts, ends, strict=True)
+            self._contributions(bags[first:last]) for first, last in zip(starts, ends, strict=True)
         ]
         return np.concatenate(parts)
 
-
-def _contributions(bags: Bags, prototypes: Any, weights: FloatArray, decay: float) -> FloatArray:
-    """Share of every instance in the decision value of its bag."""
-    similarity = kernel_values(bags.instances, prototypes, decay)
-    offsets = offsets_of(bags.sizes)
-    best = np.repeat(segment_reduce(np.maximum, similarity, offsets), bags.sizes, axis=0)
-    winner = (similarity == best).astype(np.float64)
-    winner /= np.repeat(segment_reduce(np.add, winner, offsets), bags.sizes, axis=0)
-    shares: FloatArray = (winner * similarity) @ weights
-    return shares
+    def _contributions(self, bags: Bags) -> FloatArray:
+        """Split the decision value of every bag among its instances."""
+        offsets = offsets_of(bags.sizes)
+        if self.coef_.size == 0:
+            return np.repeat(self.intercept_ / bags.sizes, bags.sizes)
+        similarity = kernel_values(bags.instances, self.prototypes_, self.decay_)
+        best = np.repeat(segment_reduce(np.maximum, similarity, offsets), bags.sizes, axis=0)
+        nearest = (similarity == best).astype(np.float64)
+        shares = nearest / np.repeat(segment_reduce(np.add, nearest, offsets), bags.sizes, axis=0)
+        takes_part = nearest.any(axis=1).astype(np.float64)
+        n_taking_part = np.repeat(segment_reduce(np.add, takes_part, offsets), bags.sizes)
+        return (shares * similarity) @ self.coef_ + self.intercept_ / n_taking_part

@@ -3,15 +3,9 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from pigmil._core import state
-from pigmil.estimators._bag_svm import BagSVM
-from pigmil.estimators._detection import WorkingBags
 from pigmil.estimators._pigmil_ranges import RANGES
 from pigmil.estimators._pigmil_stages import PIGMILStages
-from pigmil.estimators.base import bags_state
 from pigmil.estimators.card import Card
-from pigmil.graph.csdg import CSDG
-from pigmil.graph.trace import Trace
 
 
 class PIGMIL(PIGMILStages):
@@ -177,21 +171,6 @@ class PIGMIL(PIGMILStages):
         cost="O(N_positive N_negative d) + O(m^2 d) and O(m) graphs for m candidates",
         when_to_use="Find the instances that make bags positive when bags share a cause.",
     )
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "length_unit_": state.Number(positive=True),
-        "negative_bags_": bags_state("negative bags"),
-        "working_bags_": state.Part(classes=(WorkingBags,)),
-        "working_sets_": state.IntegerLists(of="instances"),
-        "initial_pool_": state.Integers(shape=("first pool",), of="instances"),
-        "pool_": state.Integers(shape=("pool",), of="instances"),
-        "csdg_": state.Part(classes=(CSDG,)),
-        "trace_": state.Part(classes=(Trace,)),
-        "best_instances_": state.Integers(shape=("positive bags",), of="instances"),
-        "_support": state.Floats(shape=("support", "features"), sparse=True, least=1),
-        "prototypes_": state.Integers(shape=("chosen",), of="instances"),
-        "classifier_": state.Part(classes=(BagSVM,), same={"features": "features"}),
-    }
 
     _parameter_constraints: ClassVar[dict[str, Any]] = RANGES
 

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pigmil._core import state
 from pigmil._core.model_parts import model_part
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.graph.consistency import consistency
@@ -54,15 +53,6 @@ class CSDG:
     discrimination, scores : ndarray of shape (n_vertices,)
         Of each vertex; ``scores`` are the ranking scores of Alg. 1.
     """
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "vertices": state.Integers(shape=("vertices",)),
-        "similarity": state.Floats(shape=("vertices", "vertices"), nan=True, infinite=True),
-        "consistency": state.Array(shape=("vertices", "vertices"), kinds="iuf"),
-        "discrimination": state.Floats(shape=("vertices",), nan=True, infinite=True),
-        "weights": state.Floats(shape=("vertices", "vertices"), nan=True, infinite=True),
-        "scores": state.Floats(shape=("vertices",), nan=True, infinite=True),
-    }
 
     vertices: IntArray
     similarity: FloatArray

@@ -23,10 +23,12 @@ def read_bags(
     instance_label: Column = None,
     *,
     info: Sequence[str | int] = (),
+    bag_info: Sequence[str | int] = (),
     ids: type | None = None,
     labels: type | str | Mapping[Any, Any] | None = None,
     bag_labels: Mapping[Any, Any] | None = None,
     dtype: Any = None,
+    missing: str = "raise",
     memory_map: bool | str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Bags:
@@ -48,6 +50,8 @@ def read_bags(
         themselves. ``False`` says that there is none. All other columns are features.
     info : sequence of str or int, default=()
         Columns kept in ``instance_info`` instead of being features; they may be text.
+    bag_info : sequence of str or int, default=()
+        Columns kept in ``bag_info``: constant within each bag, such as patient or site.
     ids : type, optional
         ``str`` to keep ids as text, ``int`` to have them as numbers. By default ids in text
         files become whole numbers when all of them are written as such.
@@ -59,6 +63,8 @@ def read_bags(
         Label of each bag by id, for files that hold none (a folder of slides).
     dtype : float32 or float64, optional
         Type of the values; by default that of the file, float64 for text.
+    missing : {"raise", "keep"}, default="raise"
+        Whether a missing feature is an error or is kept as NaN, to be imputed later.
     memory_map : path or bool, optional
         Read a table larger than memory: values are written to this ``.npy`` file and mapped
         from it. True for a temporary file that goes away with the process.
@@ -91,10 +97,19 @@ def read_bags(
     kind = named(file, format) if format else sniff(file)
     if file.is_dir() and kind.name != "h5":
         check_readable(file)
-    if isinstance(info, str):
-        info = (info,)
+    if missing not in ("raise", "keep"):
+        raise_format_error(file, f"missing={missing!r} is not 'raise' or 'keep'.")
     request = Request(
-        bag, label, instance_label, tuple(info), ids, labels, _float_type(file, dtype), memory_map
+        bag=bag,
+        label=label,
+        instance_label=instance_label,
+        info=(info,) if isinstance(info, str) else tuple(info),
+        bag_info=(bag_info,) if isinstance(bag_info, str) else tuple(bag_info),
+        ids=ids,
+        labels=labels,
+        dtype=_float_type(file, dtype),
+        missing=missing,
+        memory_map=memory_map,
     )
     _check_request(file, kind, request)
     module = kind.load()
@@ -145,7 +160,7 @@ def write_bags(
     if not file.parent.is_dir():
         raise_format_error(file, f"there is no folder {file.parent}; make it first.")
     kind = named(file, format) if format else format_to_write(file, sparse=bags.is_sparse)
-    if len(np.unique(plain(file, bags.ids, "ids"))) < bags.n_bags:
+    if len(set(plain(file, bags.ids, "ids").tolist())) < bags.n_bags:
         raise_format_error(
             file,
             "ids repeat (resampled bags?); a file needs one id a bag.",
@@ -181,6 +196,7 @@ def _check_request(path: Path, kind: Format, request: Request) -> None:
         "label": request.label,
         "instance_label": request.instance_label,
         "info": request.info or None,
+        "bag_info": request.bag_info or None,
     }
     given = [name for name, value in asked.items() if value is not None]
     if given and not kind.columns:

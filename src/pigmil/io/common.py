@@ -33,6 +33,8 @@ class Request:
     ids: type | None = None
     labels: type | str | Mapping[Any, Any] | None = None
     dtype: Any = None
+    bag_info: tuple[str | int, ...] = ()
+    missing: str = "raise"
     memory_map: bool | str | os.PathLike[str] | None = None
 
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from pigmil._core.errors import BagFormatError
 from pigmil._core.optional import import_optional
-from pigmil.bags import Bags
+from pigmil.bags import Bags, Coded
 from pigmil.io.common import Request, listed, naming, parsing, raise_format_error, writing
-from pigmil.io.long_table import Coded, LongTable
+from pigmil.io.long_table import FileRows
 from pigmil.io.table import Roles, columns_to_write, find_roles, table_blocks
 
 _HEADER_LENGTH = 1 << 24
@@ -59,7 +59,7 @@ def read(
     first = 2 if header else 1
     with (
         naming(path),
-        LongTable(path, request, where=lambda row: f"row {row + first}", mappable=True) as table,
+        FileRows(path, request, where=lambda row: f"row {row + first}", mappable=True) as table,
     ):
         with _pleading(path, columns):
             reader = arrow_csv.open_csv(
@@ -83,7 +83,7 @@ def read(
                 if batch.num_rows:
                     table.add(*_parts(batch, roles, columns, request))
         names_out = [columns[position] for position in roles.features] if header else None
-        return table.finish(names_out, n_features=len(roles.features))
+        return table.build(names_out)
 
 
 def _columns(path: Path, delimiter: str, header: bool, encoding: str) -> tuple[list[str], int]:
@@ -213,8 +213,18 @@ def _parts(batch: Any, roles: Roles, columns: list[str], request: Request) -> tu
     def column(position: int | None) -> Coded | None:
         return None if position is None else coded_arrow(batch.column(position))
 
-    info = {columns[position]: coded_arrow(batch.column(position)) for position in roles.info}
-    return features, column(roles.bag), column(roles.label), column(roles.instance_label), info
+    info, bag_info = (
+        {columns[position]: coded_arrow(batch.column(position)) for position in positions}
+        for positions in (roles.info, roles.bag_info)
+    )
+    return (
+        features,
+        column(roles.bag),
+        column(roles.label),
+        column(roles.instance_label),
+        info,
+        bag_info,
+    )
 
 
 def coded_arrow(column: Any) -> Coded:

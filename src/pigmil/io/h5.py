@@ -7,12 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pigmil._core.optional import import_optional
-from pigmil._core.segments import offsets_of
-from pigmil.bags import Bags
+from pigmil.bags import Bags, Coded, encode
 from pigmil.io.common import Request, check_memory, listed, parsing, raise_format_error, writing
-from pigmil.io.h5_file import FEATURES, INSTANCE_LABELS, LABELS, NAMES, OneFile, StoredBag
-from pigmil.io.mapped import InMemory, OnDisk
-from pigmil.io.values import cannot_hold, plain, relabelled
+from pigmil.io.h5_file import FEATURES, INFO, INSTANCE_LABELS, LABELS, NAMES, OneFile, StoredBag
+from pigmil.io.long_table import FileRows
+from pigmil.io.values import plain
 
 _SUFFIXES = (".h5", ".hdf5", ".hdf")
 
@@ -38,19 +37,37 @@ def read(path: Path, request: Request, *, trusted: bool = False) -> Bags:
         library may crash or never return.
     """
     h5py = import_optional("h5py", extra="io", purpose="Reading HDF5")
-    gathered = _Gathered(path, request)
-    try:
+    starts, ids, widths = [0], list[Any](), set[int]()
+    names: list[str] | None = None
+
+    def where(row: int) -> str:
+        bag = int(np.searchsorted(starts, row, side="right")) - 1
+        return f"the bag {ids[bag]!r}, instance {row - starts[bag] + 1}"
+
+    with FileRows(path, request, where=where, mappable=True, typed=True) as rows:
         for one in _files(path):
             with parsing(one, "HDF5"), h5py.File(one, "r") as opened:
                 file = OneFile(h5py, one, opened, trusted)
-                if gathered.names is None:
-                    gathered.names = file.feature_names()
+                names = names or file.feature_names()
                 for bag in file.bags(alone=path.is_dir()):
-                    gathered.take(file, bag)
-        return gathered.finish()
-    except BaseException:
-        gathered.store.discard()
-        raise
+                    features = _features(one, bag)
+                    widths.add(features.shape[1])
+                    if bag.id in ids or len(widths) > 1:
+                        raise_format_error(
+                            one,
+                            f"the bag {bag.id!r} is there twice."
+                            if bag.id in ids
+                            else f"the bag {bag.id!r} has {features.shape[1]} features where "
+                            f"{ids[0]!r} has {sorted(widths - {features.shape[1]})[0]}.",
+                        )
+                    _add(rows, file, bag, features)
+                    ids.append(bag.id)
+                    starts.append(rows.n_rows)
+        if not ids:
+            raise_format_error(
+                path, "holds no bags: no data set of two dimensions and no group with features."
+            )
+        return rows.build(names)
 
 
 def _files(path: Path) -> list[Path]:
@@ -62,148 +79,94 @@ def _files(path: Path) -> list[Path]:
     return files
 
 
-class _Gathered:
-    """What was read so far."""
-
-    def __init__(self, path: Path, request: Request) -> None:
-        self.path, self.request = path, request
-        self.store: Any = (
-            OnDisk(path, request.memory_map)
-            if request.memory_map
-            else InMemory(path, mappable=True)
+def _features(path: Path, bag: StoredBag) -> NDArray[Any]:
+    """Return the features of a bag, of float32 where the file holds no wider floats."""
+    dataset = bag.features
+    shape: Any = dataset.shape or ()
+    if len(shape) == 3 and shape[0] == 1:
+        shape = shape[1:]
+    if len(shape) != 2 or dataset.dtype.kind not in "iuf":
+        raise_format_error(
+            path,
+            f"the bag {bag.id!r} has features of shape {dataset.shape} and type "
+            f"{dataset.dtype}; expected a table of numbers.",
         )
-        self.names: list[str] | None = None
-        self.ids: list[Any] = []
-        self.labels: list[Any] = []
-        self.sizes: list[int] = []
-        self.beside: dict[str, list[NDArray[Any]]] = {}
-        self.width = 0
-        self.dtype: Any = request.dtype
+    if shape[0] == 0:
+        raise_format_error(
+            path, f"the bag {bag.id!r} has no instances; every bag needs at least one."
+        )
+    check_memory(path, shape[0] * shape[1] * max(4, dataset.dtype.itemsize))
+    single = dataset.dtype.kind == "f" and dataset.dtype.itemsize <= 4
+    return np.asarray(dataset[()].reshape(shape), dtype=np.float32 if single else np.float64)
 
-    def take(self, file: OneFile, bag: StoredBag) -> None:
-        """Read one bag: features, and the arrays beside them."""
-        path, features = file.path, bag.features
-        shape: Any = features.shape or ()
-        if len(shape) == 3 and shape[0] == 1:
-            shape = shape[1:]
-        if len(shape) != 2 or features.dtype.kind not in "iuf":
-            raise_format_error(
-                path,
-                f"the bag {bag.id!r} has features of shape {features.shape} and type "
-                f"{features.dtype}; expected a table of numbers.",
-            )
-        if shape[0] == 0:
-            raise_format_error(
-                path, f"the bag {bag.id!r} has no instances; every bag needs at least one."
-            )
-        check_memory(path, shape[0] * shape[1] * max(4, features.dtype.itemsize))
-        if self.dtype is None:
-            single = features.dtype.kind == "f" and features.dtype.itemsize <= 4
-            self.dtype = np.dtype(np.float32 if single else np.float64)
-        if self.sizes and shape[1] != self.width:
-            raise_format_error(
-                path,
-                f"the bag {bag.id!r} has {shape[1]} features where {self.ids[0]!r} has "
-                f"{self.width}.",
-            )
-        self.width = shape[1]
-        with np.errstate(over="ignore"):
-            values = features[()].reshape(shape).astype(self.dtype)
-        bad = np.argwhere(~np.isfinite(values))
-        if len(bad):
-            raise_format_error(
-                path,
-                f"the bag {bag.id!r}, instance {bad[0, 0] + 1}: feature {bad[0, 1]} is "
-                f"{values[tuple(bad[0])]} ({len(bad)} such values in the bag).",
-                hint="Impute it or drop the instance.",
-            )
-        for name, dataset in bag.beside.items():
-            array = file.values(dataset)
-            if features.ndim == 3 and array.shape[0] == 1:
-                array = array[0]
-            self.beside.setdefault(name, []).append(array)
-        self.ids.append(bag.id)
-        self.labels.append(bag.label)
-        self.sizes.append(shape[0])
-        self.store.append(values)
 
-    def finish(self) -> Bags:
-        """Return the bags."""
-        path, n_bags = self.path, len(self.sizes)
-        if not n_bags:
-            raise_format_error(
-                path, "holds no bags: no data set of two dimensions and no group with features."
-            )
-        partial = sorted(name for name, parts in self.beside.items() if len(parts) != n_bags)
-        if partial:
-            raise_format_error(
-                path, f"only some bags have {listed(partial)}; all need them, or none."
-            )
-        unlabelled = [
-            one for one, label in zip(self.ids, self.labels, strict=True) if label is None
-        ]
-        if unlabelled and len(unlabelled) < n_bags:
-            raise_format_error(
-                path, f"{len(unlabelled)} bags have no label: {listed(unlabelled, 5)}."
-            )
-        with parsing(path, "bags"):
-            info = {name: np.concatenate(parts) for name, parts in self.beside.items()}
-            inner = next((info.pop(name) for name in INSTANCE_LABELS if name in info), None)
-            y = None if unlabelled else np.array(self.labels)
-            return Bags(
-                self.store.finish(None),
-                offsets_of(np.array(self.sizes)),
-                feature_names=self.names,
-                instance_info=info,
-                check_finite=False,  # looked at bag by bag above, with the name of the file
-                **relabelled(path, np.array(self.ids), y, inner, self.request),
-            )
+def _add(rows: FileRows, file: OneFile, bag: StoredBag, features: NDArray[Any]) -> None:
+    """Add one bag: its features and the arrays beside them."""
+    size = len(features)
+    whole = np.zeros(size, dtype=np.int64)
+    info = {}
+    for name, dataset in bag.instance_info.items():
+        values = file.values(dataset)
+        info[name] = values[0] if dataset.ndim > 1 and len(values) != size else values
+    inner = next((info.pop(name) for name in INSTANCE_LABELS if name in info), None)
+    if rows.n_rows == 0 and rows.dtype is None:
+        rows.dtype = features.dtype  # all bags get the type of the first
+    rows.add(
+        features,
+        Coded([bag.id], whole),
+        Coded([bag.label], whole),
+        None if inner is None else encode(inner),
+        info,
+        {name: Coded([value], whole) for name, value in bag.bag_info.items()},
+    )
 
 
 def write(bags: Bags, path: Path, *, compression: str | None = None, lossy: bool = False) -> None:
-    """Write one group a bag under ``bags``, with the id and label as attributes.
+    """Write one group per bag under ``bags``, with id, label and bag info as attributes.
 
-    Beside ``features`` lies what is known of the instances. Text is stored in fields of fixed
+    Instance labels and info are data sets beside ``features``. Text is stored in fields of fixed
     length. Sparse bags are written with their zeros.
     """
     h5py = import_optional("h5py", extra="io", purpose="Writing HDF5")
-    cannot_hold(path, bags, "h5", lossy)
-    ids = _stored(h5py, path, plain(path, bags.ids, "ids"))
-    labels = None if bags.y is None else _stored(h5py, path, plain(path, bags.y, "labels"))
     info = {name: values for name, values in bags.instance_info.items() if name != "row"}
     taken = {*FEATURES, *LABELS, *INSTANCE_LABELS, NAMES} & set(info)
-    odd = sorted(taken | {name for name in info if "/" in name or name in (".", "..", "")})
-    if odd:
+    unusable = sorted(taken | {name for name in info if "/" in name or name in (".", "..", "")})
+    if unusable:
         raise_format_error(
-            path, f"instance_info has names that HDF5 cannot use here: {listed(odd)}."
+            path, f"instance_info has names that HDF5 cannot use here: {listed(unusable)}."
         )
     if bags.instance_labels is not None:
         info["instance_labels"] = bags.instance_labels
-    beside = {name: _stored(h5py, path, plain(path, values, name)) for name, values in info.items()}
+    attributes = {"id": bags.ids, **{INFO + name: values for name, values in bags.bag_info.items()}}
+    if bags.y is not None:
+        attributes["label"] = bags.y
+    per_bag, per_instance = (
+        {name: _stored(h5py, path, plain(path, values, name)) for name, values in columns.items()}
+        for columns in (attributes, info)
+    )
     with writing(path) as temporary, h5py.File(temporary, "w") as file:
         if bags.feature_names is not None:
             names, kind = _stored(h5py, path, np.array(bags.feature_names, dtype=str))
             file.create_dataset(NAMES, data=names, dtype=kind)
         top = file.create_group("bags")
-        for place, values in enumerate(bags):
-            group = top.create_group(f"{place:08d}")
-            group.attrs.create("id", ids[0][place, ...], dtype=ids[1])
-            if labels is not None:
-                group.attrs.create("label", labels[0][place, ...], dtype=labels[1])
+        for position, values in enumerate(bags):
+            group = top.create_group(f"{position:08d}")
+            for name, (whole, kind) in per_bag.items():
+                group.attrs.create(name, whole[position, ...], dtype=kind)
             dense = values.toarray() if bags.is_sparse else values
             group.create_dataset("features", data=dense, compression=compression)
-            rows = slice(int(bags.offsets[place]), int(bags.offsets[place + 1]))
-            for name, (whole, kind) in beside.items():
+            rows = slice(int(bags.offsets[position]), int(bags.offsets[position + 1]))
+            for name, (whole, kind) in per_instance.items():
                 group.create_dataset(name, data=whole[rows], dtype=kind)
 
 
 def _stored(h5py: Any, path: Path, values: NDArray[Any]) -> tuple[NDArray[Any], Any]:
     """Values and their type in the file: text as UTF-8 of fixed length, no heap involved."""
-    if values.dtype.kind != "U":
+    if values.dtype.kind not in "UO":
         return values, values.dtype
     try:
-        encoded = np.char.encode(values, "utf-8")
+        encoded = np.char.encode(values.astype(str), "utf-8")
     except UnicodeError as error:
-        raise_format_error(path, f"cannot hold text that is no Unicode ({error}).")
+        raise_format_error(path, f"cannot hold text that is not valid Unicode ({error}).")
     kind = h5py.string_dtype("utf-8", max(1, encoded.dtype.itemsize))
     return encoded.astype(kind), kind

@@ -14,6 +14,7 @@ LABELS = ("label", "bag_label", "y")
 FEATURES = ("features", "feats", "instances")
 INSTANCE_LABELS = ("instance_labels", "instance_label")
 NAMES = "feature_names"
+INFO = "info:"  # start of the names of attributes that hold bag info
 
 
 @dataclass
@@ -23,7 +24,8 @@ class StoredBag:
     id: Any
     features: Any
     label: Any = None
-    beside: dict[str, Any] = field(default_factory=dict)
+    instance_info: dict[str, Any] = field(default_factory=dict)
+    bag_info: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -104,6 +106,11 @@ class OneFile:
         features = self._dataset(group, name)
         bag_id = self._attribute(group, "id") if "id" in group.attrs else default_id
         bag = StoredBag(bag_id, features, self._label(features, group))
+        bag.bag_info = {
+            one[len(INFO) :]: self._attribute(group, one)
+            for one in group.attrs
+            if one.startswith(INFO)
+        }
         size = features.shape[-2] if features.ndim >= 2 else -1
         for other in group:
             if other in (name, NAMES, *LABELS):
@@ -114,7 +121,7 @@ class OneFile:
                 if features.ndim == 3 and shape[:1] == (1,):
                     shape = shape[1:]
                 if shape[:1] == (size,):
-                    bag.beside[other] = found
+                    bag.instance_info[other] = found
         return bag
 
     def _label(self, features: Any, group: Any) -> Any:

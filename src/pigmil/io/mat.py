@@ -99,7 +99,7 @@ def vector(path: Path, value: Any, name: str, size: int | None = None) -> NDArra
         value = value.toarray()
     if not isinstance(value, np.ndarray) or value.ndim > 2:
         raise_format_error(path, f"the variable {name!r} is no row of numbers or text.")
-    if value.dtype.kind == "U":
+    if value.dtype.kind in "UO":
         return np.array(texts(path, value, name), dtype=str)
     if min(value.shape) > 1:
         raise_format_error(
@@ -111,7 +111,7 @@ def vector(path: Path, value: Any, name: str, size: int | None = None) -> NDArra
 
 def texts(path: Path, value: Any, name: str) -> list[str]:
     """Text of a cell array of strings or a matrix of characters (padded with blanks)."""
-    if isinstance(value, np.ndarray) and value.dtype.kind == "U":
+    if isinstance(value, np.ndarray) and value.dtype.kind in "UO":
         return [str(text).rstrip() for text in value]
     if not isinstance(value, Cell):
         raise_format_error(path, f"the variable {name!r} holds no text.")
@@ -178,20 +178,20 @@ def write(bags: Bags, path: Path, *, compress: bool = True, lossy: bool = False)
         check_texts(path, feature_names_of(bags))
         held["feature_names"] = cells(feature_names_of(bags))
     held["bag_ids"] = ids[bags.bag_index][None, :]
-    if ids.dtype.kind == "U":
+    if ids.dtype.kind in "UO":
         check_texts(path, ids.tolist())
         held["bag_names"] = cells(ids.tolist())
         held["bag_ids"] = (bags.bag_index + 1)[None, :]
     if bags.y is not None:
         y = plain(path, bags.y, "labels")
-        if y.dtype.kind == "U":
+        if y.dtype.kind in "UO":
             names, y = np.unique(y, return_inverse=True)
             check_texts(path, names.tolist())
             held["label_names"], y = cells(names.tolist()), y + 1
         held["labels"] = y[bags.bag_index][None, :]
     if bags.instance_labels is not None:
         inner = plain(path, bags.instance_labels, "instance labels")
-        if inner.dtype.kind == "U":
+        if inner.dtype.kind in "UO":
             check_texts(path, inner.tolist())
             inner = cells(inner.tolist()).ravel()
         held["instance_labels"] = inner[None, :]

@@ -111,17 +111,17 @@ def write(bags: Bags, path: Path, *, name: str = "x", lossy: bool = False) -> No
     """
     cannot_hold(path, bags, "mat_prtools", lossy, instance_info=False)
     ids = plain(path, bags.ids, "ids")[bags.bag_index]
-    if ids.dtype.kind == "U":
+    if ids.dtype.kind in "UO":
         mat.check_texts(path, bags.ids.tolist())
     ident: dict[str, Any] = {
-        "milbag": mat.cells(ids.tolist()) if ids.dtype.kind == "U" else ids[:, None]
+        "milbag": mat.cells(ids.tolist()) if ids.dtype.kind in "UO" else ids[:, None]
     }
     if bags.instance_labels is not None:
         inner = plain(path, bags.instance_labels, "instance labels")
-        if inner.dtype.kind == "U":
+        if inner.dtype.kind in "UO":
             mat.check_texts(path, inner.tolist())
         ident["instance_label"] = (
-            mat.cells(inner.tolist()) if inner.dtype.kind == "U" else inner[:, None]
+            mat.cells(inner.tolist()) if inner.dtype.kind in "UO" else inner[:, None]
         )
     record: dict[str, Any] = {
         "data": sp.csc_matrix(bags.instances.astype(np.float64))
@@ -134,11 +134,11 @@ def write(bags: Bags, path: Path, *, name: str = "x", lossy: bool = False) -> No
     }
     if bags.y is not None:
         classes, codes = np.unique(plain(path, bags.y, "labels"), return_inverse=True)
-        if classes.dtype.kind == "U":
+        if classes.dtype.kind in "UO":
             mat.check_texts(path, classes.tolist())
         record["nlab"] = (codes[bags.bag_index] + 1.0)[:, None]
         record["lablist"] = (
-            mat.cells(classes.tolist()) if classes.dtype.kind == "U" else classes[:, None]
+            mat.cells(classes.tolist()) if classes.dtype.kind in "UO" else classes[:, None]
         )
     if bags.feature_names is not None:
         mat.check_texts(path, feature_names_of(bags))

@@ -21,7 +21,7 @@ from pigmil.io.common import (
 )
 from pigmil.io.values import plain, relabelled
 
-_INFO = "info_"
+_INFO, _BAG_INFO = "info_", "bag_info_"
 _FIXED = (
     "instances",
     "data",
@@ -48,15 +48,16 @@ def read(path: Path, request: Request) -> Bags:
     if request.dtype is not None:
         with np.errstate(over="ignore"):
             instances = instances.astype(request.dtype)
-    info = {
-        name.removeprefix(_INFO): values
-        for name, values in arrays.items()
-        if name.startswith(_INFO)
-    }
+    info, bag_info = (
+        {name[len(start) :]: values for name, values in arrays.items() if name.startswith(start)}
+        for start in (_INFO, _BAG_INFO)
+    )
     names = arrays.get("feature_names")
     more: dict[str, Any] = {
         "feature_names": None if names is None else [str(one) for one in names.ravel()],
         "instance_info": info,
+        "bag_info": bag_info,
+        "missing": request.missing,
     }
     y, inner = arrays.get("y"), arrays.get("instance_labels")
     with parsing(path, "bags"):
@@ -74,7 +75,9 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     with parsing(path, "npz"), zipfile.ZipFile(path) as archive:
         members = {one.filename.removesuffix(".npy"): one for one in archive.infolist()}
         wanted = {
-            name: one for name, one in members.items() if name in _FIXED or name.startswith(_INFO)
+            name: one
+            for name, one in members.items()
+            if name in _FIXED or name.startswith((_INFO, _BAG_INFO))
         }
         check_memory(path, sum(one.file_size for one in wanted.values()))
         arrays = {}
@@ -144,8 +147,19 @@ def write(bags: Bags, path: Path, *, compress: bool = True) -> None:
         held["instance_labels"] = plain(path, bags.instance_labels, "instance labels")
     if bags.feature_names is not None:
         held["feature_names"] = np.array(bags.feature_names, dtype=str)
-    for name, values in bags.instance_info.items():
-        held[_INFO + name] = plain(path, values, f"instance_info[{name!r}]")
+    for start, columns in ((_INFO, bags.instance_info), (_BAG_INFO, bags.bag_info)):
+        for name, values in columns.items():
+            held[start + name] = plain(path, values, f"the info {name!r}")
+    held = {name: _fixed_width(path, values) for name, values in held.items()}
     save = np.savez_compressed if compress else np.savez
     with naming(path), writing(path) as temporary, temporary.open("wb") as file:
         save(file, allow_pickle=False, **held)
+
+
+def _fixed_width(path: Path, values: NDArray[Any]) -> NDArray[Any]:
+    """Return text as NumPy stores it, where every entry has the width of the longest."""
+    if values.dtype.kind != "O":
+        return values
+    longest = max((len(text) for text in values.ravel().tolist()), default=0)
+    check_memory(path, 4 * longest * values.size)
+    return values.astype(str)

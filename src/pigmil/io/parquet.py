@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pigmil._core.optional import import_optional
-from pigmil.bags import Bags
+from pigmil.bags import Bags, Coded
 from pigmil.io.common import (
     Request,
     check_memory,
@@ -21,7 +21,7 @@ from pigmil.io.common import (
     writing,
 )
 from pigmil.io.delimited import coded_arrow
-from pigmil.io.long_table import Coded, LongTable
+from pigmil.io.long_table import FileRows
 from pigmil.io.table import Roles, columns_to_write, find_roles, table_blocks
 
 _BATCH_VALUES, _MAX_VALUES = 1 << 19, 1 << 22
@@ -44,9 +44,11 @@ def read(path: Path, request: Request) -> Bags:
             twice = sorted({name for name in names if names.count(name) > 1})
             raise_format_error(path, f"has columns of the same name: {listed(twice)}.")
         kept = _kept(file.schema_arrow)
-        if not request.info:
-            info = tuple(name for name in kept.get("info", []) if name in names)
-            request = replace(request, info=info)
+        info, bag_info = (
+            tuple(name for name in kept.get(field, []) if name in names)
+            for field in ("info", "bag_info")
+        )
+        request = replace(request, info=request.info or info, bag_info=request.bag_info or bag_info)
         roles = find_roles(path, names, request)
         kinds = [types[place] for place in roles.features]
         if any(is_list(kind) for kind in kinds):
@@ -65,14 +67,14 @@ def _read_long(
     path: Path, file: Any, roles: Roles, request: Request, dtype: np.dtype[Any], kept: Any
 ) -> Bags:
     names = list(file.schema_arrow.names)
-    with naming(path), LongTable(path, request, mappable=True, typed=True) as table:
+    with naming(path), FileRows(path, request, mappable=True, typed=True) as table:
         for batch in batches(file, len(names)):
             features = np.empty((batch.num_rows, len(roles.features)), dtype=dtype)
             for place, position in enumerate(roles.features):
                 features[:, place] = numbers(batch.column(position))
             table.add(features, *other_columns(batch, roles, names))
         feature_names = [names[place] for place in roles.features]
-        return table.finish(None if kept.get("unnamed") else feature_names)
+        return table.build(None if kept.get("unnamed") else feature_names)
 
 
 def batches(file: Any, n_columns: int) -> Iterator[Any]:
@@ -97,11 +99,15 @@ def other_columns(
     for position in roles.info:
         part = flat(batch.column(position))
         info[names[position]] = fixed_lists(part) if is_list(part.type) else coded_arrow(part)
+    bag_info = {
+        names[place]: coded_arrow(_hashable(batch.column(place))) for place in roles.bag_info
+    }
     return (
         column(roles.bag, lambda part: part),
         column(roles.label, lambda part: part),
         column(roles.instance_label, flat),
         info,
+        bag_info,
     )
 
 
@@ -160,7 +166,9 @@ def _kept(schema: Any) -> dict[str, Any]:
         kept = json.loads((schema.metadata or {}).get(KEY, b"{}"))
     except ValueError:
         return {}
-    if not isinstance(kept, dict) or not isinstance(kept.get("info", []), list):
+    if not isinstance(kept, dict):
+        return {}
+    if not all(isinstance(kept.get(field, []), list) for field in ("info", "bag_info")):
         return {}
     return kept
 
@@ -168,7 +176,8 @@ def _kept(schema: Any) -> dict[str, Any]:
 def note(bags: Bags, fixed: dict[str, Any], roles: tuple[str, ...]) -> dict[bytes, bytes]:
     """Schema metadata that says which columns are neither features nor labels."""
     kept = {
-        "info": [name for name in fixed if name not in roles],
+        "info": [name for name in fixed if name not in roles and name not in bags.bag_info],
+        "bag_info": [name for name in fixed if name in bags.bag_info],
         "unnamed": bags.feature_names is None,
     }
     return {KEY: json.dumps(kept).encode()}

@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pigmil._core.optional import import_optional
-from pigmil.bags import Bags
+from pigmil.bags import Bags, Coded
 from pigmil.io import parquet as long
 from pigmil.io.common import Request, check_memory, listed, naming, raise_format_error, writing
-from pigmil.io.long_table import Coded, LongTable
+from pigmil.io.long_table import FileRows
 from pigmil.io.table import Roles, arrow_column, columns_to_write
 from pigmil.io.values import feature_names_of
 
@@ -34,7 +34,7 @@ def read_open(path: Path, file: Any, roles: Roles, request: Request, kept: dict[
     nested = len(inner) == 1 and long.is_list(inner[0])
     dtype = long.float_type([inner[0].value_type] if nested else inner, request)
     row = 0
-    with naming(path), LongTable(path, request, mappable=True, typed=True) as table:
+    with naming(path), FileRows(path, request, mappable=True, typed=True) as table:
         table.where = lambda instance: f"instance {instance + 1}"
         for batch in long.batches(file, len(names) * 64):
             sizes = _sizes(path, batch, roles, names, row)
@@ -43,11 +43,14 @@ def read_open(path: Path, file: Any, roles: Roles, request: Request, kept: dict[
             features = _features(path, batch, roles, nested, int(sizes.sum()), dtype)
             rest = long.other_columns(batch, roles, names, lambda column: column.flatten())
             spread = np.repeat(np.arange(batch.num_rows), sizes)
-            bag, label, instance, info = rest
-            table.add(features, _spread(bag, spread), _spread(label, spread), instance, info)
+            bag, label, instance, info, bag_info = rest
+            per_bag = {name: _spread(column, spread) for name, column in bag_info.items()}
+            table.add(
+                features, _spread(bag, spread), _spread(label, spread), instance, info, per_bag
+            )
             row += batch.num_rows
         feature_names = None if nested else [names[place] for place in roles.features]
-        bags = table.finish(None if kept.get("unnamed") else feature_names)
+        bags = table.build(None if kept.get("unnamed") else feature_names)
     if bags.n_bags != row:
         raise_format_error(
             path, f"has {row} rows but {bags.n_bags} different bags; a bag has one row here."
@@ -148,7 +151,7 @@ def write(
                 values = values.toarray() if bags.is_sparse else np.asarray(values)
                 columns = {}
                 for name, part in fixed.items():
-                    if name in (bag, label):
+                    if name in (bag, label, *bags.bag_info):
                         columns[name] = arrow_column(part[bags.offsets[first:last]])
                     else:
                         columns[name] = _listed(arrow, cuts, arrow_column(part[rows]))

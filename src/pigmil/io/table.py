@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from pigmil._core.optional import import_optional
 from pigmil.bags import Bags
-from pigmil.io.common import Request, find_column, listed, raise_format_error
-from pigmil.io.values import as_text, cannot_hold, dense_blocks, feature_names_of, plain
+from pigmil.io.common import Request, find_column, listed, naming, raise_format_error
+from pigmil.io.values import as_text, dense_blocks, feature_names_of, plain
 
 BAG_NAMES = ("bag",)
 LABEL_NAMES = ("bag_label", "label", "y")
@@ -26,6 +26,7 @@ class Roles:
     label: int | None
     instance_label: int | None
     info: tuple[int, ...]
+    bag_info: tuple[int, ...]
     features: tuple[int, ...]
 
     @property
@@ -47,12 +48,11 @@ def find_roles(path: Path, columns: list[str], request: Request, *, hint: str = 
     instance = find_column(
         path, columns, request.instance_label, "instance_label", INSTANCE_LABEL_NAMES
     )
-    info = []
-    for name in request.info:
-        position = find_column(path, columns, name, "info")
-        if position is not None:
-            info.append(position)
-    taken = [place for place in (bag, label, instance, *info) if place is not None]
+    info, bag_info = (
+        tuple(find_column(path, columns, name, role) or 0 for name in names)
+        for role, names in (("info", request.info), ("bag_info", request.bag_info))
+    )
+    taken = [place for place in (bag, label, instance, *info, *bag_info) if place is not None]
     if len(set(taken)) < len(taken):
         twice = sorted({columns[place] for place in taken if taken.count(place) > 1})
         raise_format_error(
@@ -61,7 +61,7 @@ def find_roles(path: Path, columns: list[str], request: Request, *, hint: str = 
     features = tuple(place for place in range(len(columns)) if place not in set(taken))
     if not features:
         raise_format_error(path, f"has no feature columns; its columns are {listed(columns)}.")
-    return Roles(bag, label, instance, tuple(info), features)
+    return Roles(bag, label, instance, info, bag_info, features)
 
 
 def columns_to_write(
@@ -76,54 +76,30 @@ def columns_to_write(
     text: bool,
 ) -> dict[str, NDArray[Any]]:
     """Columns beside the features, one entry an instance, by name; refuses what cannot be kept."""
-    wide = [name for name, values in bags.instance_info.items() if values.ndim != 1]
-    if text and wide and not lossy:
+    info = {**bags.bag_info, **bags.instance_info}
+    wide = [name for name, values in info.items() if values.ndim != 1]
+    wide = [name for name in wide if text or name in bags.bag_info or info[name].ndim > 2]
+    if wide and not lossy:
         raise_format_error(
             path,
-            f"the format {format_name!r} cannot hold {listed(wide)} of instance_info, which have "
-            "several values an instance.",
-            hint="Pass lossy=True to leave them out, or choose npz, parquet or h5.",
+            f"the format {format_name!r} cannot hold {listed(wide)} of the info, which have "
+            "several values for a bag or an instance.",
+            hint="Pass lossy=True to leave them out, or choose npz.",
         )
-    cannot_hold(path, bags, format_name, lossy)
-    fixed: dict[str, NDArray[Any]] = {bag: plain(path, bags.ids, "ids")[bags.bag_index]}
-    if bags.y is not None:
-        fixed[label] = plain(path, bags.y, "labels")[bags.bag_index]
-    if bags.instance_labels is not None:
-        fixed[instance_label] = plain(path, bags.instance_labels, "instance labels")
-    taken = {*fixed, *feature_names_of(bags)}
-    for name, values in bags.instance_info.items():
-        if name == "row" or (text and values.ndim != 1):
-            continue
-        if name in taken:
-            raise_format_error(
-                path, f"instance_info has {name!r}, which is also the name of another column."
-            )
-        fixed[name] = plain(path, values, f"instance_info[{name!r}]")
-    _check_names(bags, path, [*fixed])
-    return fixed
-
-
-def _check_names(bags: Bags, path: Path, fixed: list[str]) -> None:
-    names = feature_names_of(bags)
-    clash = sorted(set(names) & set(fixed))
-    if clash:
-        raise_format_error(
-            path,
-            f"features are named {listed(clash)}, like the columns for the bag or its labels.",
-            hint="Rename the features, or name those columns with bag=, label=, instance_label=.",
-        )
-    if len(set(names)) < len(names):
-        twice = sorted({name for name in names if names.count(name) > 1})
-        raise_format_error(
-            path, f"several features are named {listed(twice)}; names of columns must differ."
-        )
+    with naming(path):
+        columns = bags.to_columns(bag=bag, label=label, instance_label=instance_label)
+    return {
+        name: plain(path, values, f"the column {name!r}")
+        for name, values in columns.items()
+        if name not in wide
+    }
 
 
 def text_column(values: NDArray[Any]) -> Any:
     """Column of text or whole numbers: what is neither is written as Python writes it."""
     if values.dtype.kind == "f":
         return [None if value != value else repr(value) for value in values.tolist()]
-    return values if values.dtype.kind in "iuU" else as_text(values)
+    return values if values.dtype.kind in "iuUO" else as_text(values)
 
 
 def table_blocks(
@@ -145,7 +121,7 @@ def table_blocks(
 def arrow_column(values: Any) -> Any:
     """Arrow array of a 1-D array or list, or of a 2-D array as lists of fixed length."""
     arrow = import_optional("pyarrow", extra="io", purpose="Writing a table")
-    if isinstance(values, list) or values.dtype.kind == "U":
+    if isinstance(values, list) or values.dtype.kind in "UO":
         return arrow.array(list(values), type=arrow.string())
     if values.ndim == 2:
         flat = arrow.array(np.ascontiguousarray(values).ravel())

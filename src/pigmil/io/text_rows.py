@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from pigmil.bags import Bags
 from pigmil.io.common import Request, raise_format_error
-from pigmil.io.long_table import LongTable, coded
+from pigmil.io.long_table import FileRows, coded
 from pigmil.io.values import MISSING
 
 _FLUSH_VALUES = 1 << 19
@@ -64,7 +64,7 @@ class TextRows:
     def __init__(self, path: Path, request: Request, info: Sequence[str] = ()) -> None:
         self.path, self.info_names = path, list(info)
         self.lines = array("q")
-        self.table = LongTable(path, request, where=lambda row: f"line {self.lines[row]}")
+        self.table = FileRows(path, request, where=lambda row: f"line {self.lines[row]}")
         self.width: int | None = None
         self._clear()
 
@@ -140,7 +140,7 @@ class TextRows:
     def finish(self, feature_names: Sequence[str] | None = None) -> Bags:
         """Return the bags."""
         self._flush()
-        return self.table.finish(feature_names, n_features=self.width)
+        return self.table.build(feature_names)
 
 
 class SparseRows:
@@ -149,7 +149,7 @@ class SparseRows:
     def __init__(self, path: Path, request: Request, *, zero_based: bool = False) -> None:
         self.path, self.base = path, 0 if zero_based else 1
         self.lines = array("q")
-        self.table = LongTable(path, request, where=lambda row: f"line {self.lines[row]}")
+        self.table = FileRows(path, request, where=lambda row: f"line {self.lines[row]}")
         self.indices, self.data, self.cuts = array("q"), array("d"), array("q", [0])
         self.bags: list[str] = []
         self.labels: list[str] = []
@@ -218,4 +218,4 @@ class SparseRows:
         matrix = sp.csr_array((np.array(self.data), indices, cuts), shape=shape)
         with self.table as table:
             table.add(matrix, coded(self.bags), coded(self.labels))
-            return table.finish(names)
+            return table.build(names)

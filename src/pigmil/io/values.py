@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pigmil.bags import Bags
+from pigmil.bags import Bags, Decoder, text_array
 from pigmil.io.common import listed, raise_format_error
 
 MISSING = ("", "?")
@@ -56,12 +56,58 @@ def decode(values: Sequence[Any], *, want: Any = None, strict: bool = False) -> 
     return np.array(values, dtype=str)
 
 
+class TextDecoder(Decoder):
+    """Turns the values of a file into ids, labels and info, as the caller asked for.
+
+    Parameters
+    ----------
+    path, request
+        The file and the options of ``read_bags``.
+    typed : bool
+        Whether the file distinguishes text from numbers, so that text which looks like a number
+        stays text.
+    """
+
+    def __init__(self, path: Path, request: Any, *, typed: bool) -> None:
+        self.path, self.request, self.typed = path, request, typed
+
+    def _kind(self, values: Sequence[Any], asked: Any) -> Any:
+        if asked is None and self.typed and any(isinstance(value, str) for value in values):
+            return str
+        return asked
+
+    def ids(self, values: Sequence[Any]) -> NDArray[Any]:
+        """Return bag ids: whole numbers where all are written as such, else text."""
+        return decode_ids(self.path, values, self._kind(values, self.request.ids))
+
+    def labels(
+        self, bag: Sequence[Any] | None, instance: Sequence[Any] | None
+    ) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
+        """Return labels of bags and of instances, of one kind."""
+        asked = self.request.labels
+        if asked is not None or not self.typed:
+            return decode_labels(self.path, bag, instance, asked)
+        y, _ = decode_labels(self.path, bag, None, self._kind(bag or (), None))
+        _, inner = decode_labels(self.path, None, instance, self._kind(instance or (), None))
+        return y, inner
+
+    def info(self, values: Sequence[Any]) -> NDArray[Any]:
+        """Return the values of an info column; missing ones are NaN among numbers, else ''."""
+        known = [value for value in values if value is not None]
+        decoded = decode(known, want=self._kind(known, None)).tolist()
+        if len(known) < len(values):
+            blank = "" if any(isinstance(value, str) for value in decoded) else np.nan
+            remaining = iter(decoded)
+            decoded = [blank if value is None else next(remaining) for value in values]
+        return text_array(decoded)
+
+
 def decode_ids(path: Path, values: Sequence[Any], want: type | None) -> NDArray[Any]:
     """Ids as asked for: whole numbers where all are written as such, else text."""
     if want is str:
-        return np.array([str(value) for value in values], dtype=str)
+        return text_array([str(value) for value in values])
     try:
-        return decode(values, want=want, strict=True)
+        return text_array(decode(values, want=want, strict=True))
     except (TypeError, ValueError) as error:
         raise_format_error(
             path, f"has ids that are no {getattr(want, '__name__', want)} ({error})."
@@ -157,11 +203,11 @@ def relabelled(path: Path, ids: Any, y: Any, instance: Any, request: Any) -> dic
 
 def plain(path: Path, values: NDArray[Any], what: str) -> NDArray[Any]:
     """Ids or labels as an array of numbers or text that a file can hold; objects are refused."""
-    if values.dtype.kind in "biufU":
+    if values.dtype.kind in "biuf":
         return values
     items = values.tolist()
     if all(isinstance(value, str) for value in items):
-        return np.array(items, dtype=str)
+        return text_array(values)
     if all(isinstance(value, int | float | np.number) for value in items):
         return np.array(items)
     kinds = sorted({type(value).__name__ for value in items})
@@ -203,6 +249,8 @@ def cannot_hold(path: Path, bags: Bags, format_name: str, lossy: bool, **parts: 
         lost.append("instance labels")
     if not parts.get("feature_names", True) and bags.feature_names is not None:
         lost.append("feature names")
+    if not parts.get("bag_info", False):
+        lost += [f"bag_info[{name!r}]" for name in bags.bag_info]
     if not parts.get("instance_info", True):
         lost += [f"instance_info[{name!r}]" for name in bags.instance_info if name != "row"]
     if lost and not lossy:

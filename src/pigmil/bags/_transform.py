@@ -10,28 +10,19 @@ from sklearn.utils.validation import check_is_fitted
 
 from pigmil._core._sklearn_compat import OUTPUT_CONFIG, fit_context, validate_data
 from pigmil._core.model_parts import model_part
-from pigmil.bags.container import Bags
-from pigmil.bags.convert import as_bags, has_bag_column, is_bag_list, is_frame
+from pigmil.bags._container import Bags
+from pigmil.bags._convert import as_bags, is_plain_table
 
 
-def is_plain_table(X: Any) -> bool:
-    """Whether scikit-learn would read this as a 2-D table and not as bags."""
-    if isinstance(X, Bags) or is_bag_list(X):
-        return False
-    if is_frame(X):
-        return not has_bag_column(X)
-    return np.ndim(X) != 3 if hasattr(X, "ndim") else True
-
-
-# The inner transformer makes tables of the kind asked for; bags must not be made into a table.
+# The inner transformer returns tables of the kind asked for; bags must stay bags.
 @model_part
 class OnInstances(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Apply an instance transformer of scikit-learn to bags.
 
     The transformer is fitted on the instances of the training bags only and then applied to
-    every instance; bags, ids and labels stay as they are. A transformer that uses labels
-    (feature selection) is given the label of the bag for each of its instances. A plain 2-D
-    table goes in and out as a table.
+    every instance; bags, ids, labels and info stay as they are. A transformer that uses labels
+    (feature selection) gets the label of the bag for each of its instances. A plain 2-D table
+    is returned as a table. Missing values reach the transformer, so that imputers work here.
 
     Parameters
     ----------
@@ -95,7 +86,7 @@ class OnInstances(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
             transformer.fit(X, y)
             validate_data(self, X, skip_check_array=True)
         else:
-            bags = as_bags(X)
+            bags = as_bags(X, missing="keep")
             y = bags.y if y is None else np.asarray(y)
             transformer.fit(bags.instances, None if y is None else np.repeat(y, bags.sizes))
             self.n_features_in_ = bags.n_features
@@ -109,7 +100,7 @@ class OnInstances(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
         check_is_fitted(self, "transformer_")
         if is_plain_table(X):
             return self.transformer_.transform(X)
-        return self._rebag(as_bags(X), self.transformer_.transform)
+        return self._rebag(as_bags(X, missing="keep"), self.transformer_.transform)
 
     def _has_inverse(self) -> bool:
         return hasattr(self.transformer, "inverse_transform")
@@ -120,7 +111,7 @@ class OnInstances(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
         check_is_fitted(self, "transformer_")
         if is_plain_table(X):
             return self.transformer_.inverse_transform(X)
-        return self._rebag(as_bags(X), self.transformer_.inverse_transform)
+        return self._rebag(as_bags(X, missing="keep"), self.transformer_.inverse_transform)
 
     def _rebag(self, bags: Bags, function: Any) -> Bags:
         instances = function(bags.instances)
@@ -132,7 +123,8 @@ class OnInstances(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
                 )
             except (AttributeError, ValueError):
                 names = None
-        return bags.with_instances(instances, feature_names=names)
+        missing = "keep" if bags.has_missing else "raise"
+        return bags.with_instances(instances, feature_names=names, missing=missing)
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Names of the features that come out, as the transformer gives them."""

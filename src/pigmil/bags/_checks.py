@@ -1,0 +1,426 @@
+"""Cleaning and checking of what bags are built from; all problems are raised in one error."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from pigmil._core.errors import BagsError, Problems
+from pigmil._core.typing import IntArray
+
+_BLOCK_VALUES = 1 << 22  # values checked at a time: 32 MB of float64, for memory-mapped arrays
+MAX_REPORTED = 10  # examples of non-finite values kept for the message
+
+
+def text_array(values: Any) -> NDArray[Any]:
+    """Return values as an array in which text is held as Python strings.
+
+    NumPy's own text arrays give every entry the width of the longest one, so that a single long
+    id would cost its length times the number of bags.
+
+    Examples
+    --------
+    >>> text_array(["a", "bc"]), text_array([1, 2])
+    (array(['a', 'bc'], dtype=object), array([1, 2]))
+    """
+    if isinstance(values, np.ndarray):
+        return values.astype(object) if values.dtype.kind == "U" else values
+    if isinstance(values, list | tuple) and any(isinstance(value, str) for value in values):
+        array = np.empty(len(values), dtype=object)
+        array[:] = [value if value is None else str(value) for value in values]
+        return array
+    return text_array(np.asarray(values))
+
+
+def clean_instances(instances: Any) -> Any:
+    """Return instances as a float32/float64 array or canonical CSR, without a copy if they are one.
+
+    Integers, booleans and other floats become float64; everything else is refused.
+    """
+    if sp.issparse(instances):
+        matrix = sp.csr_array(instances)
+        if matrix.dtype not in (np.float32, np.float64):
+            matrix = matrix.astype(_float_type(matrix.dtype, "sparse instances"))
+        if not matrix.has_canonical_format:
+            matrix = matrix.copy()
+            matrix.sum_duplicates()
+        return matrix
+    try:
+        # Masked values become NaN, so that they are treated as missing and not as they are.
+        masked = isinstance(instances, np.ma.MaskedArray) and instances.dtype.kind in "fiub"
+        array = instances.astype(np.float64).filled(np.nan) if masked else np.asarray(instances)
+    except ValueError as error:
+        raise BagsError(f"Instances must form a rectangular table of numbers: {error}") from error
+    if array.ndim != 2:
+        raise BagsError(
+            f"Instances must be a 2-D table, one row per instance; got {array.ndim} dimension(s), "
+            f"shape {array.shape}."
+        )
+    if array.dtype in (np.float32, np.float64) and array.dtype.isnative:
+        return array
+    if array.dtype == object:
+        return _floats_of_objects(array)
+    return array.astype(_float_type(array.dtype, "instances"))
+
+
+def _float_type(dtype: np.dtype[Any], what: str) -> type[np.float64]:
+    if dtype.kind not in "fiub":
+        raise BagsError(
+            f"The {what} have type {dtype}, which is not numeric; encode them as numbers first."
+        )
+    return np.float64
+
+
+def _floats_of_objects(array: NDArray[Any]) -> NDArray[Any]:
+    bad = []
+    for column in range(array.shape[1]):
+        try:
+            array[:, column].astype(np.float64)
+        except (TypeError, ValueError):
+            bad.append(column)
+    if bad:
+        raise BagsError(
+            f"Columns {bad[:10]}{' ...' if len(bad) > 10 else ''} of the instances are not "
+            "numeric; encode them as numbers or leave them out."
+        )
+    return array.astype(np.float64)
+
+
+def stack_bags(
+    bags: Sequence[Any], ids: Any, instance_labels: Any
+) -> tuple[Any, IntArray, NDArray[Any] | None]:
+    """Stack a list of bags; return instances, sizes and flat instance labels."""
+    problems = Problems(f"The list of {len(bags)} bags")
+    bags = [_as_table(bag, bag_name(position, ids), problems) for position, bag in enumerate(bags)]
+    problems.raise_if_any()
+    if not bags:
+        problems.add("It is empty; at least one bag is needed.")
+    widths = [bag.shape[1] for bag in bags if bag.ndim == 2]
+    width = max(set(widths), key=widths.count) if widths else 0
+    for position, bag in enumerate(bags):
+        name = bag_name(position, ids)
+        if bag.ndim != 2:
+            problems.add(f"{name} has shape {bag.shape}; expected (n_instances, n_features).")
+        elif bag.shape[0] == 0:
+            problems.add(f"{name} has no instances; every bag needs at least one.")
+        elif bag.shape[1] != width:
+            problems.add(f"{name} has {bag.shape[1]} features where most bags have {width}.")
+        elif bag.dtype.kind not in "fiubO":
+            problems.add(f"{name} has type {bag.dtype}, which is not numeric.")
+    flat = _flat_instance_labels(instance_labels, bags, ids, problems)
+    problems.raise_if_any()
+    sizes = np.array([bag.shape[0] for bag in bags], dtype=np.int64)
+    if any(sp.issparse(bag) for bag in bags):
+        return sp.vstack([sp.csr_array(bag) for bag in bags], format="csr"), sizes, flat
+    join = np.ma.concatenate if any(map(np.ma.isMaskedArray, bags)) else np.concatenate
+    return (bags[0] if len(bags) == 1 else join(bags)), sizes, flat
+
+
+def _as_table(bag: Any, name: str, problems: Problems) -> Any:
+    if sp.issparse(bag) or isinstance(bag, np.ma.MaskedArray):
+        return bag
+    try:
+        return np.asarray(bag)
+    except ValueError:
+        problems.add(f"{name} is not a table: its rows differ in length or nesting.")
+        return bag
+
+
+def _flat_instance_labels(
+    labels: Any, bags: Sequence[Any], ids: Any, problems: Problems
+) -> NDArray[Any] | None:
+    if labels is None:
+        return None
+    nested = (
+        hasattr(labels, "__len__")
+        and len(labels) == len(bags)
+        and all(np.ndim(bag_labels) == 1 for bag_labels in labels)
+    )
+    if not nested:
+        return np.asarray(labels)
+    for position, (bag_labels, bag) in enumerate(zip(labels, bags, strict=True)):
+        if len(bag_labels) != bag.shape[0]:
+            problems.add(
+                f"{bag_name(position, ids)} has {bag.shape[0]} instances but "
+                f"{len(bag_labels)} instance labels."
+            )
+    return np.concatenate([np.asarray(bag_labels) for bag_labels in labels])
+
+
+def check_bags(
+    instances: Any,
+    offsets: Any,
+    *,
+    ids: Any,
+    y: Any,
+    instance_labels: Any,
+    feature_names: Sequence[str] | None,
+    instance_info: Mapping[str, Any] | None,
+    bag_info: Mapping[str, Any] | None,
+    missing: str,
+    check_finite: bool,
+) -> dict[str, Any]:
+    """Check all parts of a collection and return them as arrays."""
+    if missing not in ("raise", "keep"):
+        raise BagsError(f"missing={missing!r} is not understood; use 'raise' or 'keep'.")
+    offsets = np.asarray(offsets)
+    if offsets.ndim != 1 or offsets.dtype.kind not in "iu" or len(offsets) < 2:
+        raise BagsError(
+            "offsets must be a 1-D array of integers, one more than there are bags; got shape "
+            f"{offsets.shape}, type {offsets.dtype}."
+        )
+    offsets = offsets.astype(np.int64)
+    n_bags, n_instances = len(offsets) - 1, instances.shape[0]
+    if offsets[0] != 0 or offsets[-1] != n_instances or (np.diff(offsets) < 0).any():
+        raise BagsError(
+            f"offsets must rise from 0 to the number of instances, {n_instances}; got "
+            f"{offsets[0]} to {offsets[-1]}"
+            + (", falling in between." if (np.diff(offsets) < 0).any() else ".")
+        )
+    names = None if feature_names is None else tuple(str(name) for name in feature_names)
+    fields = {
+        "ids": np.arange(n_bags) if ids is None else text_array(ids),
+        "y": None if y is None else np.asarray(y),
+        "instance_labels": None if instance_labels is None else np.asarray(instance_labels),
+    }
+    problems = Problems(f"{n_bags} bags of {n_instances} instances")
+    empty = np.flatnonzero(np.diff(offsets) == 0)
+    problems.add_each(
+        (f"{bag_name(bag, ids)} has no instances; every bag needs at least one." for bag in empty),
+        total=len(empty),
+        kind="empty bags",
+    )
+    for name, expected in (("ids", n_bags), ("y", n_bags), ("instance_labels", n_instances)):
+        value = fields[name]
+        if value is not None and value.shape != (expected,):
+            problems.add(f"{name} has shape {value.shape}; expected ({expected},).")
+            fields[name] = None
+    checked_info = {
+        "instance_info": check_info("instance_info", instance_info, n_instances, problems),
+        "bag_info": check_info("bag_info", bag_info, n_bags, problems),
+    }
+    _check_names(instances, names, problems)
+    _check_ids(fields["ids"], problems)
+    _check_missing_labels(fields["y"], ids, problems)
+    _check_instance_labels(fields["y"], fields["instance_labels"], offsets, ids, problems)
+    has_missing = missing == "keep"
+    if check_finite:
+        has_missing = _check_finite(instances, offsets, ids, names, problems, missing=missing)
+    problems.raise_if_any()
+    return {
+        **fields,
+        **checked_info,
+        "instances": instances,
+        "offsets": offsets,
+        "feature_names": names,
+        "has_missing": has_missing,
+    }
+
+
+def check_info(
+    field: str, info: Mapping[str, Any] | None, length: int, problems: Problems
+) -> dict[str, NDArray[Any]]:
+    """Return info columns as arrays; note those that are not of the right length."""
+    columns = {str(name): text_array(values) for name, values in (info or {}).items()}
+    for name, values in columns.items():
+        if values.shape[:1] != (length,):
+            problems.add(f"{field}[{name!r}] has shape {values.shape}; expected ({length}, ...).")
+    return columns
+
+
+def check_bag_labels(y: Any, ids: NDArray[Any]) -> NDArray[Any] | None:
+    """Check new labels for bags that were checked before."""
+    if y is None:
+        return None
+    y = np.asarray(y)
+    problems = Problems(f"The labels of {len(ids)} bags")
+    if y.shape != (len(ids),):
+        problems.add(f"y has shape {y.shape}; expected ({len(ids)},).")
+    else:
+        _check_missing_labels(y, ids, problems)
+    problems.raise_if_any()
+    return y
+
+
+def check_new_instances(
+    instances: Any,
+    offsets: IntArray,
+    ids: NDArray[Any],
+    names: tuple[str, ...] | None,
+    *,
+    missing: str,
+) -> bool:
+    """Check new features for bags that were checked before; return whether any are missing."""
+    problems = Problems(f"New features for {offsets[-1]} instances")
+    if instances.shape[0] != offsets[-1]:
+        problems.add(f"There are {instances.shape[0]} rows; expected one per instance.")
+        problems.raise_if_any()
+    _check_names(instances, names, problems)
+    has_missing = _check_finite(instances, offsets, ids, names, problems, missing=missing)
+    problems.raise_if_any()
+    return has_missing
+
+
+def _check_names(instances: Any, names: tuple[str, ...] | None, problems: Problems) -> None:
+    if instances.shape[1] == 0:
+        problems.add("The instances have no features.")
+    if names is not None and len(names) != instances.shape[1]:
+        problems.add(f"{len(names)} feature names for {instances.shape[1]} features.")
+
+
+def bag_name(position: int | np.integer[Any], ids: Any) -> str:
+    """Return how messages refer to a bag: its position, and its id where it has one."""
+    if ids is None or position >= len(ids):
+        return f"Bag {position}"
+    value = ids[position]
+    return f"Bag {position} ({value.item() if isinstance(value, np.generic) else value!r:.200})"
+
+
+def _check_ids(ids: NDArray[Any] | None, problems: Problems) -> None:
+    if ids is None:
+        return
+    counts: dict[Any, int] = {}
+    for value in ids.tolist():
+        counts[value] = counts.get(value, 0) + 1
+    if None in counts:
+        problems.add("Some bags have the id None; every bag needs one.")
+    repeated = [(value, count) for value, count in counts.items() if count > 1]
+    problems.add_each(
+        (
+            f"The id {value!r:.200} is given to {count} bags; ids must be unique."
+            for value, count in repeated
+        ),
+        total=len(repeated),
+        kind="repeated ids",
+    )
+
+
+def _check_missing_labels(y: NDArray[Any] | None, ids: Any, problems: Problems) -> None:
+    if y is None or y.dtype.kind not in "fO":
+        return
+    missing = np.flatnonzero([value is None or value != value for value in y])
+    problems.add_each(
+        (f"{bag_name(bag, ids)} has no label (NaN)." for bag in missing),
+        total=len(missing),
+        kind="bags without a label",
+    )
+
+
+def _check_instance_labels(
+    y: NDArray[Any] | None,
+    labels: NDArray[Any] | None,
+    offsets: IntArray,
+    ids: Any,
+    problems: Problems,
+) -> None:
+    """Note negative bags with a positive instance; the greater label is the positive one."""
+    if y is None or labels is None or y.dtype.kind == "O" or labels.dtype.kind == "O":
+        return
+    bag_classes, instance_classes = np.unique(y), np.unique(labels[labels == labels])
+    if len(instance_classes) == 1 and len(bag_classes) == 2:
+        # One label only: it is the positive one where bags and instances share their labels.
+        instance_classes = bag_classes if instance_classes[0] == bag_classes[1] else bag_classes[:0]
+    if len(instance_classes) != 2 or len(bag_classes) > 2:
+        return
+    negative = y == (bag_classes[0] if len(bag_classes) == 2 else instance_classes[0])
+    positive = (labels == instance_classes[1]).astype(np.int64)
+    counts = np.diff(np.concatenate([[0], np.cumsum(positive)])[offsets])
+    bad = np.flatnonzero(negative & (counts > 0))
+    problems.add_each(
+        (
+            f"{bag_name(bag, ids)} is negative but {counts[bag]} of its instances are labelled "
+            f"positive ({instance_classes[1].item()!r})."
+            for bag in bad
+        ),
+        total=len(bad),
+        kind="negative bags with positive instances",
+    )
+
+
+def check_no_missing(bags: Any, user: str = "This method") -> None:
+    """Raise an error that names bag, instance and feature where values of bags are missing.
+
+    Parameters
+    ----------
+    bags : Bags
+        Bags that may have been built with ``missing="keep"``.
+    user : str, default="This method"
+        Name of the estimator that needs complete data.
+    """
+    if not bags.has_missing:
+        return
+    problems = Problems(f"Bags with missing values (impute them first; {user} needs all values)")
+    _check_finite(
+        bags.instances, bags.offsets, bags.ids, bags.feature_names, problems, missing="raise"
+    )
+    problems.raise_if_any()
+
+
+def _check_finite(
+    instances: Any,
+    offsets: IntArray,
+    ids: Any,
+    names: tuple[str, ...] | None,
+    problems: Problems,
+    *,
+    missing: str,
+) -> bool:
+    """Note values that are not finite; return whether some are missing and may be."""
+    total, examples, has_missing = non_finite_values(
+        instances, allow_missing=missing == "keep", limit=MAX_REPORTED
+    )
+    problems.add_each(
+        (
+            f"{bag_name(bag, ids)}, instance {row - offsets[bag]}: feature {column}"
+            + (f" ({names[column]!r})" if names and column < len(names) else "")
+            + f" is {value}; impute it or drop the instance."
+            for row, column, value in examples
+            for bag in [int(np.searchsorted(offsets, row, side="right") - 1)]
+        ),
+        total=total,
+        kind="values that are NaN or infinite",
+    )
+    return has_missing
+
+
+def non_finite_values(
+    instances: Any, *, allow_missing: bool, limit: int
+) -> tuple[int, list[tuple[int, int, float]], bool]:
+    """Count the values that are not finite, block by block, so that memory stays bounded.
+
+    Returns
+    -------
+    count : int
+        Number of infinite values, and of missing ones (NaN) unless they are allowed.
+    examples : list of (row, column, value)
+        The first few of them.
+    has_missing : bool
+        Whether there are missing values that are allowed.
+    """
+    count, examples, has_missing = 0, list[tuple[int, int, float]](), False
+    sparse = sp.issparse(instances)
+    values = instances.data[:, None] if sparse else instances
+    step = max(1, _BLOCK_VALUES // max(1, values.shape[1]))
+    for start in range(0, values.shape[0], step):
+        block = np.asarray(values[start : start + step])
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.isfinite(block.sum(dtype=np.float64)):
+                continue
+        refused = ~np.isfinite(block)
+        if allow_missing:
+            is_missing = np.isnan(block)
+            has_missing |= bool(is_missing.any())
+            refused &= ~is_missing
+        bad = np.flatnonzero(refused)
+        count += len(bad)
+        for row, column in zip(*np.unravel_index(bad[:limit], block.shape), strict=True):
+            value = float(block[row, column])
+            if sparse:
+                entry = int(start + row)
+                at = int(np.searchsorted(instances.indptr, entry, side="right") - 1)
+                examples.append((at, int(instances.indices[entry]), value))
+            else:
+                examples.append((int(start + row), int(column), value))
+    return count, examples[:limit], has_missing

@@ -1,0 +1,688 @@
+"""The ragged container: bags of instances in one flat array, cut by offsets."""
+
+import html
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from pigmil._core.errors import BagsError, Problems
+from pigmil._core.model_parts import model_part
+from pigmil._core.optional import import_optional
+from pigmil._core.segments import offsets_of, segment_gather, segment_ids
+from pigmil._core.typing import IntArray
+from pigmil.bags._checks import (
+    check_bag_labels,
+    check_bags,
+    check_info,
+    check_new_instances,
+    clean_instances,
+    stack_bags,
+    text_array,
+)
+from pigmil.bags._rows import BAG, BAG_LABEL, INSTANCE_LABEL, ROW, BagBuilder, encode
+
+_FIELDS = (
+    "instances",
+    "offsets",
+    "ids",
+    "y",
+    "instance_labels",
+    "feature_names",
+    "instance_info",
+    "bag_info",
+    "has_missing",
+)
+_MAX_BAGS_SHOWN = 10  # bags listed in a notebook
+
+
+@model_part
+class Bags:
+    """Immutable bags of instances, the one collection every part of the library works on.
+
+    The instances of all bags are stacked in one array, dense or scipy CSR, and ``offsets`` says
+    where each bag begins: bag ``i`` is ``instances[offsets[i]:offsets[i + 1]]``. Arrays are used
+    without a copy where the input allows it, memory-mapped ones included, and are read-only.
+
+    Parameters
+    ----------
+    instances : array or sparse matrix of shape (n_instances, n_features)
+        Instances, those of one bag next to each other.
+    offsets : array of shape (n_bags + 1,)
+        Where each bag begins, followed by the number of instances.
+    ids : array of shape (n_bags,), optional
+        Unique name of each bag, 0 to n_bags - 1 if not given. Text is held as Python strings.
+    y : array of shape (n_bags,), optional
+        Label of each bag.
+    instance_labels : array of shape (n_instances,), optional
+        Label of each instance where it is known.
+    feature_names : sequence of str, optional
+        Name of each feature.
+    instance_info : mapping of str to array of shape (n_instances, ...), optional
+        Further data on each instance that stays with it: coordinates of a tile, the name of a
+        conformation, the row it was read from.
+    bag_info : mapping of str to array of shape (n_bags, ...), optional
+        Further data on each bag that stays with it: patient, site, split.
+    missing : {"raise", "keep"}, default="raise"
+        Whether NaN among the instances is an error or is kept, to be imputed later, for example
+        with ``OnInstances(SimpleImputer())``. Estimators refuse bags with missing values.
+    check_finite : bool, default=True
+        Search all values for NaN and infinity. Turn it off only for arrays larger than memory
+        that are known to be clean.
+
+    Attributes
+    ----------
+    has_missing : bool
+        Whether values may be missing (NaN).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pigmil import Bags
+    >>> bags = Bags.from_list([np.zeros((2, 3)), np.ones((1, 3))], y=[0, 1])
+    >>> bags
+    Bags(2 bags, 3 instances, 3 features, float64, labels 0: 1, 1: 1)
+    >>> bags[1]
+    array([[1., 1., 1.]])
+    >>> bags[[1, 0]].y
+    array([1, 0])
+    >>> Bags.from_list([[[1.0]], [[2.0]]], ids=["a", "b"])["b"]
+    array([[2.]])
+    """
+
+    __slots__ = _FIELDS
+
+    instances: Any
+    offsets: IntArray
+    ids: NDArray[Any]
+    y: Any  # array of shape (n_bags,), or None
+    instance_labels: Any  # array of shape (n_instances,), or None
+    feature_names: tuple[str, ...] | None
+    instance_info: Mapping[str, NDArray[Any]]
+    bag_info: Mapping[str, NDArray[Any]]
+    has_missing: bool
+
+    def __init__(
+        self,
+        instances: Any,
+        offsets: Any,
+        *,
+        ids: Any = None,
+        y: Any = None,
+        instance_labels: Any = None,
+        feature_names: Sequence[str] | None = None,
+        instance_info: Mapping[str, Any] | None = None,
+        bag_info: Mapping[str, Any] | None = None,
+        missing: str = "raise",
+        check_finite: bool = True,
+    ) -> None:
+        fields = check_bags(
+            clean_instances(instances),
+            offsets,
+            ids=ids,
+            y=y,
+            instance_labels=instance_labels,
+            feature_names=feature_names,
+            instance_info=instance_info,
+            bag_info=bag_info,
+            missing=missing,
+            check_finite=check_finite,
+        )
+        self._assign(fields)
+
+    def _assign(self, fields: Mapping[str, Any]) -> None:
+        for name in _FIELDS:
+            object.__setattr__(self, name, _read_only(fields[name]))
+
+    @classmethod
+    def _trusted(cls, **fields: Any) -> "Bags":
+        """Build from parts of bags that were checked before; ids may repeat (resampling)."""
+        bags = cls.__new__(cls)
+        bags._assign(fields)
+        return bags
+
+    @classmethod
+    def from_list(
+        cls,
+        bags: Sequence[Any],
+        ids: Any = None,
+        y: Any = None,
+        instance_labels: Any = None,
+        **more: Any,
+    ) -> "Bags":
+        """Stack a list of (n_i, d) arrays or sparse matrices.
+
+        Parameters
+        ----------
+        bags : sequence of array of shape (n_i, n_features)
+            One array per bag.
+        ids, y : array of shape (n_bags,), optional
+            Name and label of each bag.
+        instance_labels : sequence of array of shape (n_i,), or flat array, optional
+            Label of each instance.
+        **more
+            ``feature_names``, ``instance_info``, ``bag_info``, ``missing`` and ``check_finite``
+            of :class:`Bags`.
+        """
+        instances, sizes, flat_labels = stack_bags(bags, ids, instance_labels)
+        return cls(instances, offsets_of(sizes), ids=ids, y=y, instance_labels=flat_labels, **more)
+
+    @classmethod
+    def from_flat(
+        cls,
+        instances: Any,
+        bag_ids: Any,
+        y: Any = None,
+        instance_labels: Any = None,
+        *,
+        feature_names: Sequence[str] | None = None,
+        instance_info: Mapping[str, Any] | None = None,
+        bag_info: Mapping[str, Any] | None = None,
+        missing: str = "raise",
+    ) -> "Bags":
+        """Group the rows of a long table by bag, in the order in which bags first appear.
+
+        Rows of one bag need not be neighbours. Where rows had to move,
+        ``instance_info["row"]`` holds the row each instance came from.
+
+        Parameters
+        ----------
+        instances : array or sparse matrix of shape (n_instances, n_features)
+            One row per instance.
+        bag_ids : array of shape (n_instances,)
+            The bag of each row.
+        y : array of shape (n_bags,) or (n_instances,), optional
+            Label of each bag in order of appearance, or of each row, constant within a bag.
+        instance_labels : array of shape (n_instances,), optional
+            Label of each instance.
+        feature_names : sequence of str, optional
+            Name of each feature.
+        instance_info : mapping of str to array of shape (n_instances, ...), optional
+            Further data on each row.
+        bag_info : mapping of str to array of shape (n_bags,) or (n_instances,), optional
+            Further data on each bag, given like ``y``.
+        missing : {"raise", "keep"}, default="raise"
+            Whether NaN among the instances is an error or is kept.
+        """
+        instances = clean_instances(instances)
+        n_rows = instances.shape[0]
+        problems = Problems(f"The table of {n_rows} rows")
+        rows = {"bag_ids": bag_ids, "instance_labels": instance_labels, **(instance_info or {})}
+        for name, values in rows.items():
+            if values is not None and len(values) != n_rows:
+                problems.add(f"{name} has {len(values)} entries; expected one per row.")
+        problems.raise_if_any()
+        bag = encode(bag_ids)
+        n_bags = len(bag.values)
+
+        def encode_rows(name: str, values: Any) -> Any:
+            """Encode what is given once per row; return None for what is given once per bag."""
+            if values is None or np.shape(values)[:1] == (n_bags,):
+                return None
+            if np.shape(values) != (n_rows,):
+                problems.add(
+                    f"{name} has shape {np.shape(values)}; expected one entry for each of "
+                    f"{n_bags} bags or {n_rows} rows."
+                )
+                return None
+            return encode(values)
+
+        label = encode_rows("y", y)
+        per_row = {
+            name: encode_rows(f"bag_info[{name!r}]", values)
+            for name, values in (bag_info or {}).items()
+        }
+        problems.raise_if_any()
+        with BagBuilder(what=problems.what, missing=missing) as builder:
+            builder.add(
+                instances,
+                bag,
+                label,
+                instance_info={
+                    name: text_array(values) for name, values in (instance_info or {}).items()
+                },
+                bag_info={name: coded for name, coded in per_row.items() if coded is not None},
+            )
+            fields = builder.finish(
+                feature_names,
+                y=None if label is not None else y,
+                instance_labels=instance_labels,
+            )
+        return cls(**{**fields, "bag_info": {**(bag_info or {}), **fields["bag_info"]}})
+
+    @classmethod
+    def concatenate(cls, collections: Sequence["Bags"]) -> "Bags":
+        """Return the bags of several collections as one; ids must differ.
+
+        Labels and info must be known for all of them or for none.
+
+        Parameters
+        ----------
+        collections : sequence of Bags
+            With the same features.
+
+        Examples
+        --------
+        >>> first = Bags.from_list([[[1.0]]], ids=["a"])
+        >>> Bags.concatenate([first, Bags.from_list([[[2.0]]], ids=["b"])]).ids.tolist()
+        ['a', 'b']
+        """
+        if not collections:
+            raise BagsError("There are no bags to concatenate.")
+        first = collections[0]
+        problems = Problems(f"The {len(collections)} collections of bags")
+        widths = sorted({bags.n_features for bags in collections})
+        if len(widths) > 1:
+            problems.add(f"They have different numbers of features: {widths}.")
+        elif any(bags.feature_names != first.feature_names for bags in collections):
+            problems.add("Their features have different names.")
+        for field in ("y", "instance_labels"):
+            known = [getattr(bags, field) is not None for bags in collections]
+            if any(known) and not all(known):
+                problems.add(f"Only {sum(known)} of them have {field}.")
+        for field in ("instance_info", "bag_info"):
+            names = [set(getattr(bags, field)) - {ROW} for bags in collections]
+            partial = sorted(set.union(*names) - set.intersection(*names))
+            if partial:
+                problems.add(f"Only some of them have {', '.join(partial)} in {field}.")
+        problems.raise_if_any()
+
+        def join(field: str) -> Any:
+            if getattr(first, field) is None:
+                return None
+            return np.concatenate([getattr(bags, field) for bags in collections])
+
+        def join_info(field: str) -> dict[str, Any]:
+            return {
+                name: np.concatenate([getattr(bags, field)[name] for bags in collections])
+                for name in getattr(first, field)
+                if all(name in getattr(bags, field) for bags in collections)
+            }
+
+        sparse = any(bags.is_sparse for bags in collections)
+        instances = [bags.instances for bags in collections]
+        return cls(
+            sp.vstack(instances, format="csr") if sparse else np.concatenate(instances),
+            offsets_of(np.concatenate([bags.sizes for bags in collections])),
+            ids=join("ids"),
+            y=join("y"),
+            instance_labels=join("instance_labels"),
+            feature_names=first.feature_names,
+            instance_info=join_info("instance_info"),
+            bag_info=join_info("bag_info"),
+            missing="keep" if any(bags.has_missing for bags in collections) else "raise",
+            check_finite=False,
+        )
+
+    @property
+    def n_bags(self) -> int:
+        """Number of bags."""
+        return len(self.offsets) - 1
+
+    @property
+    def n_instances(self) -> int:
+        """Number of instances in all bags."""
+        return int(self.instances.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of an instance."""
+        return int(self.instances.shape[1])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of bags and of features, which scikit-learn asks of a table."""
+        return self.n_bags, self.n_features
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the values, float32 or float64."""
+        dtype: np.dtype[Any] = self.instances.dtype
+        return dtype
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the instances are a scipy CSR array."""
+        return bool(sp.issparse(self.instances))
+
+    @property
+    def sizes(self) -> IntArray:
+        """Number of instances of each bag."""
+        return np.diff(self.offsets)
+
+    @property
+    def bag_index(self) -> IntArray:
+        """Position of the bag of each instance."""
+        return segment_ids(self.offsets)
+
+    def __len__(self) -> int:
+        return self.n_bags
+
+    def __iter__(self) -> Iterator[Any]:
+        for start, end in zip(self.offsets[:-1], self.offsets[1:], strict=True):
+            yield self.instances[start:end]
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return one bag's instances for an integer or an id, bags for a slice, mask or array."""
+        if isinstance(key, tuple):
+            # scikit-learn indexes everything that has a shape as ``X[key, ...]``.
+            if len(key) == 2 and key[1] is Ellipsis:
+                key = key[0]
+            else:
+                raise IndexError(
+                    "Bags are indexed by bag only; for features use bags.instances[:, columns] "
+                    "and bags.with_instances(...)."
+                )
+        if isinstance(key, bool | np.bool_):
+            raise IndexError("A single bool is no index of bags; give a mask, one entry per bag.")
+        if isinstance(key, str):
+            key = int(self._positions([key])[0])
+        if isinstance(key, int | np.integer):
+            if not -self.n_bags <= key < self.n_bags:
+                raise IndexError(f"There is no bag {key}; there are {self.n_bags} bags.")
+            position = range(self.n_bags)[key]
+            return self.instances[self.offsets[position] : self.offsets[position + 1]]
+        if isinstance(key, slice) and key.step in (None, 1):
+            return self._slice(key)
+        if not isinstance(key, slice):
+            key = np.asarray(key, dtype=_index_dtype(key))
+            if key.size and all(isinstance(one, str) for one in key.ravel().tolist()):
+                key = self._positions(key.tolist())
+        chosen = np.arange(self.n_bags, dtype=np.int64)[key]
+        return self._take(np.atleast_1d(chosen))
+
+    def _positions(self, ids: list[str]) -> IntArray:
+        """Return the position of each of these ids; of repeated ones, the first."""
+        position = {one: at for at, one in reversed(list(enumerate(self.ids.tolist())))}
+        absent = [one for one in ids if one not in position]
+        if absent:
+            raise KeyError(f"There is no bag {absent[0]!r}; ids are like {self.ids[0]!r}.")
+        return np.array([position[one] for one in ids], dtype=np.int64)
+
+    def _slice(self, key: slice) -> "Bags":
+        first, last, _ = key.indices(self.n_bags)
+        last = max(first, last)
+        rows = slice(int(self.offsets[first]), int(self.offsets[last]))
+        return self._subset(rows, slice(first, last), self.offsets[first : last + 1] - rows.start)
+
+    def _take(self, chosen: IntArray) -> "Bags":
+        rows = segment_gather(self.offsets, chosen)
+        return self._subset(rows, chosen, offsets_of(self.sizes[chosen]))
+
+    def _subset(self, rows: Any, chosen: Any, offsets: IntArray) -> "Bags":
+        return Bags._trusted(
+            instances=self.instances[rows],
+            offsets=offsets,
+            ids=self.ids[chosen],
+            y=None if self.y is None else self.y[chosen],
+            instance_labels=None if self.instance_labels is None else self.instance_labels[rows],
+            feature_names=self.feature_names,
+            instance_info={name: values[rows] for name, values in self.instance_info.items()},
+            bag_info={name: values[chosen] for name, values in self.bag_info.items()},
+            has_missing=self.has_missing,
+        )
+
+    def _replace(self, **changes: Any) -> "Bags":
+        return Bags._trusted(**{name: getattr(self, name) for name in _FIELDS} | changes)
+
+    def with_instances(
+        self,
+        instances: Any,
+        *,
+        feature_names: Sequence[str] | None = None,
+        missing: str = "raise",
+    ) -> "Bags":
+        """Return the same bags with other features, one row per instance as before."""
+        instances = clean_instances(instances)
+        names = None if feature_names is None else tuple(str(name) for name in feature_names)
+        has_missing = check_new_instances(instances, self.offsets, self.ids, names, missing=missing)
+        return self._replace(instances=instances, feature_names=names, has_missing=has_missing)
+
+    def with_labels(self, y: Any) -> "Bags":
+        """Return the same bags with other bag labels, which instance labels may contradict.
+
+        One-vs-rest and studies of label noise need such bags.
+        """
+        return self._replace(y=check_bag_labels(y, self.ids))
+
+    def with_info(
+        self,
+        *,
+        bag_info: Mapping[str, Any] | None = None,
+        instance_info: Mapping[str, Any] | None = None,
+    ) -> "Bags":
+        """Return the same bags with more info columns, which replace those of the same name.
+
+        Parameters
+        ----------
+        bag_info : mapping of str to array of shape (n_bags, ...), optional
+            Further data on each bag.
+        instance_info : mapping of str to array of shape (n_instances, ...), optional
+            Further data on each instance.
+
+        Examples
+        --------
+        >>> bags = Bags.from_list([[[1.0]], [[2.0]]])
+        >>> bags.with_info(bag_info={"patient": ["p1", "p2"]})[1:].bag_info["patient"]
+        array(['p2'], dtype=object)
+        """
+        problems = Problems("The new info")
+        bag_columns = check_info("bag_info", bag_info, self.n_bags, problems)
+        instance_columns = check_info("instance_info", instance_info, self.n_instances, problems)
+        problems.raise_if_any()
+        return self._replace(
+            bag_info={**self.bag_info, **bag_columns},
+            instance_info={**self.instance_info, **instance_columns},
+        )
+
+    def get_feature_names(self) -> list[str]:
+        """Return the names of the features; f0, f1, ... where they have none."""
+        return list(self.feature_names or (f"f{column}" for column in range(self.n_features)))
+
+    def to_columns(
+        self,
+        *,
+        bag: str = BAG,
+        label: str = BAG_LABEL,
+        instance_label: str = INSTANCE_LABEL,
+    ) -> dict[str, NDArray[Any]]:
+        """Return the columns of the long table that are not features, one entry per instance.
+
+        Parameters
+        ----------
+        bag, label, instance_label : str
+            Names of the columns for the bag and its labels; info keeps its own names.
+        """
+        index = self.bag_index
+        columns = [(bag, self.ids[index])]
+        if self.y is not None:
+            columns.append((label, self.y[index]))
+        if self.instance_labels is not None:
+            columns.append((instance_label, self.instance_labels))
+        columns += [(name, values[index]) for name, values in self.bag_info.items()]
+        columns += [(name, values) for name, values in self.instance_info.items() if name != ROW]
+        counts = Counter([*(name for name, _ in columns), *self.get_feature_names()])
+        repeated = sorted(name for name, count in counts.items() if count > 1)
+        if repeated:
+            raise BagsError(
+                f"Several columns of the table would be named {', '.join(map(repr, repeated))}. "
+                "Rename the features or info, or the columns for the bag and its labels with "
+                "bag=, label=, instance_label=."
+            )
+        return dict(columns)
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with one row per instance.
+
+        Its columns are ``bag``, ``bag_label``, ``instance_label`` (the latter two where they
+        are known), bag info, instance info and the features. Info with several values per
+        instance gets one column per value, numbered from 0. Sparse features become dense.
+
+        Examples
+        --------
+        >>> Bags.from_list([[[1.0], [2.0]]], ids=["a"], y=[1]).to_frame()
+          bag  bag_label   f0
+        0   a          1  1.0
+        1   a          1  2.0
+        """
+        pandas = import_optional("pandas", extra="frames", purpose="Bags.to_frame")
+        columns = {}
+        for name, values in self.to_columns().items():
+            flat = values.reshape(len(values), -1)
+            if values.ndim == 1:
+                columns[name] = values
+            else:
+                columns |= {f"{name}_{at}": flat[:, at] for at in range(flat.shape[1])}
+        instances = self.instances.toarray() if self.is_sparse else self.instances
+        features = pandas.DataFrame(instances, columns=self.get_feature_names())
+        return pandas.concat([pandas.DataFrame(columns), features], axis=1)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """Return an object array of shape (n_bags, n_features), for scikit-learn.
+
+        Entry ``[i, j]`` holds feature ``j`` of all instances of bag ``i``, whether bags have
+        equal or different sizes. Meta-estimators that convert and index their input (bagging,
+        one-vs-one, permutation importance) then work, because :func:`as_bags` reads it back.
+        Ids, labels and info are lost.
+        """
+        if self.is_sparse:
+            raise TypeError("Sparse bags cannot become an array; use bags.instances.toarray().")
+        array = np.empty(self.shape, dtype=object)
+        for position, bag in enumerate(self):
+            for column in range(self.n_features):
+                array[position, column] = bag[:, column]
+        return array
+
+    def equals(self, other: "Bags") -> bool:
+        """Whether two collections hold the same bags, labels, names and info, value for value.
+
+        ``instance_info["row"]``, which says where an instance was read from, is not compared.
+        """
+        if self.shape != other.shape or not np.array_equal(self.offsets, other.offsets):
+            return False
+        mine, theirs = self.instances, other.instances
+        if self.is_sparse or other.is_sparse:
+            same = _same_sparse(sp.csr_array(mine), sp.csr_array(theirs))
+        else:
+            same = np.array_equal(mine, theirs, equal_nan=True)
+        return (
+            same
+            and np.array_equal(self.ids, other.ids)
+            and _same_info(self.bag_info, other.bag_info)
+            and _same_info(self.instance_info, other.instance_info)
+            and _same(self.y, other.y)
+            and _same(self.instance_labels, other.instance_labels)
+            and self.feature_names == other.feature_names
+        )
+
+    def __repr__(self) -> str:
+        parts = [
+            f"{self.n_bags} bags",
+            f"{self.n_instances} instances",
+            f"{self.n_features} features",
+            f"{self.dtype}" + (" sparse" if self.is_sparse else ""),
+        ]
+        if self.y is not None:
+            values, counts = np.unique(_sortable(self.y), return_counts=True)
+            if len(values) <= 5:
+                pairs = zip(values, counts, strict=True)
+                parts.append("labels " + ", ".join(f"{value}: {count}" for value, count in pairs))
+        return f"Bags({', '.join(parts)})"
+
+    def _repr_html_(self) -> str:
+        """Return a summary and the first bags as a table, for notebooks."""
+        info = [name for name, values in self.bag_info.items() if values.ndim == 1]
+        header = ["bag", *(["label"] if self.y is not None else []), "instances", *info]
+        rows = []
+        for at in range(min(self.n_bags, _MAX_BAGS_SHOWN)):
+            label = [] if self.y is None else [self.y[at]]
+            rows.append(
+                [self.ids[at], *label, self.sizes[at], *(self.bag_info[n][at] for n in info)]
+            )
+
+        def line(tag: str, cells: Sequence[Any]) -> str:
+            return "".join(f"<{tag}>{html.escape(f'{cell!s:.100}')}</{tag}>" for cell in cells)
+
+        more = self.n_bags - len(rows)
+        return (
+            f"<p>{html.escape(repr(self))}</p><table><thead><tr>{line('th', header)}</tr></thead>"
+            + "<tbody>"
+            + "".join(f"<tr>{line('td', row)}</tr>" for row in rows)
+            + "</tbody></table>"
+            + (f"<p>... and {more} more bags</p>" if more else "")
+        )
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(
+            f"Bags cannot be changed; to set {name!r} build new ones (with_instances, with_labels)."
+        )
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"Bags cannot be changed; {name!r} cannot be deleted.")
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {name: getattr(self, name) for name in _FIELDS}
+        return state | {
+            "instance_info": dict(self.instance_info),
+            "bag_info": dict(self.bag_info),
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._assign(state)
+
+    def __sizeof__(self) -> int:
+        values = self.instances.data if self.is_sparse else self.instances
+        return int(values.nbytes + self.offsets.nbytes)
+
+
+def _index_dtype(key: Any) -> Any:
+    """Type for an index: an empty list must not become a float array."""
+    kind = np.asarray(key).dtype
+    return np.int64 if kind == np.float64 and np.size(key) == 0 else kind
+
+
+def _same(left: NDArray[Any] | None, right: NDArray[Any] | None) -> bool:
+    if left is None or right is None:
+        return left is None and right is None
+    with_nan = left.dtype.kind == "f" and right.dtype.kind == "f"
+    return bool(np.array_equal(left, right, equal_nan=with_nan))
+
+
+def _same_info(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
+    names = set(left) - {ROW}
+    return names == set(right) - {ROW} and all(_same(left[name], right[name]) for name in names)
+
+
+def _same_sparse(left: Any, right: Any) -> bool:
+    differ = left != right
+    differ.eliminate_zeros()
+    rows, columns = differ.nonzero()
+    # NaN differs from itself; missing in both is the same.
+    return all(np.isnan(left[at]) and np.isnan(right[at]) for at in zip(rows, columns, strict=True))
+
+
+def _sortable(labels: NDArray[Any]) -> NDArray[Any]:
+    """Labels of mixed types cannot be sorted; their names can."""
+    return labels.astype(str) if labels.dtype == object else labels
+
+
+def _read_only(value: Any) -> Any:
+    """Return a view that cannot be written through; containers of arrays likewise."""
+    if isinstance(value, np.ndarray):
+        view = value.view()
+        view.flags.writeable = False
+        return view
+    if sp.issparse(value):
+        parts = (_read_only(value.data), _read_only(value.indices), _read_only(value.indptr))
+        view = sp.csr_array(parts, shape=value.shape, copy=False)
+        # It is canonical (see clean_instances): no later call may try to sort in place.
+        view.has_sorted_indices = True
+        view.has_canonical_format = True
+        return view
+    if isinstance(value, Mapping):
+        return MappingProxyType({name: _read_only(values) for name, values in value.items()})
+    return value

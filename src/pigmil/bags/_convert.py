@@ -1,0 +1,217 @@
+"""``as_bags``: turn everything that holds bags into :class:`Bags`."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from pigmil._core.errors import BagsError
+from pigmil._core.optional import import_optional
+from pigmil.bags._container import Bags
+from pigmil.bags._rows import BAG, BAG_LABEL, INSTANCE_LABEL
+
+
+def as_bags(
+    X: Any,
+    *,
+    y: Any = None,
+    bag: str | None = None,
+    label: str | None = None,
+    instance_label: str | None = None,
+    info: Sequence[str] = (),
+    bag_info: Sequence[str] = (),
+    missing: str = "raise",
+) -> Bags:
+    """Turn anything that holds bags into :class:`Bags`, without a copy where possible.
+
+    Parameters
+    ----------
+    X : Bags, list of 2-D arrays, 3-D array, 2-D array or sparse matrix, or DataFrame
+        A 2-D array is read as bags of one instance each. A DataFrame (pandas, polars, Arrow)
+        is a long table with one row per instance when it has the bag column, and a 2-D array
+        otherwise.
+    y : array of shape (n_bags,), optional
+        Labels of the bags; replaces those that ``X`` may carry.
+    bag, label, instance_label : str, optional
+        Columns of a DataFrame that hold the bag, its label and the instance label. Without them
+        the names ``bag``, ``bag_label`` and ``instance_label`` are used where they are present.
+    info : sequence of str, default=()
+        Columns of a DataFrame to keep in ``instance_info`` instead of as features.
+    bag_info : sequence of str, default=()
+        Columns of a DataFrame to keep in ``bag_info``; constant within each bag.
+    missing : {"raise", "keep"}, default="raise"
+        Whether NaN among the features is an error or is kept, to be imputed later.
+
+    Returns
+    -------
+    Bags
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> as_bags([np.zeros((2, 2)), np.ones((3, 2))]).sizes
+    array([2, 3])
+    >>> as_bags(np.zeros((4, 2))).sizes
+    array([1, 1, 1, 1])
+    """
+    if isinstance(X, Bags):
+        return X if y is None else X.with_labels(y)
+    if is_frame(X):
+        roles = {"bag": bag, "label": label, "instance_label": instance_label}
+        return _from_frame(X, y, roles, _listed(info), _listed(bag_info), missing)
+    if bag is not None:
+        raise BagsError(
+            f"bag={bag!r} names a column, but {type(X).__name__} has none; pass a DataFrame or "
+            "use Bags.from_flat(instances, bag_ids)."
+        )
+    if is_bag_list(X):
+        listed = _from_nested(X) if _is_nested(X) else list(X)
+        return Bags.from_list(listed, y=y, missing=missing)
+    if sp.issparse(X):
+        return Bags(X, np.arange(X.shape[0] + 1), y=y, missing=missing)
+    try:
+        array = X if isinstance(X, np.ndarray) else np.asarray(X)
+    except ValueError as error:
+        raise BagsError(
+            "Cannot be read as bags: expected a list of 2-D arrays, one per bag, or a rectangular "
+            f"array ({error})."
+        ) from error
+    if array.ndim == 3:
+        n_bags, size, width = array.shape
+        flat = array.reshape(n_bags * size, width)
+        return Bags(flat, np.arange(n_bags + 1) * size, y=y, missing=missing)
+    if array.ndim == 2:
+        return Bags(array, np.arange(array.shape[0] + 1), y=y, missing=missing)
+    raise BagsError(
+        f"Cannot be read as bags: {type(X).__name__} with {array.ndim} dimension(s). Expected "
+        "Bags, a list of 2-D arrays, a 3-D or 2-D array, or a DataFrame with a bag column."
+    )
+
+
+def is_plain_table(X: Any) -> bool:
+    """Whether scikit-learn would read this as a 2-D table and not as bags."""
+    if isinstance(X, Bags) or is_bag_list(X):
+        return False
+    if is_frame(X):
+        return not has_bag_column(X)
+    return np.ndim(X) != 3 if hasattr(X, "ndim") else True
+
+
+def is_frame(X: Any) -> bool:
+    """Whether this is a table of pandas, polars or Arrow, without importing any of them."""
+    for module, name in (("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "Table")):
+        loaded = sys.modules.get(module)
+        if loaded is not None and isinstance(X, getattr(loaded, name, ())):
+            return True
+    return False
+
+
+def is_bag_list(X: Any) -> bool:
+    """Whether this is a sequence whose items are 2-D: a list or object array of bags."""
+    if isinstance(X, np.ndarray) and X.dtype != object:
+        return False
+    if not isinstance(X, list | tuple | np.ndarray) or len(X) == 0:
+        return False
+    if _is_nested(X):
+        return True
+    return _depth(X[0]) > 0 and any(sp.issparse(item) or _depth(item) == 2 for item in X)
+
+
+def _is_nested(X: Any) -> bool:
+    """Whether this is what NumPy makes of Bags: an array for each bag and feature."""
+    return isinstance(X, np.ndarray) and X.ndim == 2 and X.size > 0 and np.ndim(X[0, 0]) == 1
+
+
+def _from_nested(X: NDArray[Any]) -> list[NDArray[Any]]:
+    bags = []
+    for position, row in enumerate(X):
+        sizes = sorted({len(values) for values in row})
+        if len(sizes) > 1:
+            raise BagsError(
+                f"Bag {position} has features of {sizes[0]} and of {sizes[-1]} instances. "
+                "Exchanging single features between bags (permutation importance) needs bags of "
+                "one size."
+            )
+        bags.append(np.column_stack(list(row)))
+    return bags
+
+
+def _depth(item: Any) -> int:
+    if hasattr(item, "ndim"):
+        return int(item.ndim)
+    depth = 0
+    while isinstance(item, list | tuple) and depth < 3:
+        depth, item = depth + 1, (item[0] if len(item) else None)
+    return depth
+
+
+def has_bag_column(X: Any) -> bool:
+    """Whether a DataFrame holds the column that makes it a long table of instances."""
+    columns = getattr(X, "column_names", None) or list(X.columns)
+    return BAG in columns
+
+
+def _listed(names: Sequence[str] | str) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)
+
+
+def _from_frame(
+    X: Any,
+    y: Any,
+    roles: dict[str, str | None],
+    info: list[str],
+    bag_info: list[str],
+    missing: str,
+) -> Bags:
+    nw = import_optional("narwhals", extra="frames", purpose="Reading a DataFrame")
+    frame = nw.from_native(X, eager_only=True)
+    columns = list(frame.columns)
+    asked = [*roles.items(), *(("info", name) for name in info)]
+    asked += [("bag_info", name) for name in bag_info]
+    absent = [f"{role}={name!r}" for role, name in asked if name and name not in columns]
+    if absent:
+        raise BagsError(
+            f"The DataFrame has no column for {', '.join(absent)}; its columns are "
+            f"{', '.join(map(repr, columns[:12]))}{' ...' if len(columns) > 12 else ''}."
+        )
+    defaults = {"bag": BAG, "label": BAG_LABEL, "instance_label": INSTANCE_LABEL}
+    if roles["bag"] is None and BAG not in columns:
+        defaults = {}
+    found = {
+        role: roles[role] or (name if name in columns and name not in (*info, *bag_info) else None)
+        for role, name in defaults.items()
+    }
+    taken = {*found.values(), *info, *bag_info}
+    features = [name for name in columns if name not in taken]
+    if not features:
+        raise BagsError(f"The DataFrame has no feature columns; it has {columns}.")
+    numeric = [
+        name
+        for name in features
+        if frame.get_column(name).dtype.is_numeric() or frame.get_column(name).dtype == nw.Boolean
+    ]
+    if found and len(numeric) < len(features):
+        other = [repr(name) for name in features if name not in numeric]
+        raise BagsError(
+            f"Columns {', '.join(other[:10])}{' ...' if len(other) > 10 else ''} are not numeric; "
+            "encode them as numbers, drop them, keep them with info= or bag_info=, or name them "
+            "as bag=, label= or instance_label=."
+        )
+
+    def column(role: str) -> Any:
+        name = found.get(role)
+        return None if name is None else frame.get_column(name).to_numpy()
+
+    return Bags.from_flat(
+        frame.select(features).to_numpy(),
+        column("bag") if found else np.arange(len(frame)),
+        y=column("label") if y is None else y,
+        instance_labels=column("instance_label"),
+        feature_names=[str(name) for name in features],
+        instance_info={name: frame.get_column(name).to_numpy() for name in info},
+        bag_info={name: frame.get_column(name).to_numpy() for name in bag_info},
+        missing=missing,
+    )

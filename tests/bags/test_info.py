@@ -1,0 +1,318 @@
+"""Info about bags and instances stays with them; missing values; frames; scikit-learn's tools."""
+
+import copy
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse as sp
+from sklearn.ensemble import BaggingClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.inspection import permutation_importance
+from sklearn.model_selection import cross_val_score
+from sklearn.multiclass import OneVsOneClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from pigmil import MILES, Bags, BagScaler, MIKernel, OnInstances, as_bags, read_bags, write_bags
+from pigmil._core.errors import BagFormatError, BagsError
+
+VALUES = np.arange(12.0).reshape(6, 2)
+
+
+@pytest.fixture
+def bags():
+    return Bags(
+        VALUES,
+        [0, 2, 3, 6],
+        ids=["a", "b", "c"],
+        y=[1, 0, 1],
+        instance_labels=[0, 1, 0, 1, 0, 0],
+        feature_names=["left", "right"],
+        instance_info={"coords": np.arange(12).reshape(6, 2), "tile": list("uvwxyz")},
+        bag_info={"patient": ["p1", "p2", "p1"], "age": [61, 70, 61]},
+    )
+
+
+def assert_info(bags, patients, ages, tiles):
+    assert bags.bag_info["patient"].tolist() == patients
+    assert bags.bag_info["age"].tolist() == ages
+    assert bags.instance_info["tile"].tolist() == list(tiles)
+    starts = [2 * "uvwxyz".index(tile) for tile in tiles]
+    assert bags.instance_info["coords"].tolist() == [[at, at + 1] for at in starts]
+
+
+@pytest.mark.parametrize(
+    ("key", "patients", "ages", "tiles"),
+    [
+        (slice(1, 3), ["p2", "p1"], [70, 61], "wxyz"),
+        (np.array([True, False, True]), ["p1", "p1"], [61, 61], "uvxyz"),
+        ([2, 0], ["p1", "p1"], [61, 61], "xyzuv"),
+        (["b"], ["p2"], [70], "w"),
+    ],
+)
+def test_info_follows_every_index(bags, key, patients, ages, tiles):
+    assert_info(bags[key], patients, ages, tiles)
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        lambda bags: BagScaler().fit_transform(bags),
+        lambda bags: OnInstances(StandardScaler()).fit(bags).transform(bags),
+        lambda bags: bags.with_labels([0, 0, 1]),
+        lambda bags: bags.with_instances(VALUES[:, :1]),
+        lambda bags: Bags.concatenate([bags[:1], bags[1:]]),
+        lambda bags: pickle.loads(pickle.dumps(bags)),
+        copy.deepcopy,
+    ],
+)
+def test_info_survives(bags, same):
+    assert_info(same(bags), ["p1", "p2", "p1"], [61, 70, 61], "uvwxyz")
+
+
+def test_equality_looks_at_info(bags):
+    assert bags.equals(bags.with_info())
+    assert not bags.equals(bags.with_info(bag_info={"age": [1, 2, 3]}))
+    assert not bags.equals(bags.with_info(bag_info={"site": ["x", "y", "z"]}))
+    assert not bags.equals(bags.with_info(instance_info={"tile": list("abcdef")}))
+    assert bags.equals(bags.with_info(instance_info={"row": np.arange(6)}))
+
+
+def test_info_of_the_wrong_length(bags):
+    with pytest.raises(
+        BagsError, match=r"bag_info\['x'\] has shape \(2,\); expected \(3, \.\.\.\)"
+    ):
+        bags.with_info(bag_info={"x": [1, 2]})
+    with pytest.raises(BagsError, match=r"bag_info\['x'\] has shape \(2,\)"):
+        Bags(VALUES, [0, 2, 3, 6], bag_info={"x": [1, 2]})
+    with pytest.raises(TypeError):
+        bags.bag_info["age"] = [1, 2, 3]
+    with pytest.raises(ValueError, match="read-only"):
+        bags.bag_info["age"][0] = 5
+
+
+def test_concatenation_reports_what_does_not_fit(bags):
+    other = Bags(np.ones((1, 2)), [0, 1], ids=["d"], feature_names=["left", "top"])
+    with pytest.raises(BagsError) as caught:
+        Bags.concatenate([bags, other])
+    assert str(caught.value).splitlines() == [
+        "The 2 collections of bags cannot be used:",
+        "- Their features have different names.",
+        "- Only 1 of them have y.",
+        "- Only 1 of them have instance_labels.",
+        "- Only some of them have coords, tile in instance_info.",
+        "- Only some of them have age, patient in bag_info.",
+    ]
+    with pytest.raises(BagsError, match="The id 'a' is given to 2 bags"):
+        Bags.concatenate([bags, bags[:1]])
+    with pytest.raises(BagsError, match=r"different numbers of features: \[1, 2\]"):
+        Bags.concatenate([bags, Bags(np.ones((1, 1)), [0, 1])])
+    with pytest.raises(BagsError, match="no bags to concatenate"):
+        Bags.concatenate([])
+
+
+def test_one_bag_by_its_id(bags):
+    assert bags["b"].tolist() == [[4.0, 5.0]]
+    assert bags[["c", "a"]].ids.tolist() == ["c", "a"]
+    with pytest.raises(KeyError, match="There is no bag 'd'; ids are like 'a'"):
+        bags["d"]
+    with pytest.raises(KeyError, match="There is no bag '0'"):
+        Bags(VALUES, [0, 6])["0"]
+
+
+def test_long_ids_cost_only_their_length():
+    ids = [f"bag {at}" for at in range(400)]
+    ids[7] = "x" * 500_000
+    bags = Bags(np.ones((400, 1)), np.arange(401), ids=ids)
+    flat = Bags.from_flat(np.ones((400, 1)), ids)
+    assert bags.ids.nbytes == flat.ids.nbytes == 400 * 8
+    assert flat.ids[7] is ids[7]
+
+
+class TestFrames:
+    def test_one_row_per_instance(self, bags):
+        frame = bags.to_frame()
+        assert list(frame.columns) == [
+            "bag", "bag_label", "instance_label", "patient", "age", "coords_0", "coords_1", "tile",
+            "left", "right",
+        ]  # fmt: skip
+        assert frame["bag"].tolist() == ["a", "a", "b", "c", "c", "c"]
+        assert frame["age"].tolist() == [61, 61, 70, 61, 61, 61]
+        assert frame["coords_1"].tolist() == [1, 3, 5, 7, 9, 11]
+        assert frame["right"].tolist() == [1, 3, 5, 7, 9, 11]
+
+    @pytest.mark.parametrize("convert", [lambda f: f, pl.from_pandas], ids=["pandas", "polars"])
+    def test_there_and_back(self, bags, convert):
+        bags = bags.with_info(instance_info={"coords": np.arange(6)})
+        frame = convert(bags.to_frame())
+        back = as_bags(frame, info=["coords", "tile"], bag_info=["patient", "age"])
+        assert back.equals(bags)
+
+    def test_sparse_becomes_dense(self, bags):
+        sparse = bags.with_instances(sp.csr_array(VALUES))
+        assert sparse.to_frame()["f1"].tolist() == VALUES[:, 1].tolist()
+
+    def test_names_that_clash(self, bags):
+        with pytest.raises(BagsError, match="Several columns of the table would be named 'left'"):
+            bags.with_info(bag_info={"left": [1, 2, 3]}).to_frame()
+
+    def test_bag_info_must_be_constant_within_a_bag(self, bags):
+        frame = bags.to_frame()[["bag", "left", "age"]]
+        frame.loc[4, "age"] = 5
+        with pytest.raises(BagsError, match=r"Row 4: the bag 'c' has age 5 here and 61 before"):
+            as_bags(frame, bag_info=["age"])
+        with pytest.raises(BagsError, match="no column for info='site', bag_info='ward'"):
+            as_bags(frame, info=["site"], bag_info=["ward"])
+
+    def test_scattered_rows(self, bags):
+        frame = bags.to_frame().drop(columns=["coords_0", "coords_1"]).iloc[[0, 3, 1, 2, 5, 4]]
+        back = as_bags(frame, info="tile", bag_info=["age", "patient"])
+        assert back.ids.tolist() == ["a", "c", "b"]
+        assert back.bag_info["age"].tolist() == [61, 61, 70]
+        assert back.instance_info["tile"].tolist() == list("uvxzyw")
+        assert back.instance_info["row"].tolist() == [0, 2, 1, 4, 5, 3]
+
+
+def test_bag_info_of_flat_rows_is_given_once_per_bag_or_per_row():
+    ids = ["q", "p", "q"]
+    per_bag = Bags.from_flat(np.ones((3, 1)), ids, bag_info={"site": ["x", "y"]})
+    per_row = Bags.from_flat(np.ones((3, 1)), ids, bag_info={"site": ["x", "y", "x"]})
+    assert per_bag.equals(per_row)
+    with pytest.raises(BagsError, match=r"bag_info\['site'\] has shape \(1,\); expected one entry"):
+        Bags.from_flat(np.ones((3, 1)), ids, bag_info={"site": ["x"]})
+
+
+def test_notebook_view_escapes_and_stops(bags):
+    text = bags.with_info(bag_info={"site": ["<b>", "y", "z"]})._repr_html_()
+    assert "&lt;b&gt;" in text
+    assert "<b>" not in text
+    assert "<td>c</td><td>1</td><td>3</td>" in text
+    assert "more bags" not in text
+    many = Bags(np.ones((40, 1)), np.arange(41))._repr_html_()
+    assert many.count("<tr>") == 11
+    assert "... and 30 more bags" in many
+
+
+class TestMissing:
+    NAN = VALUES.copy()
+    NAN[1, 1] = np.nan
+
+    def test_raise_or_keep(self, tmp_path):
+        for build in (
+            lambda **more: Bags(self.NAN, [0, 2, 6], **more),
+            lambda **more: Bags.from_list([self.NAN[:2], self.NAN[2:]], **more),
+            lambda **more: Bags.from_flat(self.NAN, [1, 1, 2, 2, 2, 2], **more),
+            lambda **more: as_bags([self.NAN[:2], self.NAN[2:]], **more),
+            lambda **more: as_bags(self.NAN[None], **more),
+            lambda **more: as_bags(
+                pd.DataFrame(self.NAN, columns=["u", "v"]).assign(bag=1), **more
+            ),
+            lambda **more: as_bags(sp.csr_array(self.NAN), **more),
+        ):
+            with pytest.raises(BagsError, match=r"nan|missing"):
+                build()
+            bags = build(missing="keep")
+            assert bags.has_missing
+            assert bags[:1].has_missing
+            assert bags.equals(build(missing="keep"))
+        assert not Bags(VALUES, [0, 6], missing="keep").has_missing
+        with pytest.raises(BagsError, match="missing='drop' is not understood"):
+            Bags(VALUES, [0, 6], missing="drop")
+
+    def test_infinity_is_never_kept(self):
+        values = self.NAN.copy()
+        values[3, 0] = np.inf
+        with pytest.raises(BagsError, match="Bag 1, instance 1: feature 0 is inf"):
+            Bags(values, [0, 2, 6], missing="keep")
+
+    @pytest.mark.parametrize("name", ["b.csv", "b.parquet", "b.npz", "b.h5"])
+    def test_files(self, tmp_path, name):
+        bags = Bags(self.NAN, [0, 2, 6], y=[0, 1], feature_names=["u", "v"], missing="keep")
+        write_bags(bags, tmp_path / name)
+        with pytest.raises(BagFormatError, match=r"nan|missing"):
+            read_bags(tmp_path / name)
+        assert read_bags(tmp_path / name, missing="keep").equals(bags)
+        with pytest.raises(BagFormatError, match="missing='drop' is not 'raise' or 'keep'"):
+            read_bags(tmp_path / name, missing="drop")
+
+    def test_imputed_inside_folds(self):
+        bags = random_bags()
+        values = bags.instances.copy()
+        values[::7, 0] = np.nan
+        holes = bags.with_instances(values, feature_names=["u", "v"], missing="keep")
+        with pytest.raises(
+            BagsError, match=r"(?s)MILES needs all values.*feature 0 \('u'\) is nan"
+        ):
+            MILES().fit(holes, holes.y)
+        model = make_pipeline(OnInstances(SimpleImputer()), MILES())
+        assert cross_val_score(model, holes, holes.y, cv=3).mean() > 0.8
+        imputed = OnInstances(SimpleImputer()).fit_transform(holes)
+        assert not imputed.has_missing
+
+
+def random_bags(n_bags=24, n_classes=2, *, sizes=(1, 5)):
+    rng = np.random.RandomState(0)
+    y = np.arange(n_bags) % n_classes
+    return Bags.from_list(
+        [rng.normal(3.0 * label, 1.0, (rng.randint(*sizes), 2)) for label in y], y=y
+    )
+
+
+class TestScikitLearn:
+    """Meta-estimators that convert their input to an array get one object per bag."""
+
+    @pytest.mark.parametrize("sizes", [(1, 5), (3, 4)], ids=["ragged", "equal"])
+    def test_array_of_bags(self, sizes):
+        bags = random_bags(sizes=sizes)
+        array = np.asarray(bags)
+        assert array.shape == bags.shape
+        assert array.dtype == object
+        for row, bag in zip(array, bags, strict=True):
+            for column, values in enumerate(row):
+                np.testing.assert_array_equal(values, bag[:, column])
+        np.testing.assert_array_equal(as_bags(array).instances, bags.instances)
+        with pytest.raises(ValueError, match="sequence"):
+            np.asarray(bags, dtype=np.float64)
+        with pytest.raises(TypeError, match="Sparse bags cannot become an array"):
+            np.asarray(bags.with_instances(sp.csr_array(bags.instances)))
+
+    @pytest.mark.parametrize("sizes", [(1, 5), (3, 4)], ids=["ragged", "equal"])
+    @pytest.mark.parametrize("feature_share", [1.0, 0.5])
+    def test_bagging(self, sizes, feature_share):
+        bags = random_bags(sizes=sizes)
+        model = BaggingClassifier(MIKernel(), 3, max_features=feature_share, random_state=0)
+        model.fit(bags, bags.y)
+        assert (model.predict(bags) == bags.y).mean() > 0.9
+
+    @pytest.mark.parametrize("sizes", [(1, 5), (3, 4)], ids=["ragged", "equal"])
+    def test_one_vs_one(self, sizes):
+        bags = random_bags(30, 3, sizes=sizes)
+        model = OneVsOneClassifier(make_pipeline(BagScaler(), MIKernel())).fit(bags, bags.y)
+        assert len(model.estimators_) == 3
+        assert (model.predict(bags) == bags.y).mean() > 0.9
+
+    def test_permutation_importance(self):
+        """A feature that is noise matters less; shuffling it needs bags of one size."""
+        bags = random_bags(sizes=(3, 4))
+        noise = np.random.RandomState(1).normal(size=(bags.n_instances, 1))
+        bags = bags.with_instances(np.hstack([bags.instances[:, :1], noise]))
+        model = MIKernel().fit(bags, bags.y)
+        result = permutation_importance(model, bags, bags.y, n_repeats=5, random_state=0)
+        assert result.importances_mean[0] > result.importances_mean[1] + 0.1
+        ragged = random_bags()
+        with pytest.raises(BagsError, match="needs bags of one size"):
+            permutation_importance(MIKernel().fit(ragged, ragged.y), ragged, ragged.y)
+
+
+@pytest.mark.parametrize("name", ["b.npz", "b.parquet", "b.h5", "list.parquet", "b.csv", "b.tsv"])
+def test_info_through_files(bags, tmp_path, name):
+    format = "parquet_list" if name.startswith("list") else None
+    options = {}
+    if name.endswith(("csv", "tsv")):
+        bags = bags.with_info(instance_info={"coords": np.arange(6)})
+        options = {"info": ["coords", "tile"], "bag_info": ["patient", "age"]}
+    write_bags(bags, tmp_path / name, format=format)
+    assert read_bags(tmp_path / name, **options).equals(bags)
