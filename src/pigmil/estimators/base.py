@@ -259,6 +259,11 @@ class MILClassifier(ClassifierMixin, BaseMIL):
         is_second = (self._check_and_score(X) > 0) == (self.positive_label_ == self.classes_[1])
         return self.classes_[is_second.astype(np.intp)]
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
 
 class MaxInstanceClassifier(MILClassifier):
     """Base class of the classifiers in which the best instance decides for its bag."""
