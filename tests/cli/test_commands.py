@@ -3,12 +3,14 @@
 import csv
 import json
 
+import numpy as np
 import pytest
 
-from pigmil import __version__, read_bags
+from pigmil import Bags, __version__, read_bags, write_bags
 from pigmil.estimators import all_estimators
 
 COLUMNS = ("--bag", "molecule", "--label", "active", "--info", "note")
+LABELLED = (*COLUMNS, "--positive", "yes")
 COMMANDS = (
     ("demo",), ("detect",), ("fit",), ("predict",), ("compare",), ("reproduce",), ("convert",),
     ("methods",), ("datasets", "list"), ("datasets", "info"), ("datasets", "fetch"),
@@ -21,7 +23,7 @@ def _rows(path):
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_help_tells_every_command(pigmil, command):
+def test_help_describes_every_command(pigmil, command):
     found = pigmil(*command, "--help")
     assert found.status == 0
     assert "--json" in found.out
@@ -33,7 +35,7 @@ def test_version(pigmil):
 
 
 def test_detect_ranks_the_planted_instances_first(pigmil, table, folder):
-    found = pigmil("detect", table, *COLUMNS, "--top", "3")
+    found = pigmil("detect", table, *LABELLED, "--top", "3")
     assert found.status == 0
     assert "PIGMIL detected" in found.out
     rows = _rows(folder / "molecules-instances.csv")
@@ -47,7 +49,7 @@ def test_detect_ranks_the_planted_instances_first(pigmil, table, folder):
 
 
 def test_detect_for_machines(pigmil, table, folder):
-    found = pigmil("detect", table, *COLUMNS, "--method", "KDE_max", "--json",
+    found = pigmil("detect", table, *LABELLED, "--method", "KDE_max", "--json",
                    "-o", "ranked.json", "--report", "report.md")  # fmt: skip
     assert found.status == 0
     assert found.json["method"] == "KDE_max"
@@ -60,7 +62,7 @@ def test_detect_for_machines(pigmil, table, folder):
 def test_scores_that_are_no_numbers_stay_valid_json(pigmil, table, folder):
     # MILES scores what its chosen instances touch, and nothing else.
     found = pigmil(
-        "detect", table, *COLUMNS, "-m", "MILES", "--json", "-o", "r.json", "--no-report"
+        "detect", table, *LABELLED, "-m", "MILES", "--json", "-o", "r.json", "--no-report"
     )
     assert found.status == 0
     assert found.json["method"] == "MILES"
@@ -68,13 +70,13 @@ def test_scores_that_are_no_numbers_stay_valid_json(pigmil, table, folder):
 
 
 def test_quiet_prints_nothing(pigmil, table, folder):
-    found = pigmil("detect", table, *COLUMNS, "-q", "--no-report", "-m", "KDE")
+    found = pigmil("detect", table, *LABELLED, "-q", "--no-report", "-m", "KDE")
     assert (found.status, found.out, found.err) == (0, "", "")
     assert not (folder / "molecules-report.html").exists()
 
 
 def test_fit_then_predict(pigmil, table, folder):
-    assert pigmil("fit", table, *COLUMNS, "-o", "m.skops").status == 0
+    assert pigmil("fit", table, *LABELLED, "-o", "m.skops").status == 0
     found = pigmil("predict", "m.skops", table, *COLUMNS, "--instances", "scores.tsv", "--json")
     assert found.status == 0
     assert found.json["accuracy"] == 1.0
@@ -85,7 +87,7 @@ def test_fit_then_predict(pigmil, table, folder):
 
 
 def test_predict_picks_features_by_name(pigmil, table, folder):
-    assert pigmil("fit", table, *COLUMNS, "-o", "m.skops", "-m", "MISVM").status == 0
+    assert pigmil("fit", table, *LABELLED, "-o", "m.skops", "-m", "MISVM").status == 0
     turned = folder / "turned.csv"
     with turned.open("w", newline="") as file:
         writer = csv.writer(file)
@@ -123,13 +125,38 @@ def test_methods_lists_every_card(pigmil):
     assert "PIGMIL" in pigmil("methods").out
     assert pigmil("methods", "KDE_min", "--json").json["detects"] is True
     assert "grid" not in pigmil("methods", "KDE_min").out  # nothing to say
-    assert "grid        {'gamma'" in pigmil("methods", "miGraph").out
+    assert "{'gamma'" in pigmil("methods", "miGraph").out
 
 
-def test_data_sets_are_listed_and_told(pigmil):
+def test_data_sets_are_listed_and_described(pigmil):
     names = [entry["name"] for entry in pigmil("datasets", "list", "--json").json["datasets"]]
     assert "musk1" in names
     assert pigmil("datasets", "info", "musk1", "--json").json["features"] == 166
+    text = pigmil("datasets", "info", "musk1").out
+    assert "92: 47 positive, 45 negative" in text
+    assert "defects" not in text  # empty fields are left out
+    assert "{" not in text
+
+
+def test_formulas_are_escaped_in_csv_unless_raw(pigmil, folder):
+    bags = Bags.from_list(
+        [np.array([[0.0], [float(i)]]) for i in range(4)],
+        ids=["=1+1", "-5", "@x", "ok"],
+        y=[0, 1, 0, 1],
+        instance_info={"+note": ["=A1"] * 8},
+    )
+    write_bags(bags, "bags.npz")
+    call = ("detect", "bags.npz", "-m", "KDE", "--no-report")
+    assert pigmil(*call).status == 0
+    escaped = (folder / "bags-instances.csv").read_text()
+    assert "'=A1" in escaped
+    assert "'+note" in escaped
+    assert '"-5"' in escaped  # a number is no formula
+    assert pigmil(*call, "--raw").status == 0
+    raw = (folder / "bags-instances.csv").read_text()
+    assert raw == escaped.replace("'", "")
+    assert pigmil(*call, "-o", "out.json").status == 0
+    assert json.loads((folder / "out.json").read_text())[0]["+note"] == "=A1"
 
 
 def test_fetch_loads_from_the_data_folder(pigmil, data_dir):
@@ -139,7 +166,7 @@ def test_fetch_loads_from_the_data_folder(pigmil, data_dir):
 
 
 def test_compare_resumes_and_reports(pigmil, table, folder):
-    call = ("compare", table, *COLUMNS, "-m", "MI-Kernel,MISVM", "--repeats", "1", "--folds", "2",
+    call = ("compare", table, *LABELLED, "-m", "MI-Kernel,MISVM", "--repeats", "1", "--folds", "2",
             "--no-tune", "--json")  # fmt: skip
     first = pigmil(*call)
     assert first.status == 0
@@ -150,7 +177,7 @@ def test_compare_resumes_and_reports(pigmil, table, folder):
     assert "Accuracy" in (folder / "c.html").read_text("utf-8")
 
 
-def test_demo_tells_table_one_beside_the_paper(pigmil, folder):
+def test_demo_compares_with_table_one(pigmil, folder):
     found = pigmil("demo", "--seeds", "1", "-o", "out")
     assert found.status == 0
     assert "paper 95" in found.out

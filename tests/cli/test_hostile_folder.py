@@ -19,14 +19,15 @@ open(os.path.join({folder!r}, "ran-{name}"), "w").close()
 raise SystemExit(3)
 """
 COLUMNS = ("--bag", "molecule", "--label", "active", "--info", "note")
+LABELLED = (*COLUMNS, "--positive", "yes")
 COMMANDS = {
-    "detect": ("detect", "data.csv", *COLUMNS, "--method", "KDEMin", "-o", "out.csv"),
+    "detect": ("detect", "data.csv", *LABELLED, "--method", "KDEMin", "-o", "out.csv"),
     "compare": (
-        "compare", "data.csv", *COLUMNS, "--methods", "MILES", "--folds", "2",
+        "compare", "data.csv", *LABELLED, "--methods", "MILES", "--folds", "2",
         "--repeats", "1", "--no-tune", "--jobs", "2", "--store", "s.sqlite",
     ),
     "compare with limits": (
-        "compare", "data.csv", *COLUMNS, "--methods", "MILES", "--folds", "2", "--repeats", "1",
+        "compare", "data.csv", *LABELLED, "--methods", "MILES", "--folds", "2", "--repeats", "1",
         "--time-limit", "100", "--no-tune", "--store", "s.sqlite",
     ),
 }  # fmt: skip

@@ -135,6 +135,76 @@ def test_a_stopped_comparison_keeps_its_cells_and_goes_on(folder, bags, pigmil):
     assert before[0] in after  # with the time it ended: it was not computed again
 
 
+def _shell(command, folder, **settings):
+    """Run a shell line in which ``pigmil`` is the command; give status, output and errors."""
+    line = f'pigmil() {{ "{sys.executable}" -m pigmil.cli "$@"; }}; set -o pipefail; {command}'
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=folder, env={**os.environ, **settings},
+        capture_output=True, text=True, encoding="utf-8", check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device /dev/full")
+
+
+@FULL
+@pytest.mark.parametrize(
+    "command", ["methods", "methods --json", "--version", "--help", "methods Nope --json"]
+)
+def test_full_output_is_one_line_and_status_one(folder, command):
+    status, _, err = _shell(f"pigmil {command} > /dev/full", folder)
+    assert status == 1
+    assert err == "error: Cannot write to standard output: No space left on device.\n"
+
+
+@FULL
+def test_full_output_and_errors_still_give_the_status(folder):
+    assert _shell("pigmil methods > /dev/full 2> /dev/full", folder)[0] == 1
+
+
+@pytest.mark.parametrize("command", ["methods", "methods --json", "--version"])
+def test_closed_output_is_one_line_and_status_one(folder, command):
+    status, _, err = _shell(f"pigmil {command} >&-", folder)
+    assert status == 1
+    assert err.startswith("error: Cannot write to standard output: it is closed")
+    assert err.count("\n") == 1
+
+
+def test_closed_errors_change_nothing(folder):
+    status, out, _ = _shell("pigmil --version 2>&-", folder)
+    assert (status, out[:7]) == (0, "pigmil ")
+
+
+@pytest.mark.parametrize("command", ["methods", "--help", "methods --json"])
+def test_a_pipe_closed_by_its_reader_is_silent(folder, command):
+    status, out, err = _shell(f"pigmil {command} | (exec <&-; sleep 0)", folder)
+    assert (status, out, err) == (1, "", "")
+
+
+def test_locale_without_the_signs(folder, bags):
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    call = "compare bags.csv -m MI-Kernel --repeats 1 --folds 2 --no-tune"
+    status, out, err = _shell(f"pigmil {call}", folder, **ascii_only)
+    assert (status, "Traceback" in err) == (0, False)
+    assert "+/-" in out
+    out.encode("ascii")
+
+
+def test_home_that_cannot_be_written(folder, bags):
+    nowhere = {"HOME": "/proc/nowhere", "XDG_CACHE_HOME": "/proc/nowhere"}
+    status, _, err = _shell("pigmil detect bags.csv -m KDE --no-report", folder, **nowhere)
+    assert (status, "Traceback" in err) == (0, False)
+    assert (folder / "bags-instances.csv").exists()
+
+
+def test_a_log_gets_lines_instead_of_a_bar(folder):
+    status, out, err = _shell("pigmil demo --seeds 1 -o demo", folder)
+    assert status == 0
+    assert "\x1b" not in out + err
+    assert "detecting: 12 of 12" in err
+
+
 def test_a_reader_that_goes_away_is_no_error(folder):
     shell = f"{sys.executable} -m pigmil.cli methods | head -n 1"
     found = subprocess.run(

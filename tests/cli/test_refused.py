@@ -1,4 +1,4 @@
-"""Mistakes: one message that says how to mend it, the right status, and no files."""
+"""Errors: one message with a hint, the right exit status, and no files."""
 
 import functools
 import os
@@ -12,6 +12,7 @@ from pigmil import Bags, write_bags
 from pigmil.cli.data import as_options
 
 COLUMNS = ("--bag", "molecule", "--label", "active", "--info", "note")
+LABELLED = (*COLUMNS, "--positive", "yes")
 
 
 @pytest.mark.parametrize(
@@ -19,24 +20,27 @@ COLUMNS = ("--bag", "molecule", "--label", "active", "--info", "note")
     [
         (("detect", "nowhere.csv"), "There is no file 'nowhere.csv'"),
         (("detect", "musk_1"), "did you mean musk1"),
+        (("detect", "molecules.csv", *COLUMNS), "text: 'no' (12 bags), 'yes' (12 bags)."),
+        (("detect", "molecules.csv", *COLUMNS, "--positive", "y"), "no bag has this label"),
+        (("detect", "molecules.csv", *LABELLED, "-m", "MILESS"), "Did you mean MILES"),
         (("detect", "molecules.csv"), "Say with --bag and --label"),
         (("detect", "molecules.csv", "--bag", "molecule", "--label", "active"), "with --info"),
         (("detect", "molecules.csv", "--bag", "molecule", "--info", "active", "--info", "note"),
          "name their column with --label"),
-        (("detect", "molecules.csv", *COLUMNS, "-o", "molecules.csv"), "would overwrite the data"),
-        (("detect", "molecules.csv", *COLUMNS, "-o", "x.xlsx"), "the suffix must be .csv"),
-        (("detect", "molecules.csv", *COLUMNS, "--report", "no/r.html"), "no folder 'no'"),
-        (("detect", "molecules.csv", *COLUMNS, "--report", "r.pdf"), "must be .html, .htm, .md"),
-        (("detect", "molecules.csv", *COLUMNS, "-m", "miGraph"), "does not score instances"),
-        (("detect", "molecules.csv", *COLUMNS, "-m", "Foo"), "Unknown method 'Foo'"),
-        (("detect", "molecules.csv", *COLUMNS, "--set", "foo=1"), "expected name=value"),
-        (("detect", "molecules.csv", *COLUMNS, "--set", "damping=7"), "range [0.0, 1.0]"),
+        (("detect", "molecules.csv", *LABELLED, "-o", "molecules.csv"), "would overwrite the data"),
+        (("detect", "molecules.csv", *LABELLED, "-o", "x.xlsx"), "the suffix must be .csv"),
+        (("detect", "molecules.csv", *LABELLED, "--report", "no/r.html"), "no folder 'no'"),
+        (("detect", "molecules.csv", *LABELLED, "--report", "r.pdf"), "must be .html, .htm, .md"),
+        (("detect", "molecules.csv", *LABELLED, "-m", "miGraph"), "does not score instances"),
+        (("detect", "molecules.csv", *LABELLED, "-m", "Foo"), "Unknown method 'Foo'"),
+        (("detect", "molecules.csv", *LABELLED, "--set", "foo=1"), "expected name=value"),
+        (("detect", "molecules.csv", *LABELLED, "--set", "damping=7"), "range [0.0, 1.0]"),
         (("convert", "molecules.csv", "molecules.csv"), "would overwrite the data"),
         (("convert", "molecules.csv", "out.xyz", *COLUMNS), "Pass --to-format"),
         (("convert", "molecules.csv", "out.arff", *COLUMNS), "Pass --lossy"),
-        (("compare", "molecules.csv", "molecules.csv", *COLUMNS), "Two data sets are called"),
-        (("compare", "molecules.csv", *COLUMNS, "-m", "PIGMIL,Bar"), "Unknown method 'Bar'"),
-        (("compare", "molecules.csv", *COLUMNS, "--metric", "luck"), "choose one of accuracy"),
+        (("compare", "molecules.csv", "molecules.csv", *LABELLED), "Two data sets are called"),
+        (("compare", "molecules.csv", *LABELLED, "-m", "PIGMIL,Bar"), "Unknown method 'Bar'"),
+        (("compare", "molecules.csv", *LABELLED, "--metric", "luck"), "choose one of accuracy"),
         (("datasets", "info", "nope"), "No data set is named 'nope'"),
         (("methods", "nope"), "Unknown method 'nope'"),
         (("predict", "no.skops", "molecules.csv"), "There is no model file"),
@@ -90,7 +94,7 @@ def test_stopped_has_status_130(pigmil, monkeypatch):
 
 
 def test_damaged_and_untrusted_models_are_refused_with_the_reason(pigmil, table, folder):
-    assert pigmil("fit", table, *COLUMNS, "-o", "m.skops", "-m", "MISVM").status == 0
+    assert pigmil("fit", table, *LABELLED, "-o", "m.skops", "-m", "MISVM").status == 0
     whole = (folder / "m.skops").read_bytes()
     (folder / "m.skops").write_bytes(whole[: len(whole) // 2])
     found = pigmil("predict", "m.skops", table, *COLUMNS)
@@ -106,11 +110,11 @@ def test_damaged_and_untrusted_models_are_refused_with_the_reason(pigmil, table,
 
 
 def test_other_features_are_refused(pigmil, table, folder):
-    assert pigmil("fit", table, *COLUMNS, "-o", "m.skops", "-m", "MISVM").status == 0
+    assert pigmil("fit", table, *LABELLED, "-o", "m.skops", "-m", "MISVM").status == 0
     (folder / "other.csv").write_text("bag,mass,size\na,1,2\n")
     found = pigmil("predict", "m.skops", "other.csv")
     assert found.status == 2
-    assert "does not have: 'charge'" in found.err
+    assert "fitted on: 'charge'" in found.err
     write_bags(Bags.from_list([np.zeros((1, 3))]), folder / "wide.npz")  # no names
     found = pigmil("predict", "m.skops", "wide.npz")
     assert found.status == 2
@@ -118,7 +122,7 @@ def test_other_features_are_refused(pigmil, table, folder):
 
 
 def test_labels_the_model_does_not_know_are_not_compared(pigmil, table, folder):
-    assert pigmil("fit", table, *COLUMNS, "-o", "m.skops", "-m", "MISVM").status == 0
+    assert pigmil("fit", table, *LABELLED, "-o", "m.skops", "-m", "MISVM").status == 0
     (folder / "other.csv").write_text("bag,label,mass,charge\na,7,1,2\nb,8,5,5\n")
     found = pigmil("predict", "m.skops", "other.csv", "--json")
     assert found.status == 0
@@ -127,12 +131,12 @@ def test_labels_the_model_does_not_know_are_not_compared(pigmil, table, folder):
 
 
 def test_all_cells_failed_has_status_one(pigmil, table):
-    found = pigmil("compare", table, *COLUMNS, "-m", "MISVM", "--repeats", "1", "--folds", "2",
+    found = pigmil("compare", table, *LABELLED, "-m", "MISVM", "--repeats", "1", "--folds", "2",
                    "--no-tune", "--time-limit", "0.001")  # fmt: skip
     assert found.status == 1
     assert "All cells failed" in found.err
 
 
-def test_mendings_are_told_as_options():
+def test_hints_name_options():
     told = as_options("bag= or instance_label='x' or info=[...] or format=, not mybag=1")
     assert told == "--bag or --instance-label 'x' or --info or --format, not mybag=1"

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from pigmil.report.text import markdown, number, rounded, sanitize, script_json
+from pigmil._core.text import escape_markdown, sanitize
+from pigmil.report.text import number, rounded, script_json
 
 
 @given(st.text(st.characters(exclude_categories=()), max_size=30))
@@ -41,5 +42,5 @@ def test_script_json_reads_back_and_cannot_end_the_script(value):
 
 
 def test_markdown_shows_signs_as_text():
-    assert markdown("a|b<c>\n*d*") == r"a\|b&lt;c&gt; \*d\*"
-    assert markdown("_a_ KDE_max") == r"\_a\_ KDE_max"
+    assert escape_markdown("a|b<c>\n*d*") == r"a\|b&lt;c&gt; \*d\*"
+    assert escape_markdown("_a_ KDE_max") == r"\_a\_ KDE_max"

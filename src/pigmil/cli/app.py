@@ -5,11 +5,11 @@ from typing import Annotated
 import typer
 
 from pigmil._core.version import __version__
-from pigmil.cli import compare as comparing
-from pigmil.cli import demo as demonstrating
-from pigmil.cli import detect as detecting
 from pigmil.cli import listing, models
-from pigmil.cli.console import flowing
+from pigmil.cli.compare import compare, reproduce
+from pigmil.cli.console import unwrap_paragraphs
+from pigmil.cli.demo import demo
+from pigmil.cli.detect import detect
 
 app = typer.Typer(
     name="pigmil",
@@ -17,15 +17,15 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-data_sets = typer.Typer(help="Real data sets: list, info, fetch.", no_args_is_help=True)
+data_sets = typer.Typer(help="List, describe and fetch real data sets.", no_args_is_help=True)
 app.add_typer(data_sets, name="datasets")
 
-app.command("demo")(demonstrating.demo)
-app.command("detect")(detecting.detect)
+app.command("demo")(demo)
+app.command("detect")(detect)
 app.command("fit")(models.fit)
 app.command("predict")(models.predict)
-app.command("compare")(comparing.compare)
-app.command("reproduce")(comparing.reproduce)
+app.command("compare")(compare)
+app.command("reproduce")(reproduce)
 app.command("convert")(listing.convert)
 app.command("methods")(listing.methods)
 data_sets.command("list")(listing.datasets_list)
@@ -33,8 +33,8 @@ data_sets.command("info")(listing.datasets_info)
 data_sets.command("fetch")(listing.datasets_fetch)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"pigmil {__version__}")
         raise typer.Exit()
 
@@ -53,10 +53,10 @@ def root(
 
       pigmil detect mydata.csv --bag molecule --label active
 
-    Each command has --help with examples, and --json for machines. Exit status: 0 done, 1 the
-    work failed, 2 wrong usage or input, 130 stopped with Ctrl-C.
+    Every command has --help with examples, and --json for use in programs. Exit status: 0 success,
+    1 failure, 2 wrong usage or input, 130 stopped with Ctrl-C.
     """
 
 
-root.__doc__ = flowing(root.__doc__)
+root.__doc__ = unwrap_paragraphs(root.__doc__)
 app.callback()(root)

@@ -24,7 +24,9 @@ from pigmil.cli.data import (
     InfoOption,
     InstanceLabelOption,
     LabelOption,
+    PositiveOption,
     check_targets,
+    find_positive_label,
     open_bags,
 )
 from pigmil.cli.models import complete_method
@@ -33,8 +35,8 @@ DEFAULT_METHODS = "PIGMIL,MILES,MI-Kernel,miGraph,Citation-kNN"
 EXPORTS = (".md", ".tex", ".csv", ".parquet", ".json")
 
 
-class Part(StrEnum):
-    """What of the paper to reproduce."""
+class PaperPart(StrEnum):
+    """A part of the paper to reproduce."""
 
     table1 = "table1"
     table2 = "table2"
@@ -51,37 +53,42 @@ def compare(
         typer.Option(
             "--methods",
             "-m",
-            help="Method; repeat, or separate by commas.",
+            help="Methods, separated by commas; may be repeated.",
             show_default=DEFAULT_METHODS,
             autocompletion=complete_method,
         ),
     ] = None,
-    repeats: Annotated[int, typer.Option(help="Repeats of the cross-validation.", min=1)] = 5,
-    folds: Annotated[int, typer.Option(help="Folds.", min=2)] = 10,
-    store: Annotated[Path, typer.Option(help="File of the results; resumed if it exists.")] = Path(
+    repeats: Annotated[int, typer.Option(help="Repeats of cross-validation.", min=1)] = 5,
+    folds: Annotated[int, typer.Option(help="Number of folds.", min=2)] = 10,
+    store: Annotated[Path, typer.Option(help="Results file; resumed if it exists.")] = Path(
         "pigmil-results.sqlite"
     ),
-    tune: Annotated[bool, typer.Option(help="Tune by inner cross-validation.")] = True,
+    tune: Annotated[bool, typer.Option(help="Tune parameters by inner cross-validation.")] = True,
     group_duplicates: Annotated[
         bool, typer.Option("--group-duplicates", help="Keep identical bags in one fold.")
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse data with severe findings.")
+        bool, typer.Option("--strict", help="Stop if the audit finds severe defects.")
     ] = False,
-    time_limit: Annotated[float | None, typer.Option(help="Seconds a cell may take.")] = None,
-    memory_limit: Annotated[float | None, typer.Option(help="Mebibytes a cell may take.")] = None,
-    metric: Annotated[str, typer.Option(help="Metric of the printed table.")] = "accuracy",
+    time_limit: Annotated[
+        float | None, typer.Option(help="Time limit per cell, in seconds.")
+    ] = None,
+    memory_limit: Annotated[
+        float | None, typer.Option(help="Memory limit per cell, in MiB.")
+    ] = None,
+    metric: Annotated[str, typer.Option(help="Metric to print.")] = "accuracy",
     export: Annotated[
         list[Path] | None,
-        typer.Option("--export", help="Write results: .md, .tex, .csv, .parquet, .json."),
+        typer.Option("--export", help="Write results: .md, .tex, .csv, .parquet or .json."),
     ] = None,
     report: Annotated[Path | None, typer.Option("--report", help="Report: .html or .md.")] = None,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Try cells again that failed.")
+        bool, typer.Option("--retry-failed", help="Run failed cells again.")
     ] = False,
     format: FormatOption = None,
     bag: BagOption = None,
     label: LabelOption = None,
+    positive: PositiveOption = None,
     instance_label: InstanceLabelOption = None,
     info: InfoOption = None,
     jobs: JobsOption = 1,
@@ -92,8 +99,8 @@ def compare(
 ) -> None:
     """Compare methods on data sets by repeated cross-validation.
 
-    Every finished cell is kept in the store at once: stopped with Ctrl-C, the same call goes on
-    where it was.
+    A cell is one method on one fold of one data set. Each finished cell is stored at once: after
+    Ctrl-C, run the same command again to continue.
 
     Examples:
 
@@ -110,7 +117,7 @@ def compare(
         if name.strip()
     ]  # fmt: skip
     for name in names:
-        card_of(name)  # a misspelt name is told before data is read
+        card_of(name)  # report a misspelt name before reading data
     if metric not in METRICS:
         raise ValueError(f"--metric {metric}: choose one of {', '.join(METRICS)}.")
     targets: dict[str, Path | None] = {"--store": store, "--report": report}
@@ -124,10 +131,12 @@ def compare(
         name = Path(item).stem if Path(item).exists() else item
         if name in sets:
             raise ValueError(f"Two data sets are called '{name}'; rename one of the files.")
-        sets[name] = open_bags(
+        bags = open_bags(
             item, format=format, bag=bag, label=label, instance_label=instance_label, info=info
         )
-    with output.progress("comparing") as tell:
+        chosen = find_positive_label(bags, positive)
+        sets[name] = bags if chosen is None else bags.with_labels((bags.y == chosen).astype(int))
+    with output.progress("comparing") as report_progress:
         results = run(
             names,
             sets,
@@ -142,34 +151,36 @@ def compare(
             retry_failed=retry_failed,
             time_limit=time_limit,
             memory_limit=memory_limit,
-            callback=lambda step: tell(
+            callback=lambda step: report_progress(
                 step.done, step.total, f"{step.cell.data} {step.cell.method}"
             ),
         )
-    show(output, results, metric)
+    _print_comparison(output, results, metric)
     for path in export or []:
-        output.wrote(results.export(path, metric), "results")
+        output.add_file(results.export(path, metric), "results")
     if report is not None:
         from pigmil.report import comparison_summary, write_report
 
         summary = comparison_summary(results, command=command_line())
-        output.wrote(write_report(summary, report), "report, opens in any browser")
-    output.wrote(store, "all cells; call again to resume or extend")
+        output.add_file(write_report(summary, report), "report; open it in a browser")
+    output.add_file(store, "all cells; run again to resume or extend")
 
 
-def show(output: Output, results: Any, metric: str) -> None:
-    """Print the table of results, the ranks, and what failed."""
+def _print_comparison(output: Output, results: Any, metric: str) -> None:
+    """Print the table of results and the ranks."""
     if len(results.rows) == len(results.failures):
         raise CommandFailedError(f"All cells failed.\n{results.summary()}")
-    output.say(results.summary())
-    text = results.table(metric, statistic="text")
-    output.table(["data set", *text.columns], [(name, *row) for name, row in text.iterrows()])
-    outcome = results.significance(metric)
-    if outcome.n_datasets > 1:
-        output.say(
+    output.print(results.summary())
+    table = results.table(metric, statistic="text")
+    output.table(["data set", *table.columns], [(name, *row) for name, row in table.iterrows()])
+    significance = results.significance(metric)
+    if significance.n_datasets > 1:
+        output.print(
             "average ranks: "
-            + ", ".join(f"{name} {rank:.2f}" for name, rank in outcome.ranks.sort_values().items())
-            + f"; Friedman p = {outcome.friedman_p:.3g}"
+            + ", ".join(
+                f"{name} {rank:.2f}" for name, rank in significance.ranks.sort_values().items()
+            )
+            + f"; Friedman p = {significance.friedman_p:.3g}"
         )
     output.result = {
         "metric": metric,
@@ -182,21 +193,21 @@ def show(output: Output, results: Any, metric: str) -> None:
 @command
 def reproduce(
     output: Output,
-    which: Annotated[Part, typer.Argument(help="What to reproduce.")] = Part.all,
+    which: Annotated[PaperPart, typer.Argument(help="Part of the paper.")] = PaperPart.all,
     folder: Annotated[
         Path, typer.Option("--output", "-o", help="Folder for tables, figures and numbers.")
     ] = Path("pigmil-reproduction"),
     quick: Annotated[
-        bool, typer.Option("--quick", help="About two minutes; says what it leaves out.")
+        bool, typer.Option("--quick", help="A subset that takes about two minutes.")
     ] = False,
     jobs: JobsOption = 1,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Reproduce the tables and figures of the paper, ours beside theirs.
+    """Reproduce the tables and figures of the paper and compare them with the printed ones.
 
-    Stopped with Ctrl-C it resumes when called again with the same folder.
+    After Ctrl-C, run it again with the same folder to continue.
 
     Example:
 
@@ -204,8 +215,8 @@ def reproduce(
     """
     from pigmil.reproduction.run import reproduce as run
 
-    with output.progress(f"reproducing {which.value}") as tell:
-        written = run(which.value, folder, quick=quick, n_jobs=jobs, callback=tell)
+    with output.progress(f"reproducing {which.value}") as report_progress:
+        written = run(which.value, folder, quick=quick, n_jobs=jobs, callback=report_progress)
     for path in written:
-        output.wrote(Path(path), "reproduction")
+        output.add_file(Path(path), "reproduction")
     output.result = {"which": which.value, "quick": quick}

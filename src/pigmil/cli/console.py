@@ -1,10 +1,9 @@
-"""What every command shares: options, output for people and machines, errors, progress."""
+"""Parts that all commands share: options, output as text or JSON, errors, progress."""
 
 import functools
 import inspect
 import json
 import logging
-import os
 import shlex
 import sys
 import warnings
@@ -29,7 +28,8 @@ from rich.table import Table
 
 from pigmil._core.errors import PigmilError
 from pigmil._core.json import to_json_safe
-from pigmil.cli import INTERRUPTED
+from pigmil._core.text import sanitize
+from pigmil.cli._streams import FAILED, INTERRUPTED, WRONG_INPUT, OutputError, writing_output
 
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON object instead of text.", show_default=False)
@@ -40,27 +40,33 @@ QuietOption = Annotated[
 DebugOption = Annotated[
     bool, typer.Option("--debug", help="Show tracebacks and log messages.", show_default=False)
 ]
-SeedOption = Annotated[int, typer.Option("--seed", help="Seed of everything that is random.")]
+SeedOption = Annotated[int, typer.Option("--seed", help="Seed for everything random.")]
 JobsOption = Annotated[int, typer.Option("--jobs", "-j", help="Parallel workers.", min=1)]
 
-DONE, FAILED, WRONG_INPUT = 0, 1, 2
-# Mistakes of the caller: their messages are written to be read.
+# Errors in what the user passed; their messages are shown without a traceback.
 _INPUT_ERRORS = (PigmilError, ValueError, TypeError, OSError)
 
 
 class CommandFailedError(Exception):
-    """The work was done as asked and came to nothing; exit status 1."""
+    """The command ran as asked but produced no result; exit status 1."""
 
 
 class Output:
-    """Where a command speaks to: text on a terminal, or one JSON object at its end.
+    """Output of a command: text on a terminal, or one JSON object at the end.
 
     Parameters
     ----------
     as_json : bool
-        One JSON object on standard output; text goes nowhere.
+        Print one JSON object on standard output and no text.
     quiet : bool
-        No text.
+        Print no text.
+
+    Attributes
+    ----------
+    result : dict
+        Content of the JSON object, besides the files.
+    files : list of str
+        The files that were written.
     """
 
     def __init__(self, *, as_json: bool, quiet: bool) -> None:
@@ -71,12 +77,13 @@ class Output:
         self.result: dict[str, Any] = {}
         self.files: list[str] = []
 
-    def say(self, text: str) -> None:
-        """Print a line; what looks like markup is shown as it is."""
-        self.console.print(escape(text), soft_wrap=True)
+    def print(self, text: str) -> None:
+        """Print a line; markup in it is not interpreted."""
+        with writing_output():
+            self.console.print(escape(text), soft_wrap=True)
 
     def warn(self, text: str) -> None:
-        """Print a line on standard error."""
+        """Print a warning on standard error."""
         self.errors.print(f"[yellow]warning:[/] {escape(text)}", soft_wrap=True)
 
     def table(
@@ -87,27 +94,30 @@ class Output:
         title: str | None = None,
         left: Sequence[int] = (0,),
     ) -> None:
-        """Print a table of plain values; columns are set right unless they are in ``left``."""
-        drawn = Table(title=None if title is None else escape(title), title_justify="left")
+        """Print a table; columns are aligned right unless they are in ``left``."""
+        table = Table(title=None if title is None else escape(title), title_justify="left")
         for number, column in enumerate(columns):
-            drawn.add_column(escape(column), justify="left" if number in left else "right")
+            table.add_column(escape(column), justify="left" if number in left else "right")
         for row in rows:
-            drawn.add_row(*(escape(_visible(value)) for value in row))
-        self.console.print(drawn)
+            table.add_row(*(escape(sanitize(value)) for value in row))
+        with writing_output():
+            self.console.print(table)
 
-    def wrote(self, path: Path, what: str) -> None:
-        """Note a file that was written, to be named at the end."""
+    def add_file(self, path: Path, description: str) -> None:
+        """Report a file that was written."""
         self.files.append(str(path))
-        self.say(f"wrote {path}  ({what})")
+        self.print(f"wrote {path}  ({description})")
 
     def finish(self) -> None:
-        """End the command: for machines, print the object."""
+        """Print the JSON object, if it was asked for, and flush."""
         if self.as_json:
             _print_json({**self.result, "files": self.files})
+        with writing_output():
+            sys.stdout.flush()
 
     @contextmanager
-    def progress(self, what: str) -> Iterator[Callable[[int, int, str], None]]:
-        """Show a bar with the time left; the caller reports (done, total, what)."""
+    def progress(self, task_name: str) -> Iterator[Callable[[int, int, str], None]]:
+        """Show a progress bar with the time left; yield a function of (done, total, step)."""
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
@@ -120,25 +130,26 @@ class Output:
         with Progress(
             *columns, console=self.errors, disable=self.silent or not terminal, transient=True
         ) as bar:
-            task = bar.add_task(escape(what), total=None)
-            told = 0
+            task = bar.add_task(escape(task_name), total=None)
+            last_tenth = 0
 
-            def report(done: int, total: int, now: str) -> None:
-                nonlocal told
-                bar.update(task, completed=done, total=total, description=escape(now))
+            def report(done: int, total: int, step: str) -> None:
+                nonlocal last_tenth
+                bar.update(task, completed=done, total=total, description=escape(step))
                 tenth = 10 * done // max(total, 1)
-                if not terminal and not self.silent and tenth > told:
-                    told = tenth  # a log gets a line now and then in place of a bar
-                    self.errors.print(escape(f"{what}: {done} of {total} ({now})"), soft_wrap=True)
+                if not terminal and not self.silent and tenth > last_tenth:
+                    last_tenth = tenth  # a log file gets at most ten lines instead of a bar
+                    line = f"{task_name}: {done} of {total} ({step})"
+                    self.errors.print(escape(line), soft_wrap=True)
 
             yield report
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Turn errors of a command into one message and an exit status.
+    """Turn the errors of a command into one message and an exit status.
 
-    The function takes ``output`` as its first argument, made from the options ``as_json`` and
-    ``quiet`` of the command; it must declare those options and ``debug``.
+    The function gets an `Output` as its first argument, built from the options ``as_json`` and
+    ``quiet``; it must declare these options and ``debug``.
     """
 
     @functools.wraps(function)
@@ -150,16 +161,13 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             with _warnings_as_lines(output):
                 function(output, *args, **options)
             output.finish()
-            sys.stdout.flush()
         except KeyboardInterrupt:
             if output.as_json:
                 _print_json({"error": "stopped", "status": INTERRUPTED})
-            output.errors.print("stopped; nothing is half-written, finished work is kept")
+            output.errors.print("stopped; finished work is kept, unfinished files were removed")
             raise typer.Exit(INTERRUPTED) from None
-        except BrokenPipeError:
-            # The reader has gone (`| head`); Python would complain once more at its end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(FAILED) from None
+        except (BrokenPipeError, OutputError):
+            raise  # handled by the entry point
         except _INPUT_ERRORS as error:
             _fail(output, error, debug, WRONG_INPUT)
         except (typer.Exit, typer.Abort):
@@ -167,15 +175,15 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         except Exception as error:
             _fail(output, error, debug, FAILED)
 
-    # typer reads the signature: all but the first argument.
+    # Typer builds the options from the signature; hide the first argument from it.
     signature = functools.partial(function, None)
     guarded.__signature__ = inspect.signature(signature)  # type: ignore[attr-defined]
-    guarded.__doc__ = flowing(function.__doc__)
+    guarded.__doc__ = unwrap_paragraphs(function.__doc__)
     return guarded
 
 
-def flowing(text: str | None) -> str:
-    """Help with each paragraph on one line, so that it fills any terminal; examples stay."""
+def unwrap_paragraphs(text: str | None) -> str:
+    """Join the lines of each paragraph, so that help fills the terminal; examples stay."""
     paragraphs = inspect.cleandoc(text or "").split("\n\n")
     return "\n\n".join(
         part if part.startswith(" ") else " ".join(part.split()) for part in paragraphs
@@ -183,19 +191,13 @@ def flowing(text: str | None) -> str:
 
 
 def command_line() -> str:
-    """What the user typed, to be kept with what came of it."""
+    """Return the command as typed, to be stored with its results."""
     return shlex.join(["pigmil", *sys.argv[1:]])
 
 
 def _print_json(content: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(to_json_safe(content), allow_nan=False) + "\n")
-
-
-def _visible(value: Any) -> str:
-    """A name on one line of a terminal, without the codes that would steer it."""
-    from pigmil.report.text import sanitize
-
-    return sanitize(value)
+    with writing_output():
+        sys.stdout.write(json.dumps(to_json_safe(content), allow_nan=False) + "\n")
 
 
 def _fail(output: Output, error: Exception, debug: bool, status: int) -> None:
@@ -214,7 +216,7 @@ def _fail(output: Output, error: Exception, debug: bool, status: int) -> None:
 
 @contextmanager
 def _warnings_as_lines(output: Output) -> Iterator[None]:
-    """Show warnings as lines for a reader, each text once."""
+    """Print each distinct warning once, as one line."""
     seen: set[str] = set()
 
     def show(message: Any, *_: Any, **__: Any) -> None:

@@ -1,4 +1,4 @@
-"""Bags for a command: a file, or the name of a data set; and their results as tables."""
+"""Read bags from a file or by data set name, and write tables."""
 
 import difflib
 import json
@@ -11,7 +11,9 @@ import typer
 
 from pigmil._core.errors import BagFormatError
 from pigmil._core.files import atomic_write
+from pigmil._core.json import to_json_safe
 from pigmil._core.optional import import_optional
+from pigmil._core.text import count, escape_formula
 
 if TYPE_CHECKING:
     from pigmil.bags import Bags
@@ -20,18 +22,35 @@ DataArgument = Annotated[
     str, typer.Argument(metavar="DATA", help="A file of bags, or the name of a data set.")
 ]
 FormatOption = Annotated[
-    str | None, typer.Option("--format", help="Format of the file, if it cannot be told.")
+    str | None, typer.Option("--format", help="Format of the file, if it is not recognised.")
 ]
-BagOption = Annotated[str | None, typer.Option("--bag", help="Column that names the bag.")]
-LabelOption = Annotated[str | None, typer.Option("--label", help="Column with the bag's label.")]
+BagOption = Annotated[str | None, typer.Option("--bag", help="Column with the id of the bag.")]
+LabelOption = Annotated[
+    str | None, typer.Option("--label", help="Column with the label of the bag.")
+]
 InstanceLabelOption = Annotated[
-    str | None, typer.Option("--instance-label", help="Column with the instance's label, if known.")
+    str | None,
+    typer.Option("--instance-label", help="Column with the label of the instance, if known."),
 ]
 InfoOption = Annotated[
     list[str] | None,
-    typer.Option("--info", help="Column to keep with the instance, not a feature; repeat."),
+    typer.Option(
+        "--info", help="Column to keep as information, not as a feature; may be repeated."
+    ),
 ]
 TABLES = (".csv", ".tsv", ".parquet", ".json")
+PositiveOption = Annotated[
+    str | None, typer.Option("--positive", help="The positive label; needed for text labels.")
+]
+RawOption = Annotated[
+    bool,
+    typer.Option(
+        "--raw",
+        help="Write text to .csv and .tsv unchanged. By default an apostrophe is put before text "
+        "that a spreadsheet would run as a formula.",
+        show_default=False,
+    ),
+]
 REPORTS = (".html", ".htm", ".md")
 
 
@@ -45,16 +64,16 @@ def open_bags(
     info: Sequence[str] | None = None,
     labelled: bool = True,
 ) -> "Bags":
-    """Bags of a file, or of a data set by name.
+    """Return the bags of a file, or of a data set by name.
 
     Parameters
     ----------
     data : str
-        Path, or name as in ``pigmil datasets list``; a file of that name goes first.
+        Path, or name as in ``pigmil datasets list``; an existing file takes precedence.
     format, bag, label, instance_label, info : str, optional
         See :func:`pigmil.read_bags`.
     labelled : bool, default=True
-        Refuse bags without labels.
+        Raise an error for bags without labels.
     """
     from pigmil import datasets
     from pigmil.io import read_bags
@@ -83,14 +102,35 @@ def open_bags(
             raise BagFormatError(as_options(str(error))) from error
     if labelled and bags.y is None:
         raise BagFormatError(
-            f"'{data}' holds no bag labels, and they are needed to learn from; name their column "
-            "with --label."
+            f"'{data}' has no bag labels, and fitting needs them; name their column with --label."
         )
     return bags
 
 
+def find_positive_label(bags: "Bags", positive: str | None) -> Any:
+    """Return the label that ``--positive`` names, or None for numeric labels without it.
+
+    Text labels have no order, so a guess would often rank the instances of negative bags.
+    """
+    import numpy as np
+
+    labels, counts = np.unique(np.asarray(bags.y), return_counts=True)
+    listed = ", ".join(
+        f"'{label}' ({count(int(n), 'bag')})" for label, n in zip(labels, counts, strict=True)
+    )
+    matches = [label for label in labels if str(label) == positive]
+    if positive is not None and not matches:
+        raise ValueError(f"--positive {positive}: no bag has this label; labels are {listed}.")
+    if positive is None and any(isinstance(label, str) for label in labels):
+        raise ValueError(
+            f"The labels are text: {listed}. Name the positive one with --positive, for example "
+            f"--positive {labels[-1]}."
+        )
+    return matches[0] if matches else None
+
+
 def as_options(message: str, **names: str) -> str:
-    """The mending a message names, in words of the command line.
+    """Replace the Python parameters that a message names by options of the command line.
 
     Examples
     --------
@@ -98,32 +138,32 @@ def as_options(message: str, **names: str) -> str:
     'Say with --bag what it is, or pass --lossy.'
     """
 
-    def option(found: re.Match[str]) -> str:
-        name = names.get(found[1], found[1].replace("_", "-"))
-        return f"--{name}" + (" " if found[3] else "")
+    def option(match: re.Match[str]) -> str:
+        name = names.get(match[1], match[1].replace("_", "-"))
+        return f"--{name}" + (" " if match[3] else "")
 
     pattern = r"\b(bag|label|instance_label|info|format|lossy)=(\[\.\.\.\]|True)?(?=(['\"\d])?)"
     return re.sub(pattern, option, message)
 
 
 def _column(name: str | None) -> Any:
-    """A column by name, or by position where a number is given."""
+    """Return a column name, or a position if it is a number."""
     return int(name) if name is not None and name.lstrip("-").isdigit() else name
 
 
 def check_targets(source: str, targets: dict[str, Path | None], suffixes: Any) -> None:
-    """Refuse what could not be written, or would overwrite the data, before any work is done.
+    """Raise an error for files that cannot be written or would overwrite the data.
 
     Parameters
     ----------
     source : str
-        The data.
+        The data that the command reads.
     targets : dict of str to Path
-        By option; None for what is not asked for.
+        Files by option; None if not requested.
     suffixes : dict of str to sequence of str
-        Suffixes of each option; any if it is not among them.
+        Allowed suffixes by option; all if an option is missing.
     """
-    taken: dict[Path, str] = {Path(source).resolve(): "the data"}
+    used: dict[Path, str] = {Path(source).resolve(): "the data"}
     for option, path in targets.items():
         if path is None:
             continue
@@ -135,28 +175,44 @@ def check_targets(source: str, targets: dict[str, Path | None], suffixes: Any) -
         if path.is_dir() or not path.absolute().parent.is_dir():
             what = "is a folder" if path.is_dir() else f"there is no folder '{path.parent}'"
             raise ValueError(f"{option}: cannot write '{path}': {what}.")
-        if path.resolve() in taken:
+        if path.resolve() in used:
             raise ValueError(
-                f"{option}: '{path}' would overwrite {taken[path.resolve()]}; choose another name."
+                f"{option}: '{path}' would overwrite {used[path.resolve()]}; choose another name."
             )
-        taken[path.resolve()] = option
+        used[path.resolve()] = option
 
 
-def write_table(columns: dict[str, Any], path: Path) -> Path:
-    """Write a table as .csv, .tsv, .parquet or .json (records), whole or not at all."""
+def write_table(columns: dict[str, Any], path: Path, *, raw: bool = False) -> Path:
+    """Write a table as .csv, .tsv, .parquet or .json (records).
+
+    Parameters
+    ----------
+    columns : dict of str to array
+        Values by column name.
+    path : Path
+        The file; it is replaced only when the table is complete.
+    raw : bool, default=False
+        Write text to .csv and .tsv unchanged, also where a spreadsheet would run it as a formula.
+    """
     suffix = path.suffix.lower()
     if suffix not in TABLES:
         raise ValueError(f"Cannot write '{path}': the suffix must be {', '.join(TABLES)}.")
     pa = import_optional("pyarrow", extra="io", purpose="Writing a table")
-    table = pa.table({name: _arrow_ready(values) for name, values in columns.items()})
+    ready = {name: _to_arrow(values) for name, values in columns.items()}
+    if suffix in (".csv", ".tsv") and not raw:
+        ready = {
+            escape_formula(name): list(map(escape_formula, values))
+            if isinstance(values, list)
+            else values
+            for name, values in ready.items()
+        }
+    table = pa.table(ready)
     with atomic_write(path) as temporary:
         if suffix == ".parquet":
             import_optional("pyarrow.parquet", extra="io", purpose="Writing parquet").write_table(
                 table, temporary
             )
         elif suffix == ".json":
-            from pigmil._core.json import to_json_safe
-
             records = json.dumps(
                 to_json_safe(table.to_pylist()), ensure_ascii=False, allow_nan=False
             )
@@ -168,7 +224,7 @@ def write_table(columns: dict[str, Any], path: Path) -> Path:
     return path
 
 
-def _arrow_ready(values: Any) -> Any:
+def _to_arrow(values: Any) -> Any:
     import numpy as np
 
     array = np.asarray(values)

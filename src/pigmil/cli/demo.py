@@ -1,10 +1,11 @@
-"""``pigmil demo``: the main job, on data that is made on the spot."""
+"""``pigmil demo``: detect positive instances in synthetic data."""
 
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from pigmil._core.text import count
 from pigmil.cli.console import (
     DebugOption,
     JsonOption,
@@ -23,9 +24,11 @@ METHODS = ("PIGMIL", "KDE_min", "KDE", "KDE_max")
 def demo(
     output: Output,
     folder: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder for the picture and the report.")
+        Path, typer.Option("--output", "-o", help="Folder for picture and report.")
     ] = Path("pigmil-demo"),
-    seeds: Annotated[int, typer.Option("--seeds", help="Draws of each set.", min=1)] = 10,
+    seeds: Annotated[
+        int, typer.Option("--seeds", help="Random draws of each data set.", min=1)
+    ] = 10,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -33,8 +36,8 @@ def demo(
 ) -> None:
     """Detect the positive instances of the paper's three synthetic sets.
 
-    Prints the share of detected instances that are truly positive beside the paper's Table I,
-    and writes a picture and a report to open. Takes less than a minute.
+    Prints the percentage of detected instances that are truly positive, with the figures of the
+    paper's Table I for comparison, and writes a picture and a report. Takes about a minute.
 
     Example:
 
@@ -55,16 +58,17 @@ def demo(
             make = getattr(datasets, f"make_{set_name.lower()}")
             shares[set_name] = {}
             for method in METHODS:
-                found = []
+                shares_of_draws = []
                 for number in range(seeds):
                     bags = make(random_state=seed + number)
-                    model = _fitted(method, bags, seed)
-                    found.append(np.mean(bags.instance_labels[model.detected_instances_] == 1))
+                    model = _fit(method, bags, seed)
+                    labels = bags.instance_labels[model.detected_instances_]
+                    shares_of_draws.append(np.mean(labels == 1))
                     if method == "PIGMIL" and number == 0:
                         models[set_name] = (bags, model)
                     done += 1
                     report(done, total, f"{set_name} {method}")
-                shares[set_name][method] = 100 * float(np.mean(found))
+                shares[set_name][method] = 100 * float(np.mean(shares_of_draws))
     output.table(
         ["data set", *METHODS],
         [
@@ -77,21 +81,22 @@ def demo(
             )
             for name in SETS
         ],
-        title=f"Detected instances that are truly positive, % (mean of {seeds} draws)",
+        title=f"Detected instances that are truly positive, % (mean of {count(seeds, 'draw')})",
     )
     output.result = {"seeds": seeds, "detection_accuracy": shares}
     folder.mkdir(parents=True, exist_ok=True)
-    output.wrote(_draw(models, folder / "detected.png"), "the three sets, what was detected ringed")
+    picture = _draw(models, folder / "detected.png")
+    output.add_file(picture, "the three sets; detected instances are circled")
     bags, model = models["RHOMBUS"]
     summary = detection_summary(
         model, bags, source="RHOMBUS, synthetic", seed=seed, command=command_line()
     )
-    output.wrote(
-        write_report(summary, folder / "report.html"), "report on RHOMBUS, opens in any browser"
+    output.add_file(
+        write_report(summary, folder / "report.html"), "report on RHOMBUS; open it in a browser"
     )
 
 
-def _fitted(method: str, bags: Any, seed: int) -> Any:
+def _fit(method: str, bags: Any, seed: int) -> Any:
     from pigmil.estimators import get_estimator
 
     model = get_estimator(method)()

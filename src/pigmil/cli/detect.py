@@ -1,4 +1,4 @@
-"""``pigmil detect``: which instances make the bags positive."""
+"""``pigmil detect``: find the instances that make bags positive."""
 
 import time
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pigmil._core.text import count
 from pigmil.cli.console import (
     DebugOption,
     JsonOption,
@@ -24,17 +25,20 @@ from pigmil.cli.data import (
     InfoOption,
     InstanceLabelOption,
     LabelOption,
+    PositiveOption,
+    RawOption,
     check_targets,
+    find_positive_label,
     open_bags,
     write_table,
 )
-from pigmil.cli.models import MethodOption, SetOption, build_method, fit_told
+from pigmil.cli.models import MethodOption, SetOption, build_method, fit_with_progress
 
 if TYPE_CHECKING:
     from pigmil.bags import Bags
 
-# Held-out predictions for the report refit the method; beyond this they are left out.
-_FOLDS, _SECONDS = 5, 60.0
+# Held-out predictions for the report refit the method; they are left out if that takes longer.
+_FOLDS, _MAX_SECONDS = 5, 60.0
 
 
 @command
@@ -59,13 +63,15 @@ def detect(
         bool, typer.Option("--no-report", help="Write no report.", show_default=False)
     ] = False,
     top: Annotated[int, typer.Option("--top", help="Rows to print.", min=0)] = 10,
-    scale: Annotated[bool, typer.Option(help="Z-score the features first.")] = True,
+    scale: Annotated[bool, typer.Option(help="Standardise the features first.")] = True,
     set_: SetOption = None,
     format: FormatOption = None,
     bag: BagOption = None,
     label: LabelOption = None,
+    positive: PositiveOption = None,
     instance_label: InstanceLabelOption = None,
     info: InfoOption = None,
+    raw: RawOption = False,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -73,12 +79,12 @@ def detect(
 ) -> None:
     """Find the instances that make the bags positive.
 
-    Fits a detecting method on all bags, ranks the instances of the positive bags, and writes the
-    ranking and a report. Files of an earlier run are replaced.
+    Fits a method on all bags, ranks the instances of the positive bags by score, and writes the
+    ranking and a report. Existing files are replaced.
 
     Examples:
 
-      pigmil detect molecules.csv --bag molecule --label active
+      pigmil detect molecules.csv --bag molecule --label active --positive yes
 
       pigmil detect musk1 -o conformations.parquet --method MILD
 
@@ -97,14 +103,15 @@ def detect(
     bags = open_bags(
         data, format=format, bag=bag, label=label, instance_label=instance_label, info=info
     )
+    model.set_params(pos_label=find_positive_label(bags, positive))
     scaled = BagScaler(with_mean=not bags.is_sparse).fit_transform(bags) if scale else bags
     start = time.perf_counter()
-    fit_told(output, model, scaled)
+    fit_with_progress(output, model, scaled)
     seconds = time.perf_counter() - start
     ranked = ranking(bags, model)
-    write_table(ranked, to)
-    tell(output, bags, model, ranked, top)
-    output.wrote(to, f"{len(ranked['bag'])} instances of positive bags, ranked")
+    write_table(ranked, to, raw=raw)
+    _print_detection(output, bags, model, ranked, top)
+    output.add_file(to, f"{count(len(ranked['bag']), 'ranked instance')} of positive bags")
     output.result["instances"] = to
     if page is not None:
         with output.progress("writing the report"):
@@ -115,23 +122,25 @@ def detect(
                 source=Path(data).name,
                 seed=seed,
                 command=command_line(),
-                folds=_FOLDS if _FOLDS * seconds <= _SECONDS else 0,
+                folds=_FOLDS if _FOLDS * seconds <= _MAX_SECONDS else 0,
             )
             write_report(summary, page)
-        output.wrote(page, "report, opens in any browser")
+        output.add_file(page, "report; open it in a browser")
 
 
-def tell(output: Output, bags: "Bags", model: Any, ranked: dict[str, Any], top: int) -> None:
-    """Print what was detected and the head of the ranking, and note it for machines."""
+def _print_detection(
+    output: Output, bags: "Bags", model: Any, ranked: dict[str, Any], top: int
+) -> None:
+    """Print the detected instances and the top of the ranking; fill the JSON result."""
     import numpy as np
 
-    positive = int((bags.y == model.positive_label_).sum())
-    output.say(
-        f"{model.card.name} detected {len(model.detected_instances_)} instances in {positive} "
-        f"positive bags of {bags.n_bags}."
+    n_positive = int((bags.y == model.positive_label_).sum())
+    output.print(
+        f"{model.card.name} detected {count(len(model.detected_instances_), 'instance')} in "
+        f"{count(n_positive, 'positive bag')} (of {count(bags.n_bags, 'bag')})."
     )
-    shown = min(top, len(ranked["bag"]))
-    if shown:
+    n_rows = min(top, len(ranked["bag"]))
+    if n_rows:
         output.table(
             ["bag", "instance", "score", "detected"],
             [
@@ -141,15 +150,15 @@ def tell(output: Output, bags: "Bags", model: Any, ranked: dict[str, Any], top: 
                     f"{ranked['score'][row]:.4g}",
                     "yes" if ranked["detected"][row] else "",
                 )
-                for row in range(shown)
+                for row in range(n_rows)
             ],
-            title=f"Highest scores ({shown} of {len(ranked['bag'])})",
+            title=f"Highest scores ({n_rows} of {len(ranked['bag'])})",
         )
     owner = bags.bag_index[model.detected_instances_]
     output.result = {
         "method": model.card.name,
         "bags": bags.n_bags,
-        "positive_bags": positive,
+        "positive_bags": n_positive,
         "detected": [
             {"bag": bags.ids[bag], "instance": row - bags.offsets[bag],
              "score": model.instance_scores_[row]}
@@ -157,14 +166,14 @@ def tell(output: Output, bags: "Bags", model: Any, ranked: dict[str, Any], top: 
         ],
     }  # fmt: skip
     if bags.instance_labels is not None:
-        found = bags.instance_labels[model.detected_instances_]
-        share = float(np.mean(found == np.unique(bags.instance_labels)[-1]))
-        output.say(f"Of the detected instances {100 * share:.1f} % are labelled positive.")
+        detected = bags.instance_labels[model.detected_instances_]
+        share = float(np.mean(detected == np.unique(bags.instance_labels)[-1]))
+        output.print(f"{100 * share:.1f} % of the detected instances are labelled positive.")
         output.result["detection_accuracy"] = share
 
 
 def ranking(bags: "Bags", model: Any) -> dict[str, Any]:
-    """Instances of the positive bags by falling score, as columns of a table."""
+    """Return the instances of the positive bags as columns, the highest score first."""
     from pigmil.report.ranking import detected_mask, ranked_rows
 
     order = ranked_rows(model, bags)

@@ -2,11 +2,12 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from pigmil._core.errors import BagFormatError
+from pigmil._core.text import count
 from pigmil.cli.console import DebugOption, JsonOption, Output, QuietOption, command
 from pigmil.cli.data import (
     BagOption,
@@ -21,8 +22,8 @@ from pigmil.cli.data import (
 from pigmil.cli.models import complete_method
 
 
-def complete_name(incomplete: str) -> list[str]:
-    """Names of data sets that begin so, for shell completion."""
+def complete_data_set(incomplete: str) -> list[str]:
+    """Return the data set names that start with the text, for shell completion."""
     from pigmil import datasets
 
     return [name for name in datasets.list_datasets() if name.startswith(incomplete)]
@@ -31,7 +32,7 @@ def complete_name(incomplete: str) -> list[str]:
 NameArgument = Annotated[
     str,
     typer.Argument(
-        metavar="NAME", help="See `pigmil datasets list`.", autocompletion=complete_name
+        metavar="NAME", help="See `pigmil datasets list`.", autocompletion=complete_data_set
     ),
 ]
 
@@ -43,7 +44,7 @@ def methods(
         str | None,
         typer.Argument(
             metavar="NAME",
-            help="Show the whole card of one method.",
+            help="Describe this method.",
             autocompletion=complete_method,
         ),
     ] = None,
@@ -51,7 +52,7 @@ def methods(
     quiet: QuietOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """List all methods, or show the card of one.
+    """List all methods, or describe one.
 
     Example:
 
@@ -65,23 +66,38 @@ def methods(
 
         card = card_of(name)
         output.result = asdict(card)
-        for field, value in asdict(card).items():
-            if value not in ("", {}):
-                output.say(f"{field:11} {_yes(value)}")
+        _print_fields(output, asdict(card))
         return
     output.result = {"methods": [asdict(card) for card in cards]}
     output.table(
-        ["method", "year", "detects", "classifies", "use"],
+        ["method", "year", "detects", "classifies", "when to use"],
         [
-            (card.name, card.year, _yes(card.detects), _yes(card.classifies), card.when_to_use)
+            (
+                card.name,
+                card.year,
+                _yes_or_no(card.detects),
+                _yes_or_no(card.classifies),
+                card.when_to_use,
+            )
             for card in cards
         ],
         left=(0, 4),
     )
-    output.say("`pigmil methods NAME` shows the paper and the cost of one.")
+    output.print("`pigmil methods NAME` shows the paper and the cost of a method.")
 
 
-def _yes(value: object) -> str:
+def _print_fields(output: Output, fields: dict[str, Any]) -> None:
+    """Print one field per line, lists with one item per line; leave out empty fields."""
+    filled = {name: value for name, value in fields.items() if value not in (None, "", (), [], {})}
+    width = max(map(len, filled))
+    for name, value in filled.items():
+        lines = value if isinstance(value, list | tuple) else [value]
+        for number, line in enumerate(lines):
+            label = "" if number else name.replace("_", " ")
+            output.print(f"{label:{width}}  {_yes_or_no(line)}")
+
+
+def _yes_or_no(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return str(value)
@@ -96,7 +112,7 @@ def datasets_list(
 ) -> None:
     """List the data sets that can be loaded by name.
 
-    They are looked for in the folder PIGMIL_DATA, then in the cache; then they are fetched.
+    A data set is read from the folder PIGMIL_DATA or the cache, and downloaded otherwise.
     """
     from pigmil import datasets
 
@@ -124,7 +140,7 @@ def datasets_info(
     quiet: QuietOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Tell everything that is known of a data set: origin, licence, defects.
+    """Describe a data set: size, licence, citation, known defects and origin.
 
     Example:
 
@@ -134,8 +150,23 @@ def datasets_info(
 
     entry = datasets.info(name)
     output.result = asdict(entry)
-    for field, value in asdict(entry).items():
-        output.say(f"{field:20} {value}")
+    _print_fields(
+        output,
+        {
+            "name": f"{entry.name} ({entry.title})",
+            "bags": f"{entry.bags:,}: {entry.positive:,} positive, {entry.negative:,} negative",
+            "instances": f"{entry.instances:,}, with {count(entry.features, 'feature')} each"
+            + (" (sparse)" if entry.sparse else ""),
+            "instance_labels": entry.instance_labels,
+            "licence": entry.licence,
+            "citation": entry.citation,
+            "known_defects": entry.defects,
+            "notes": entry.notes,
+            "sources": entry.addresses,
+            "sha256_of_content": entry.content_sha256,
+        },
+    )
+    output.print("--json prints every field, with the checksum of each file.")
 
 
 @command
@@ -143,13 +174,13 @@ def datasets_fetch(
     output: Output,
     names: Annotated[
         list[str],
-        typer.Argument(metavar="NAME...", help="Data sets.", autocompletion=complete_name),
+        typer.Argument(metavar="NAME...", help="Data sets.", autocompletion=complete_data_set),
     ],
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Fetch data sets into the cache and check them.
+    """Download data sets into the cache and verify them.
 
     Example:
 
@@ -158,14 +189,14 @@ def datasets_fetch(
     from pigmil import datasets
 
     for name in names:
-        datasets.info(name)  # a misspelt name is told before anything is fetched
+        datasets.info(name)  # report a misspelt name before downloading
     fetched = {}
     with output.progress("fetching") as report:
         for number, name in enumerate(names):
             report(number, len(names), name)
             fetched[name] = repr(datasets.load_dataset(name))
-    for name, told in fetched.items():
-        output.say(f"{name}: {told}")
+    for name, description in fetched.items():
+        output.print(f"{name}: {description}")
     output.result = {"fetched": fetched}
 
 
@@ -174,14 +205,15 @@ def convert(
     output: Output,
     source: Annotated[str, typer.Argument(metavar="IN", help="File, or name of a data set.")],
     target: Annotated[
-        Path, typer.Argument(metavar="OUT", help="File; its suffix says the format.")
+        Path, typer.Argument(metavar="OUT", help="File; the suffix sets the format.")
     ],
     format: FormatOption = None,
     to_format: Annotated[
-        str | None, typer.Option("--to-format", help="Format of OUT, if its suffix does not say.")
+        str | None,
+        typer.Option("--to-format", help="Format of OUT, if the suffix does not set it."),
     ] = None,
     lossy: Annotated[
-        bool, typer.Option("--lossy", help="Leave out what OUT cannot hold.", show_default=False)
+        bool, typer.Option("--lossy", help="Drop what OUT cannot store.", show_default=False)
     ] = False,
     bag: BagOption = None,
     label: LabelOption = None,
@@ -193,7 +225,7 @@ def convert(
 ) -> None:
     """Convert bags from one format to another.
 
-    What OUT has no place for is an error, unless --lossy says to leave it out.
+    Raises an error for content that OUT cannot store, unless --lossy allows to drop it.
 
     Examples:
 
@@ -213,4 +245,4 @@ def convert(
     except BagFormatError as error:
         raise BagFormatError(as_options(str(error), format="to-format")) from error
     output.result = {"bags": bags.n_bags, "instances": bags.n_instances, "target": target}
-    output.wrote(target, repr(bags))
+    output.add_file(target, repr(bags))

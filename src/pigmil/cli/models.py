@@ -1,4 +1,4 @@
-"""``pigmil fit`` and ``pigmil predict``, and how a method is named on the command line."""
+"""``pigmil fit`` and ``pigmil predict``, and the options that choose a method."""
 
 import ast
 import inspect
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pigmil._core.text import count
 from pigmil.cli.console import DebugOption, JsonOption, Output, QuietOption, SeedOption, command
 from pigmil.cli.data import (
     TABLES,
@@ -15,7 +16,10 @@ from pigmil.cli.data import (
     FormatOption,
     InfoOption,
     LabelOption,
+    PositiveOption,
+    RawOption,
     check_targets,
+    find_positive_label,
     open_bags,
     write_table,
 )
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def complete_method(incomplete: str) -> list[str]:
-    """Names of methods that begin so, for shell completion."""
+    """Return the method names that start with the text, for shell completion."""
     from pigmil.estimators.registry import METHODS
 
     return [name for name in METHODS if name.lower().startswith(incomplete.lower())]
@@ -45,7 +49,7 @@ SetOption = Annotated[
 
 
 def build_method(name: str, settings: list[str] | None, seed: int, *, detects: bool = False) -> Any:
-    """A method with its parameters from ``name=value`` texts."""
+    """Build a method with parameters given as ``name=value``."""
     from pigmil.estimators import get_estimator
 
     kind = get_estimator(name)
@@ -59,8 +63,7 @@ def build_method(name: str, settings: list[str] | None, seed: int, *, detects: b
         key, separator, value = text.partition("=")
         if not separator or key not in known:
             raise ValueError(
-                f"--set {text}: expected name=value with a parameter of {name}; they are "
-                f"{', '.join(known)}."
+                f"--set {text}: expected name=value with a parameter of {name}: {', '.join(known)}."
             )
         try:
             values[key] = ast.literal_eval(value)
@@ -70,25 +73,27 @@ def build_method(name: str, settings: list[str] | None, seed: int, *, detects: b
         values.setdefault("random_state", seed)
     if detects and not kind.card.detects:
         raise ValueError(
-            f"{kind.card.name} labels bags but does not score instances; `pigmil methods` says "
-            "which do."
+            f"{kind.card.name} classifies bags but does not score instances; `pigmil methods` "
+            "lists the methods that do."
         )
     return kind(**values)
 
 
-def fit_told(output: Output, model: Any, bags: "Bags", pipeline: Any = None) -> None:
-    """Fit a method, or the pipeline it ends, with a bar that follows its steps if it tells them."""
-    with output.progress(f"fitting {model.card.name}") as tell:
-        told = "callback" in model.get_params()
-        if told:
-            most = model.max_updates
+def fit_with_progress(output: Output, model: Any, bags: "Bags", pipeline: Any = None) -> None:
+    """Fit a method, or the pipeline it is the last step of, with a progress bar."""
+    with output.progress(f"fitting {model.card.name}") as report_progress:
+        has_callback = "callback" in model.get_params()
+        if has_callback:
+            total = model.max_updates
             model.set_params(
-                callback=lambda step: tell(step.n_updates, most, f"updating {model.card.name}")
+                callback=lambda step: report_progress(
+                    step.n_updates, total, f"updating {model.card.name}"
+                )
             )
         try:
             (model if pipeline is None else pipeline).fit(bags, bags.y)
         finally:
-            if told:  # it belongs to this call and not to the model
+            if has_callback:  # it must not be stored with the model
                 model.set_params(callback=None)
 
 
@@ -96,13 +101,16 @@ def fit_told(output: Output, model: Any, bags: "Bags", pipeline: Any = None) -> 
 def fit(
     output: Output,
     data: DataArgument,
-    to: Annotated[Path, typer.Option("--output", "-o", help="The model file, say model.skops.")],
+    to: Annotated[
+        Path, typer.Option("--output", "-o", help="Model file, for example model.skops.")
+    ],
     method: MethodOption = "PIGMIL",
-    scale: Annotated[bool, typer.Option(help="Z-score the features first.")] = True,
+    scale: Annotated[bool, typer.Option(help="Standardise the features first.")] = True,
     set_: SetOption = None,
     format: FormatOption = None,
     bag: BagOption = None,
     label: LabelOption = None,
+    positive: PositiveOption = None,
     info: InfoOption = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
@@ -111,13 +119,13 @@ def fit(
 ) -> None:
     """Fit a method on labelled bags and save the model.
 
-    The file holds no code: it can be handed on, and `pigmil predict` refuses one that does.
+    The model file contains no code and can be shared; `pigmil predict` refuses files that do.
 
     Examples:
 
       pigmil fit musk1 -o musk.skops
 
-      pigmil fit molecules.csv --label active -o m.skops --method MILES --set C=2
+      pigmil fit molecules.csv --label active --positive yes -o m.skops --method MILES --set C=2
     """
     from sklearn.pipeline import Pipeline
 
@@ -127,44 +135,47 @@ def fit(
     check_targets(data, {"--output": to}, {})
     fitted = build_method(method, set_, seed)
     bags = open_bags(data, format=format, bag=bag, label=label, info=info)
+    fitted.set_params(pos_label=find_positive_label(bags, positive))
     steps = [("method", fitted)]
     if scale:
         steps.insert(0, ("scale", BagScaler(with_mean=not bags.is_sparse)))
     model = Pipeline(steps)
-    fit_told(output, fitted, bags, model)
+    fit_with_progress(output, fitted, bags, model)
     save_model(model, to)
-    output.wrote(to, f"{fitted.card.name} fitted on {bags.n_bags} bags")
+    output.add_file(to, f"{fitted.card.name} fitted on {count(bags.n_bags, 'bag')}")
     output.result = {"method": fitted.card.name, "bags": bags.n_bags, "model": to}
 
 
 @command
 def predict(
     output: Output,
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file `pigmil fit` wrote.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model file of `pigmil fit`.")],
     data: DataArgument,
     to: Annotated[
         Path | None,
         typer.Option(
             "--output",
             "-o",
-            help="Bags: .csv, .tsv, .parquet or .json.",
+            help="Predictions: .csv, .tsv, .parquet or .json.",
             show_default="DATA-predictions.csv",
         ),
     ] = None,
     instances: Annotated[
-        Path | None, typer.Option("--instances", help="Also score every instance, to this file.")
+        Path | None,
+        typer.Option("--instances", help="Also write a score per instance to this file."),
     ] = None,
     format: FormatOption = None,
     bag: BagOption = None,
     label: LabelOption = None,
     info: InfoOption = None,
+    raw: RawOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Label bags with a saved model.
+    """Classify bags with a saved model.
 
-    Labels in the data are not needed; where there are some, they are compared.
+    Labels in the data are optional; if there are any, the accuracy is printed.
 
     Examples:
 
@@ -172,14 +183,16 @@ def predict(
 
       pigmil predict musk.skops new-molecules.csv -o bags.csv --instances instances.csv
     """  # fmt: skip
+    import numpy as np
+
     from pigmil.estimators.persistence import load_model
 
     pipeline = load_model(model)
     method = pipeline[-1] if hasattr(pipeline, "steps") else pipeline
     if not method.card.classifies and instances is None:
-        raise ValueError(f"{method.card.name} labels no bags; ask for --instances FILE.")
+        raise ValueError(f"{method.card.name} does not classify bags; pass --instances FILE.")
     if instances is not None and not method.card.detects:
-        raise ValueError(f"{method.card.name} does not score instances; leave out --instances.")
+        raise ValueError(f"{method.card.name} does not score instances; drop --instances.")
     if method.card.classifies:
         to = to or Path(f"{Path(data).stem}-predictions.csv")
     check_targets(
@@ -190,28 +203,24 @@ def predict(
     bags = with_fitted_features(output, method, bags)
     output.result = {"method": method.card.name, "bags": bags.n_bags}
     if to is not None and method.card.classifies:
-        table = _predicted(output, pipeline, bags)
-        output.wrote(write_table(table, to), f"{bags.n_bags} bags")
+        table = _predict_bags(output, pipeline, bags)
+        output.add_file(write_table(table, to, raw=raw), count(bags.n_bags, "bag"))
     if instances is not None:
         scaled = pipeline is not method and len(pipeline) > 1
         features = pipeline[:-1].transform(bags) if scaled else bags
         index = bags.bag_index
         scored = {
             "bag": bags.ids[index],
-            "instance": _places(bags),
+            "instance": np.arange(bags.n_instances) - bags.offsets[index],
             "score": method.decision_function_instances(features),
         }
-        output.wrote(write_table(scored, instances), f"{bags.n_instances} instances")
+        output.add_file(
+            write_table(scored, instances, raw=raw), count(bags.n_instances, "instance")
+        )
 
 
-def _places(bags: "Bags") -> Any:
-    import numpy as np
-
-    return np.arange(bags.n_instances) - bags.offsets[bags.bag_index]
-
-
-def _predicted(output: Output, pipeline: Any, bags: "Bags") -> dict[str, Any]:
-    """Predictions as columns; where the bags carry labels, how many agree."""
+def _predict_bags(output: Output, pipeline: Any, bags: "Bags") -> dict[str, Any]:
+    """Return predictions as columns; if the bags have labels, print the accuracy."""
     import numpy as np
 
     table: dict[str, Any] = {
@@ -224,43 +233,43 @@ def _predicted(output: Output, pipeline: Any, bags: "Bags") -> dict[str, Any]:
     if bags.y is None:
         return table
     table["label"] = bags.y
-    strange = sorted(set(map(str, bags.y)) - set(map(str, pipeline.classes_)))
-    if strange:
+    unknown = sorted(set(map(str, bags.y)) - set(map(str, pipeline.classes_)))
+    if unknown:
         output.warn(
-            f"labels {', '.join(strange[:5])} of the data are none of the model's "
-            f"({', '.join(map(str, pipeline.classes_))}); they are not compared."
+            f"the model does not know the labels {', '.join(unknown[:5])} (it knows "
+            f"{', '.join(map(str, pipeline.classes_))}); no accuracy is computed."
         )
         return table
-    right = float(np.mean(table["predicted"].astype(str) == bags.y.astype(str)))
-    output.say(f"{100 * right:.1f} % of the {bags.n_bags} bags as labelled.")
-    output.result["accuracy"] = right
+    accuracy = float(np.mean(table["predicted"].astype(str) == bags.y.astype(str)))
+    output.print(f"{100 * accuracy:.1f} % of {count(bags.n_bags, 'bag')} classified correctly.")
+    output.result["accuracy"] = accuracy
     return table
 
 
 def with_fitted_features(output: Output, method: Any, bags: "Bags") -> "Bags":
-    """The features the model was fitted on, picked by name where both sides have names."""
+    """Return bags with the features of the model, chosen by name if both have names."""
     fitted = getattr(method, "feature_names_in_", None)
     names = bags.feature_names
     if fitted is None or names is None or list(fitted) == list(names):
         if bags.n_features != method.n_features_in_:
             raise ValueError(
-                f"The model was fitted on {method.n_features_in_} features, and this file has "
-                f"{bags.n_features}."
+                f"The model was fitted on {count(method.n_features_in_, 'feature')}, but this file "
+                f"has {bags.n_features}."
             )
         return bags
-    absent = [name for name in fitted if name not in names]
-    if absent:
+    missing = [name for name in fitted if name not in names]
+    if missing:
         raise ValueError(
-            f"The model was fitted on features that this file does not have: "
-            f"{', '.join(map(repr, absent[:5]))}{' ...' if len(absent) > 5 else ''}."
+            f"This file lacks features that the model was fitted on: "
+            f"{', '.join(map(repr, missing[:5]))}{' ...' if len(missing) > 5 else ''}."
         )
     extra = [name for name in names if name not in set(fitted)]
     if extra:
         output.warn(
-            f"columns the model does not know are left out: {', '.join(map(repr, extra[:5]))}"
+            f"columns that the model does not use are dropped: {', '.join(map(repr, extra[:5]))}"
             f"{' ...' if len(extra) > 5 else ''}"
         )
-    place = {name: number for number, name in enumerate(names)}
+    position = {name: number for number, name in enumerate(names)}
     return bags.with_instances(
-        bags.instances[:, [place[name] for name in fitted]], feature_names=list(fitted)
+        bags.instances[:, [position[name] for name in fitted]], feature_names=list(fitted)
     )

@@ -1,5 +1,6 @@
 """The list of all methods, by name, loaded when they are asked for."""
 
+import difflib
 import importlib
 from typing import Any
 
@@ -64,7 +65,10 @@ def get_estimator(name: str) -> Any:
     matches = [known for known in METHODS if known.lower() == name.lower().replace("-", "")]
     if len(matches) == 1:
         return get_estimator(matches[0])
-    raise ValueError(f"Unknown method {name!r}; known are {', '.join(METHODS)}.")
+    by_lower_case = {key.lower(): key for key in METHODS}
+    close = difflib.get_close_matches(name.lower(), by_lower_case, n=3)
+    hint = f" Did you mean {' or '.join(by_lower_case[key] for key in close)}?" if close else ""
+    raise ValueError(f"Unknown method {name!r}.{hint} Known methods: {', '.join(METHODS)}.")
 
 
 def card_of(name: str) -> Card:

@@ -7,8 +7,9 @@ from typing import Any
 
 from pigmil._core.json import to_json_safe
 from pigmil._core.optional import import_optional
+from pigmil._core.text import sanitize
 from pigmil.report.summary import provenance
-from pigmil.report.text import number, sanitize
+from pigmil.report.text import number
 
 METRICS = {
     "accuracy": "Accuracy, %",

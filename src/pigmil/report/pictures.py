@@ -5,11 +5,12 @@ from typing import Any
 import numpy as np
 
 from pigmil._core.segments import segment_argmax
+from pigmil._core.text import sanitize
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.report.figures import project
 from pigmil.report.ranking import detected_mask
-from pigmil.report.text import rounded, sanitize
+from pigmil.report.text import rounded
 
 MAP_LIMIT, NODE_LIMIT, EDGE_LIMIT = 10_000, 250, 1500
 

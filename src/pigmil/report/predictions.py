@@ -6,10 +6,11 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.metrics import brier_score_loss, confusion_matrix, roc_auc_score
 
+from pigmil._core.text import sanitize
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags, BagScaler
 from pigmil.evaluation.splits import bag_splits, duplicate_groups
-from pigmil.report.text import rounded, sanitize
+from pigmil.report.text import rounded
 
 FOLDS = 5
 SMALL = 3000  # instances up to which a method is refitted on folds unless told otherwise

@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from pigmil._core.text import sanitize
 from pigmil._core.typing import IntArray
 from pigmil.bags import Bags
-from pigmil.report.text import rounded, sanitize
+from pigmil.report.text import rounded
 
 MAX_BAGS, MAX_ROWS, LEAST_ROWS = 400, 6000, 5
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from pigmil._core.json import to_json_safe
+from pigmil._core.text import sanitize
 from pigmil._core.version import __version__
 from pigmil.bags import Bags
 from pigmil.evaluation.splits import data_checksum
 from pigmil.report.pictures import graph_picture, instance_map, updating_replay
 from pigmil.report.predictions import bag_predictions
 from pigmil.report.ranking import ranked_bags
-from pigmil.report.text import sanitize
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
 

@@ -1,45 +1,10 @@
-"""Names and numbers from outside, made safe to display."""
+"""Numbers for display, and JSON inside a page."""
 
 import json
 import math
-import re
-import unicodedata
 from typing import Any
 
 import numpy as np
-
-_KEPT = "\u200c\u200d"  # joiners: letters of some scripts, and emoji, need them
-
-
-def sanitize(value: Any, *, limit: int = 120) -> str:
-    r"""Text of a name with every character visible, cut beyond ``limit`` characters.
-
-    Control characters, marks that turn the direction of text, and whatever else is invisible or
-    no character become ``<U+...>``.
-
-    Parameters
-    ----------
-    value : object
-        A bag id, a label, the name of a feature.
-    limit : int, default=120
-        Characters at most.
-
-    Examples
-    --------
-    >>> print(sanitize("two\nlines"), sanitize("a\u202eb"))
-    two<U+000A>lines a<U+202E>b
-    """
-    text = str(value)
-    cut = text if len(text) <= limit else text[: limit - 1] + "…"
-    return "".join(map(_visible, cut))
-
-
-def _visible(sign: str) -> str:
-    if sign in _KEPT or sign == " " or sign.isalnum():
-        return sign
-    if unicodedata.category(sign) in ("Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp"):
-        return f"<U+{ord(sign):04X}>"
-    return sign
 
 
 def rounded(values: Any) -> list[float | None]:
@@ -79,18 +44,3 @@ def script_json(value: Any) -> str:
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return text
-
-
-def markdown(value: Any) -> str:
-    r"""Text that Markdown shows as it is, on one line.
-
-    Examples
-    --------
-    >>> print(markdown("*a*|<b>"))
-    \*a\*\|&lt;b&gt;
-    """
-    text = str(value).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    for sign in "\\`*{}[]#|~":
-        text = text.replace(sign, "\\" + sign)
-    text = re.sub(r"(?<!\w)_|_(?!\w)", r"\_", text)  # inside a word it means nothing
-    return " ".join(text.split("\n"))

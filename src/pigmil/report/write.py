@@ -10,7 +10,8 @@ from typing import Any
 
 from pigmil._core.files import atomic_write
 from pigmil._core.optional import import_optional
-from pigmil.report.text import markdown, number, script_json
+from pigmil._core.text import escape_markdown
+from pigmil.report.text import number, script_json
 
 _SUFFIXES = (".html", ".htm", ".md")
 
@@ -121,7 +122,7 @@ def _environment(*, escape: bool) -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(number=number, md=markdown)
+    environment.filters.update(number=number, md=escape_markdown)
     return environment
 
 
