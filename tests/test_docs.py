@@ -137,7 +137,11 @@ def test_every_parameter_of_pigmil_that_is_a_reading_is_in_the_table():
     from pigmil import PIGMIL
 
     literal, default = PIGMIL.paper().get_params(), PIGMIL().get_params()
-    changed = {name for name in default if literal[name] != default[name]}
+    changed = {
+        name.removeprefix("reading__")
+        for name in default
+        if literal[name] != default[name] and name != "reading"
+    }
     assert {name for name in changed if f"`{name}" not in text} == set()
 
 

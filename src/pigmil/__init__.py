@@ -17,6 +17,7 @@ _HOME = {
     "BagScaler": "pigmil.bags",
     "Bags": "pigmil.bags",
     "OnInstances": "pigmil.bags",
+    "PaperReading": "pigmil.graph.reading",
     "all_estimators": "pigmil.estimators",
     "as_bags": "pigmil.bags",
     "instance_scores": "pigmil.metrics",
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from pigmil.estimators.persistence import load_model as load_model
     from pigmil.estimators.persistence import save_model as save_model
     from pigmil.estimators.pigmil import PIGMIL as PIGMIL
+    from pigmil.graph.reading import PaperReading as PaperReading
     from pigmil.io import read_bags as read_bags
     from pigmil.io import write_bags as write_bags
     from pigmil.metrics import instance_scores as instance_scores

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from pigmil import PIGMIL, Bags
+from pigmil import PIGMIL, Bags, PaperReading
 from pigmil.datasets import make_basic, make_rhombus, make_ring
 from pigmil.distances import embed_bags
 
@@ -45,13 +45,13 @@ def test_the_paper_literal_configuration_detects_too(name):
 
 
 def test_paper_sets_what_the_paper_prints_and_takes_changes():
-    literal = PIGMIL.paper(damping=0.5)
+    literal = PIGMIL.paper(reading__damping=0.5)
     assert literal.working_score == "kde_min"
     assert literal.length_unit == 1.0
     assert literal.similarity == "svm"
-    assert literal.confidence_bias is False
+    assert literal.reading.confidence_bias is False
     assert literal.prototypes == "pool"
-    assert literal.damping == 0.5
+    assert literal.reading.damping == 0.5
     assert clone(literal).get_params() == literal.get_params()
 
 
@@ -139,12 +139,12 @@ def test_negative_training_instances_are_scored_without_their_own_bag(model, rin
 
 @pytest.mark.parametrize(
     ("kind", "count"),
-    [("pool", 18), ("pool+hard_negatives", 38), ("all", 320)],
+    [("pool", 18), ("pool+hard_negatives", 38), ("all_instances", 320)],
 )
 def test_prototypes(kind, count, ring, model):
     fitted = PIGMIL(random_state=0, prototypes=kind).fit(ring)
     shift = len(model.detected_instances_) - 18
-    assert len(fitted.prototypes_) == count + (0 if kind == "all" else shift)
+    assert len(fitted.prototypes_) == count + (0 if kind == "all_instances" else shift)
     if kind == "pool+hard_negatives":
         hard = fitted.prototypes_[-20:]
         assert (ring.y[ring.bag_index[hard]] == -1).all()
@@ -209,12 +209,60 @@ def test_threads_change_nothing(jobs):
 
 @pytest.mark.parametrize(
     ("parameter", "value"),
-    [("working_score", "kde"), ("working_set_fraction", 0.0), ("damping", 1.5), ("C", "best"),
-     ("similarity", "cosine"), ("prototypes", "none"), ("max_updates", -1), ("alpha", "log")],
+    [("working_score", "kde"), ("working_set_fraction", 0.0), ("decay", "best"), ("C", "best"),
+     ("similarity", "cosine"), ("prototypes", "all"), ("max_updates", -1), ("penalty", -1.0),
+     ("reading", "paper")],
 )  # fmt: skip
 def test_wrong_parameters_are_refused(parameter, value, ring):
     with pytest.raises(ValueError, match=f"'{parameter}' parameter of PIGMIL"):
         PIGMIL(**{parameter: value}).fit(ring)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [("kde", "farthest", "kde must be one of"), ("damping", 1.5, "damping must be from 0 to 1"),
+     ("alpha", "log", "alpha must be 'log-ratio' or a number from 0"),
+     ("exemplar_C", 0, "exemplar_C must be a number above 0"),
+     ("walk_iterations", 1.5, "walk_iterations must be an integer"),
+     ("quasi_clique_density", 0.0, "quasi_clique_density must be above 0 and at most 1"),
+     ("discrimination_relative", -1, "discrimination_relative must be a number from 0"),
+     ("confidence_bias", "no", "confidence_bias must be True or False")],
+)  # fmt: skip
+def test_wrong_readings_are_refused(field, value, message):
+    with pytest.raises(ValueError, match=f"Invalid PaperReading: {message}.*, got {value!r}"):
+        PaperReading(**{field: value})
+    with pytest.raises(ValueError, match=message):
+        PIGMIL().set_params(**{f"reading__{field}": value})
+
+
+def test_all_wrong_fields_of_a_reading_are_listed_at_once():
+    with pytest.raises(ValueError, match=r"t_test must .*; gamma_far must .*; damping must "):
+        PaperReading(t_test="z", gamma_far=-1.0, damping=2.0)
+
+
+def test_a_reading_is_reached_by_set_params_and_survives_clone():
+    model = PIGMIL().set_params(reading__t_test=None, decay=3.0)
+    assert (model.reading.t_test, model.decay) == (None, 3.0)
+    model.set_params(reading__alpha=1.0)
+    assert model.reading == PaperReading(t_test=None, alpha=1.0)
+    copied = clone(model)
+    assert copied.reading == model.reading
+    assert copied.get_params() == model.get_params()
+    assert model.get_params()["reading__alpha"] == 1.0
+    assert PIGMIL().get_params()["reading__alpha"] == "log-ratio"
+    assert "reading__alpha" not in model.get_params(deep=False)
+    with pytest.raises(ValueError, match=r"PaperReading has no field 'alfa'; it has kde, "):
+        model.set_params(reading__alfa=1.0)
+
+
+def test_a_reading_reaches_the_stages(ring):
+    kept = PIGMIL(random_state=0, reading=PaperReading(t_test=None)).fit(ring)
+    assert kept.working_bags_.kept.all()
+    # Without D an edge weighs S + alpha C; with D many times heavier hardly any edge is left.
+    light, heavy = (
+        PIGMIL.paper(random_state=0, reading__discrimination_relative=k).fit(ring) for k in (0, 50)
+    )
+    assert (heavy.csdg_.weights > 0).sum() < (light.csdg_.weights > 0).sum()
 
 
 def two_kinds(positive_bags, negative_bags):

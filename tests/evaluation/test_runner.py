@@ -119,7 +119,7 @@ def test_what_cannot_be_compared_is_refused_at_once(bags, tmp_path):
         run(["KDE"], {"bare": Bags.from_list(list(bags))}, tmp_path)
     with pytest.raises(ValueError, match="Unknown method 'magic'"):
         run(["magic"], bags, tmp_path)
-    with pytest.raises(TypeError, match="wrong"):
+    with pytest.raises(ValueError, match="wrong"):
         run({"PIGMIL": {"wrong": 1}}, bags, tmp_path)
     with pytest.raises(ValueError, match="time_limit must be"):
         run(["KDE"], bags, tmp_path, time_limit=-1)

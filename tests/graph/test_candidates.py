@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pigmil import Bags
-from pigmil.distances.density import COPY_PENALTY, log_density, negative_density
+from pigmil.distances.density import log_density
 from pigmil.exemplars.rbf import KernelExemplars
 from pigmil.graph.candidates import (
+    COPY_PENALTY,
+    copy_penalty,
     initial_pool,
     t_values,
     working_bags,
@@ -64,23 +66,26 @@ def test_the_own_bag_is_left_out(bags):
 
 
 @given(some_bags())
-def test_the_nearest_distance_comes_with_the_density(bags):
-    queries = np.vstack([bags.instances[:1], bags.instances[:2] + 0.3])
-    nearest = np.full(len(queries), np.nan)
-    log_density(queries, bags, unit=1.5, nearest=nearest)
-    expected = [min(math.dist(x, other) for other in bags.instances) / 1.5 for x in queries]
-    assert nearest[0] == 0
-    np.testing.assert_allclose(nearest, expected, atol=1e-5)
+def test_the_share_of_bags_with_a_copy_comes_with_the_density(bags):
+    queries = np.vstack([bags.instances, bags.instances[:2] + 0.3])
+    copies = np.full(len(queries), np.nan)
+    log_density(queries, bags, unit=1.5, copies=copies)
+    expected = [np.mean([any((row == x).all() for row in bag) for bag in bags]) for x in queries]
+    np.testing.assert_allclose(copies, expected)
 
 
-@given(some_bags())
-def test_copies_of_negatives_are_beyond_all_bounds(bags):
-    queries = np.vstack([bags.instances, bags.instances + 0.3])
-    found = negative_density(queries, bags, gamma=2.0)
-    plain = log_density(queries, bags, gamma=2.0)
-    n = bags.n_instances
-    np.testing.assert_allclose(found[:n], plain[:n] + COPY_PENALTY)
-    np.testing.assert_allclose(found[n:], plain[n:])
+@given(some_bags(min_bags=2))
+def test_several_widths_equal_one_at_a_time(bags):
+    own = bags.bag_index
+    together = log_density(bags.instances, bags, gamma=[0.5, 2.0, 7.0], own_bag=own)
+    for row, gamma in zip(together, (0.5, 2.0, 7.0), strict=True):
+        np.testing.assert_allclose(row, log_density(bags.instances, bags, gamma=gamma, own_bag=own))
+
+
+def test_a_copy_is_penalised_by_where_it_occurs():
+    # In one of two negative bags; in none, one, two of four other positive bags; and no copy.
+    found = copy_penalty(np.array([0.5, 0.5, 0.5, 0.0]), np.array([0.0, 0.25, 0.5, 0.5]))
+    assert found.tolist() == [COPY_PENALTY, COPY_PENALTY / 2, 0.0, 0.0]
 
 
 def test_density_does_not_underflow():
@@ -112,7 +117,7 @@ def test_two_sided_scores_by_hand():
     assert wanting[0] == pytest.approx(-4 + 10 * 0.5)
 
 
-def test_a_copy_of_a_negative_is_last_and_a_lone_positive_bag_has_no_ratio():
+def test_a_copy_of_a_negative_only_is_last_and_a_lone_positive_bag_has_no_ratio():
     negative = Bags.from_list([np.array([[0.0], [1.0]])])
     positive = Bags.from_list([np.array([[1.0], [5.0]])])
     scores = working_score(
@@ -124,6 +129,16 @@ def test_a_copy_of_a_negative_is_last_and_a_lone_positive_bag_has_no_ratio():
 @pytest.mark.parametrize(("size", "expected"), [(1, 1), (2, 1), (3, 2), (5, 2), (8, 4), (10, 4)])
 def test_a_working_set_is_the_ceiling_of_forty_per_cent(size, expected):
     assert working_sets(np.arange(size, dtype=float), np.array([0, size])).sum() == expected
+
+
+def test_ties_within_rounding_are_kept():
+    def marked(*scores):
+        return working_sets(np.array(scores), np.array([0, len(scores)]), fraction=0.1).tolist()
+
+    assert marked(0.1 + 0.2, 0.3, 0.7) == [True, True, False]
+    assert marked(-0.1 - 0.2, -0.3, 0.7) == [True, True, False]
+    assert marked(0.0, -0.0, 1e-300) == [True, True, False]
+    assert marked(1.0, 1.0 + 1e-6, 2.0) == [True, False, False]
 
 
 def test_ties_with_the_threshold_are_kept():

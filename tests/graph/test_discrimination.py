@@ -1,20 +1,21 @@
-"""The law of influence (Theorem 1) and discrimination from blocks of distances."""
+"""The law of influence (Theorem 1) and discrimination."""
 
 import math
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pigmil.graph.discrimination import discrimination_from_blocks, influence
+from pigmil.graph.discrimination import discrimination, influence
 
 distances = st.floats(1e-6, 50.0)
 rates = st.floats(0.1, 5.0)
 
 
 def plain_influence(delta, gamma_far, gamma_near):
-    """Eq. (5) as printed."""
+    """Eq. (6) as printed."""
     if delta >= 1:
         return -math.exp(-gamma_far * (delta - 1))
     if delta > 0:
@@ -73,26 +74,27 @@ def test_huge_distances_raise_no_warning():
     assert influence(1e300) == 0.0
 
 
-def test_mean_over_all_blocks():
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
+def test_discrimination_is_the_mean_over_all_negatives(make):
     rng = np.random.default_rng(0)
-    table = rng.random((5, 7)) * 3
-    expected = [np.mean([plain_influence(x, 2.0, 0.5) for x in row]) / 4 for row in table]
-    blocks = [
-        (slice(2, 5), table[2:5, 3:]),
-        (slice(0, 2), table[:2]),
-        (slice(2, 5), table[2:5, :3]),
+    x, negatives = rng.normal(size=(5, 3)), rng.normal(size=(7, 3))
+    expected = [
+        sum(plain_influence(math.dist(a, b) / 1.5, 2.0, 0.5) for b in negatives) / 7 / 4 for a in x
     ]
-    found = discrimination_from_blocks(blocks, 5, gamma_far=2.0, gamma_near=0.5, scale=4.0)
-    np.testing.assert_allclose(found, expected)
+    found = discrimination(
+        make(x), make(negatives), unit=1.5, gamma_far=2.0, gamma_near=0.5, scale=4.0
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def test_copy_of_a_negative_is_minus_infinity():
-    found = discrimination_from_blocks(iter([(slice(0, 2), [[0.0, 2.0], [1.0, 1.0]])]), 2)
-    np.testing.assert_array_equal(found, [-np.inf, -1.0])
+def test_discrimination_by_hand():
+    # Distances 1 and 3 from the first instance; the second is a copy of a negative.
+    found = discrimination(np.array([[1.0], [4.0]]), np.array([[0.0], [4.0]]))
+    np.testing.assert_allclose(found, [(-1.0 - math.exp(-2.0)) / 2, -np.inf])
 
 
 def test_errors_say_what_is_wrong():
     with pytest.raises(ValueError, match=r"must not be negative, got -1\.0"):
         influence([1.0, -1.0])
-    with pytest.raises(ValueError, match="instance 1 0 distances and instance 0 2"):
-        discrimination_from_blocks([(slice(0, 1), [[1.0, 2.0]])], 2)
+    with pytest.raises(ValueError, match="needs at least one negative instance"):
+        discrimination(np.zeros((1, 2)), np.empty((0, 2)))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pigmil import PIGMIL, Bags
+from pigmil import PIGMIL, Bags, PaperReading
 from pigmil.datasets import make_rhombus
 from pigmil.report import detection_summary
 
@@ -49,4 +49,6 @@ def hostile():
         feature_names=["<u>first</u>", "second\u202e"],
         instance_info={"<s>place": np.array([f"<em>{i}</em>" for i in range(4 * n)])},
     )
-    return bags, PIGMIL(random_state=0, t_test=None, pos_label="<i>yes</i>").fit(bags)
+    return bags, PIGMIL(
+        random_state=0, reading=PaperReading(t_test=None), pos_label="<i>yes</i>"
+    ).fit(bags)

@@ -1,7 +1,6 @@
 """``pigmil fit`` and ``pigmil predict``, and the options that choose a method."""
 
 import ast
-import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -53,11 +52,7 @@ def build_method(name: str, settings: list[str] | None, seed: int, *, detects: b
     from pigmil.estimators import get_estimator
 
     kind = get_estimator(name)
-    known = [
-        name
-        for name in inspect.signature(kind.__init__).parameters
-        if name not in ("self", "callback")
-    ]
+    known = [key for key in kind().get_params() if key not in ("callback", "reading")]
     values: dict[str, Any] = {}
     for text in settings or []:
         key, separator, value = text.partition("=")
@@ -76,7 +71,7 @@ def build_method(name: str, settings: list[str] | None, seed: int, *, detects: b
             f"{kind.card.name} classifies bags but does not score instances; `pigmil methods` "
             "lists the methods that do."
         )
-    return kind(**values)
+    return kind().set_params(**values)
 
 
 def fit_with_progress(output: Output, model: Any, bags: "Bags", pipeline: Any = None) -> None:

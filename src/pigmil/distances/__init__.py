@@ -7,7 +7,7 @@ from pigmil.distances.bag_distances import (
     within_distances,
 )
 from pigmil.distances.blockwise import nearest_in_bags, squared_distance_blocks
-from pigmil.distances.density import log_density, negative_density
+from pigmil.distances.density import log_density, log_kernel_mean
 from pigmil.distances.embedding import embed_bags
 from pigmil.distances.set_kernels import (
     gaussian_self_sums,
@@ -26,9 +26,9 @@ __all__ = [
     "gaussian_sums",
     "length_unit",
     "log_density",
+    "log_kernel_mean",
     "min_max_statistics",
     "nearest_in_bags",
-    "negative_density",
     "pair_sums",
     "squared_distance_blocks",
     "within_distances",

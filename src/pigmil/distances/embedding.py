@@ -12,7 +12,7 @@ from pigmil.distances.blockwise import nearest_in_bags
 def embed_bags(bags: Bags, prototypes: Any, gamma: float) -> NDArray[np.float64]:
     """Similarity of every bag to every prototype.
 
-    Implements Eqs. (8) and (9) of the paper:
+    Implements Eqs. (9) and (10) of the paper:
     ``w(X, p) = max over x in X of exp(-gamma |x - p|^2)``, the similarity of the bag's nearest
     instance.
 

@@ -1,97 +1,127 @@
 """PIGMIL: positive instance detection via graph updating."""
 
+import logging
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
-from pigmil.estimators._pigmil_ranges import RANGES
-from pigmil.estimators._pigmil_stages import PIGMILStages
+import numpy as np
+from sklearn.metrics import roc_auc_score
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from pigmil._core._sklearn_compat import Interval, StrOptions
+from pigmil._core.logs import log_to_stderr
+from pigmil._core.segments import segment_argmax, segment_reduce
+from pigmil._core.typing import BoolArray, FloatArray, IntArray
+from pigmil.bags import Bags
+from pigmil.distances import length_unit, log_density
+from pigmil.estimators._svm_solvers import class_costs
+from pigmil.estimators._prototype_svm import fit_prototype_svm
+from pigmil.estimators.base import MILClassifier
 from pigmil.estimators.card import Card
+from pigmil.exemplars import KernelExemplars, exemplar_lda, exemplar_svms
+from pigmil.graph import (
+    ClassSplit,
+    PaperReading,
+    WorkingBags,
+    discrimination,
+    extend_pool,
+    hard_negatives,
+    initial_pool,
+    limit_working_sets,
+    pool_scores,
+    self_confidence,
+    similarity,
+    t_values,
+    top_instances_per_bag,
+    update_pool,
+    working_bags,
+    working_sets,
+)
+
+DECAYS = (1.0, 2.0, 3.0, 5.0, 8.0)
+
+_logger = logging.getLogger("pigmil")
+_POSITIVE = Interval(Real, 0, None, closed="neither")
+_FROM_ZERO = Interval(Real, 0, None, closed="left")
+_FROM_ONE = Interval(Integral, 1, None, closed="left")
 
 
-class PIGMIL(PIGMILStages):
-    """Positive instance detection via graph updating, and bag classification by what it finds.
+@dataclass(frozen=True)
+class Initialisation:
+    """Working scores, working sets (a mask), t values and working bags of the positive bags."""
 
-    Three stages. *Initialisation*: of each positive bag the best instances by a working score
-    form its working set; bags whose working set is significantly worse than the others' are set
-    aside; the best instance of each remaining bag enters the candidate pool. *Updating*: the pool
-    becomes a graph whose edges join instances that resemble each other (similarity), do so as part
-    of a dense group (consistency) and are unlike negatives (discrimination); a walk ranks the
-    vertices, and weak ones are replaced as long as the graph gets better. *Classification*: bags
-    are embedded by their similarity to the pool, and a linear SVM tells them apart.
+    scores: FloatArray
+    members: BoolArray
+    t: FloatArray
+    kept: BoolArray
 
-    Implements Definitions 1 to 8, Eqs. (1) to (10) and Algorithms 1 to 3; :meth:`paper` builds
-    the configuration that is literal where the paper can be taken literally.
+
+class PIGMIL(MILClassifier):
+    """Positive instance detection via graph updating, with a bag classifier on what it detects.
+
+    Three stages. *Initialisation*: the best instances of each positive bag by a working score form
+    its working set; bags whose working set is significantly worse than the others' are set aside;
+    the best instance of each remaining bag enters the candidate pool. *Updating*: the pool becomes
+    a graph whose edges join instances that resemble each other (similarity), do so as part of a
+    dense group (consistency) and differ from negatives (discrimination); a random walk ranks the
+    vertices, and weak ones are replaced as long as the graph improves. *Classification*: bags
+    are embedded by their similarity to prototypes and classified by a linear SVM.
+
+    Implements Definitions 1 to 9, Eqs. (1) to (11) and Algorithms 1 to 3. :meth:`paper` is the
+    literal configuration.
 
     Departs from the paper: see Notes.
 
     Parameters
     ----------
     working_score : {"supported", "density_ratio", "kde_min"}, default="supported"
-        What ranks instances at first; ``"kde_min"`` is the paper. See
-        :func:`pigmil.graph.candidates.working_score`.
-    decay : float, default=2.0
-        Decay of the densities and of the kernel similarity, per unit of length (paper: 1).
-    kde_reading : {"nearest", "literal"}, default="nearest"
-        Whether min is over distances or over exponentials, as printed.
+        Initial ranking of the instances; ``"kde_min"`` is the paper's. See
+        :func:`pigmil.graph.working_score`.
+    margin, penalty : float, default=0.7, 10.0
+        Of the ``"supported"`` score.
+    decay : float or "cv", default=2.0
+        Decay of the densities and of the kernel similarity per unit of length (paper: 1).
+        ``"cv"`` chooses among 1, 2, 3, 5 and 8 the one whose scores of the best instances
+        separate the training bags best, each scored without its own bag.
     length_unit : {"auto", "median"} or float, default="auto"
         Unit of length; 1.0 is the paper. See :func:`pigmil.distances.length_unit`.
     working_set_fraction : float, default=0.4
         Share of a positive bag in its working set.
-    t_test : {"one_sample", "welch", "pooled"} or None, default="one_sample"
-        Form of the test for working bags; None keeps all positive bags.
     t_threshold : float, default=1.5
         A bag with a greater t value is set aside.
     similarity : {"rbf", "svm", "lda"}, default="rbf"
         Exemplar classifiers behind the similarity: kernels, linear SVMs (the paper), or linear
         discriminants.
-    exemplar_C : float, default=1.0
-        With ``"svm"``: cost of the exemplar SVMs.
-    confidence_bias : bool, default=True
-        Whether the confidence includes the bias; the paper prints ``w.x``.
-    quasi_clique_density : float, default=0.9
-        Share of edges that makes a group of vertices a quasi-clique.
-    gamma_far, gamma_near : float, default=1.0
-        Of the discrimination, Eq. (5).
-    alpha, beta : "log-ratio" or float, default="log-ratio"
-        Balance of consistency and discrimination, by edge as in the paper, or fixed.
-    alpha_on : {"consistency", "similarity"}, default="consistency"
-        Where alpha stands: in the definition of the graph or as in Eq. (2).
-    discrimination_pair : {"min", "max"}, default="min"
-        Discrimination of an edge from that of its ends.
-    normalise : {"max", "row", "symmetric", "spectral", "sum"}, default="max"
-        Normalisation of the edge weights.
-    damping : float, default=0.8
-        Damping of the walk.
-    walk_iterations : int, default=10
-        Of the walk; the loop as printed makes one product more.
-    walk_start : {"ones", "random"}, default="ones"
-        Scores the walk starts from.
-    objective : {"ranking_scores", "edge_sum"}, default="ranking_scores"
-        What a replacement must raise.
     max_updates : int, default=20
-        Replacements at most.
+        Maximum number of replacements in the pool.
     max_candidates : int, default=3000
-        Bound on the candidates of all working sets together: similarity is held for every pair.
+        Maximum number of candidates in all working sets: similarity is held for every pair.
     n_instances_per_bag : int, default=1
-        Detected instances of each working bag: the pool's, then the best-scored of its working
-        set.
-    prototypes : {"pool", "pool+hard_negatives", "working_sets+hard_negatives", "all"}
-        Instances that span the embedding, default ``"all"``, every training instance; a hard
-        negative is the instance of a negative bag nearest to the pool.
+        Detected instances of each working bag: its pool member, then the best-scored instances of
+        its working set.
+    prototypes : {"pool", "pool+hard_negatives", "working_sets+hard_negatives", "all_instances"}
+        Instances that span the embedding, default ``"all_instances"``; a hard negative is the
+        instance of a negative bag nearest to the pool.
     max_prototypes : int, default=7000
-        Bound on the prototypes; beyond it they are drawn by ``random_state``.
+        Maximum number of prototypes; beyond it they are sampled by ``random_state``.
     embedding_decay : float or "cv", default="cv"
         Kernel width of the embedding per squared unit of length; ``"cv"`` chooses among 0.1, 0.3,
         1, 3 and 10 by cross-validation over the training bags.
     embedding_scaling : bool, default=True
-        Bring every similarity to mean 0 and equal spread over the training bags (paper: not).
+        Centre every similarity and give it the same spread over the training bags (paper: not).
     score_column : bool or "cv", default="cv"
-        Tell bags apart also by the score of their best instance (paper: not); ``"cv"`` does so
-        where it helps in cross-validation over the training bags.
+        Classify bags also by the score of their best instance (paper: not); ``"cv"`` decides by
+        cross-validation over the training bags.
     C : float or "cv", default="cv"
-        Cost of the bag SVM; ``"cv"`` chooses among 1, 10, 100 and 1000 likewise.
+        Cost of the bag SVM; ``"cv"`` chooses among 1, 10, 100 and 1000.
     class_weight : None, "balanced" or dict, default=None
         Weights of the bag classes in the SVM.
+    reading : PaperReading, optional
+        How the paper is read where it is open, and its constants; the default readings if None.
+        Single fields can be set: ``set_params(reading__alpha_on="similarity")``.
     random_state : int, RandomState instance or None, default=None
         For inner folds and a random start of the walk.
     n_jobs : int, default=None
@@ -99,47 +129,43 @@ class PIGMIL(PIGMILStages):
     verbose : bool, default=False
         Show the log messages of the stages on standard error while fitting.
     callback : callable, default=None
-        Called with an :class:`pigmil.graph.updating.UpdateStep` after every examined vertex.
+        Called with an :class:`pigmil.graph.UpdateStep` after every examined vertex.
     pos_label : label, default=None
         The positive class; the greater label if None.
 
     Attributes
     ----------
     detected_instances_ : array of int
-        Flat indices of the final pool, one a working bag (or ``n_instances_per_bag``).
+        Flat indices of the final pool, one per working bag (or ``n_instances_per_bag``).
     best_instances_ : array of int of shape (n_positive_bags,)
-        The best-scored instance of every positive bag, also of those set aside.
+        The best-scored instance of every positive bag, including those set aside.
     instance_scores_ : array of shape (n_instances,)
-        Score of every training instance; what is of its own bag, pool member or negatives, is
-        left out.
+        Score of every training instance, without the pool member or the negatives of its own bag.
     working_sets_ : list of array of int
         Flat indices of the working set of each positive bag.
     working_bags_ : WorkingBags
-        Positions, t values and fate of the positive bags.
-    initial_pool_ : array of int
-        The pool before updating; ``trace_.replay(initial_pool_)`` ends with the final pool.
+        Positions and t values of the positive bags, and whether each is a working bag.
+    initial_pool_, pool_ : array of int
+        The pool before and after updating; ``trace_.replay(initial_pool_)`` ends with ``pool_``.
     csdg_ : CSDG
         The final graph: vertices, similarity, consistency, discrimination, weights, scores.
     trace_ : Trace
         Every try of the updating.
     prototypes_ : array of int
         Flat indices of the prototypes.
-    length_unit_ : float
-        The unit that was used.
-    classifier_ : BagSVM
+    length_unit_, decay_ : float
+        The unit and the decay in use.
+    classifier_ : PrototypeSVM
         The embedding and its SVM, with the chosen ``C`` and ``decay``.
 
     Notes
     -----
     Departures, each measured on data: the working score asks for support by other positive bags
     (the one-sided score picks outliers on real data); the similarity comes from kernel exemplars
-    (linear exemplar SVMs leave the graph nearly empty in more than a few dimensions); lengths are
+    (linear exemplar SVMs with a bias join 0.5 to 5 % of the pairs on real data); lengths are
     measured in a unit that grows with the dimension (with unit 1 the embedding underflows); all
     instances are prototypes, scaled alike, and the score of the best instance of a bag joins them
-    where inner folds find that it helps. So bags may be told apart well whether or not the
-    detection is right: judge the detection by instance labels, or by looking. The form of the
-    t-test, the bias in the confidence, the normalisation of the graph and the start of the walk
-    are open in the paper.
+    where inner folds find that it helps.
 
     Cost: densities O(N_positive N_negative d), similarity O(m (m + N_negative) d) for m
     candidates, updating O(m) times the consistency of one graph, embedding O(N P d).
@@ -172,43 +198,59 @@ class PIGMIL(PIGMILStages):
         when_to_use="Find the instances that make bags positive when bags share a cause.",
     )
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = RANGES
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "working_score": [StrOptions({"supported", "density_ratio", "kde_min"})],
+        "margin": [Real],
+        "penalty": [_FROM_ZERO],
+        "decay": [StrOptions({"cv"}), _POSITIVE],
+        "length_unit": [StrOptions({"auto", "median"}), _POSITIVE],
+        "working_set_fraction": [Interval(Real, 0, 1, closed="right")],
+        "t_threshold": [Real],
+        "similarity": [StrOptions({"svm", "lda", "rbf"})],
+        "max_updates": [Interval(Integral, 0, None, closed="left")],
+        "max_candidates": [_FROM_ONE],
+        "n_instances_per_bag": [_FROM_ONE],
+        "prototypes": [
+            StrOptions(
+                {"pool", "pool+hard_negatives", "working_sets+hard_negatives", "all_instances"}
+            )
+        ],
+        "max_prototypes": [_FROM_ONE],
+        "embedding_decay": [StrOptions({"cv"}), _POSITIVE],
+        "embedding_scaling": ["boolean"],
+        "score_column": ["boolean", StrOptions({"cv"})],
+        "C": [StrOptions({"cv"}), _POSITIVE],
+        "class_weight": [StrOptions({"balanced"}), dict, None],
+        "reading": [PaperReading, None],
+        "random_state": ["random_state"],
+        "n_jobs": [Integral, None],
+        "verbose": ["verbose"],
+        "callback": [callable, None],
+        "pos_label": [None, object],
+    }
 
     def __init__(
         self,
         *,
         working_score: str = "supported",
-        decay: float = 2.0,
-        kde_reading: str = "nearest",
+        margin: float = 0.7,
+        penalty: float = 10.0,
+        decay: float | str = 2.0,
         length_unit: str | float = "auto",
         working_set_fraction: float = 0.4,
-        t_test: str | None = "one_sample",
         t_threshold: float = 1.5,
         similarity: str = "rbf",
-        exemplar_C: float = 1.0,
-        confidence_bias: bool = True,
-        quasi_clique_density: float = 0.9,
-        gamma_far: float = 1.0,
-        gamma_near: float = 1.0,
-        alpha: str | float = "log-ratio",
-        beta: str | float = "log-ratio",
-        alpha_on: str = "consistency",
-        discrimination_pair: str = "min",
-        normalise: str = "max",
-        damping: float = 0.8,
-        walk_iterations: int = 10,
-        walk_start: str = "ones",
-        objective: str = "ranking_scores",
         max_updates: int = 20,
         max_candidates: int = 3000,
         n_instances_per_bag: int = 1,
-        prototypes: str = "all",
+        prototypes: str = "all_instances",
         max_prototypes: int = 7000,
         embedding_decay: float | str = "cv",
         embedding_scaling: bool = True,
         score_column: bool | str = "cv",
         C: float | str = "cv",
         class_weight: Any = None,
+        reading: PaperReading | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: bool = False,
@@ -216,27 +258,13 @@ class PIGMIL(PIGMILStages):
         pos_label: Any = None,
     ) -> None:
         self.working_score = working_score
+        self.margin = margin
+        self.penalty = penalty
         self.decay = decay
-        self.kde_reading = kde_reading
         self.length_unit = length_unit
         self.working_set_fraction = working_set_fraction
-        self.t_test = t_test
         self.t_threshold = t_threshold
         self.similarity = similarity
-        self.exemplar_C = exemplar_C
-        self.confidence_bias = confidence_bias
-        self.quasi_clique_density = quasi_clique_density
-        self.gamma_far = gamma_far
-        self.gamma_near = gamma_near
-        self.alpha = alpha
-        self.beta = beta
-        self.alpha_on = alpha_on
-        self.discrimination_pair = discrimination_pair
-        self.normalise = normalise
-        self.damping = damping
-        self.walk_iterations = walk_iterations
-        self.walk_start = walk_start
-        self.objective = objective
         self.max_updates = max_updates
         self.max_candidates = max_candidates
         self.n_instances_per_bag = n_instances_per_bag
@@ -247,6 +275,7 @@ class PIGMIL(PIGMILStages):
         self.score_column = score_column
         self.C = C
         self.class_weight = class_weight
+        self.reading = reading
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -255,17 +284,17 @@ class PIGMIL(PIGMILStages):
 
     @classmethod
     def paper(cls, **changes: Any) -> "PIGMIL":
-        """Build the paper-literal configuration.
+        """Build the configuration that is literal where the paper can be taken literally.
 
         One-sided KDE_min, unit of length 1, confidences ``w.x`` of linear exemplar SVMs, a random
         start of the walk, the pool alone as prototypes, ``gamma_d = 1``, ``C = 1``. Where the
-        paper contradicts itself the reading of the defaults is kept (nearest negatives, alpha on
+        paper contradicts itself the default reading is kept (nearest negatives, alpha on
         consistency, min of the discriminations).
 
         Parameters
         ----------
         **changes
-            Parameters to set otherwise.
+            Parameters to change, as in ``set_params``.
 
         Examples
         --------
@@ -273,17 +302,286 @@ class PIGMIL(PIGMILStages):
         >>> PIGMIL.paper().working_score
         'kde_min'
         """
-        literal = {
-            "working_score": "kde_min",
-            "decay": 1.0,
-            "length_unit": 1.0,
-            "similarity": "svm",
-            "confidence_bias": False,
-            "walk_start": "random",
-            "prototypes": "pool",
-            "embedding_decay": 1.0,
-            "embedding_scaling": False,
-            "score_column": False,
-            "C": 1.0,
-        }
-        return cls(**{**literal, **changes})
+        literal = cls(
+            working_score="kde_min",
+            decay=1.0,
+            length_unit=1.0,
+            similarity="svm",
+            prototypes="pool",
+            embedding_decay=1.0,
+            embedding_scaling=False,
+            score_column=False,
+            C=1.0,
+            reading=PaperReading(confidence_bias=False, walk_start="random"),
+        )
+        return literal.set_params(**changes)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name; deep, also the fields of the reading.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Whether to include ``reading__<field>``.
+
+        Returns
+        -------
+        dict
+        """
+        params: dict[str, Any] = super().get_params(deep=deep)
+        if deep and self.reading is None:
+            fields = PaperReading().get_params()
+            params.update({f"reading__{name}": value for name, value in fields.items()})
+        return params
+
+    def set_params(self, **params: Any) -> "PIGMIL":
+        """Set parameters; ``reading__<field>`` sets one field of the reading.
+
+        Parameters
+        ----------
+        **params
+            Parameters by name.
+
+        Returns
+        -------
+        self
+        """
+        prefix = "reading__"
+        fields = {name: params.pop(name) for name in list(params) if name.startswith(prefix)}
+        super().set_params(**params)
+        if fields:
+            changes = {name.removeprefix(prefix): value for name, value in fields.items()}
+            self.reading = (self.reading or PaperReading()).replace(**changes)
+        return self
+
+    def _fit(self, bags: Bags, positive: BoolArray) -> None:
+        with log_to_stderr(bool(self.verbose)):
+            rng = check_random_state(self.random_state)
+            reading = self.reading or PaperReading()
+            self.length_unit_ = length_unit(bags.instances, self.length_unit, random_state=rng)
+            split = ClassSplit.from_bags(
+                bags,
+                positive,
+                decays=DECAYS if self.decay == "cv" else (float(self.decay),),
+                unit=self.length_unit_,
+                two_sided=self.working_score != "kde_min",
+            )
+            width = self._choose_width(bags, split, reading)
+            self.decay_ = split.decays[width]
+            self.negative_bags_ = split.negative
+            self._update(split, width, self._initialise(split, width, reading), reading, rng)
+            self._detect(bags, split, width)
+            self._fit_classifier(bags, positive, rng)
+
+    def _initialise(self, split: ClassSplit, width: int, reading: PaperReading) -> Initialisation:
+        """Find working sets and working bags (Section III-A, lines 1 and 2 of Alg. 3)."""
+        bags = split.positive
+        scores = split.working_scores(
+            width,
+            kind=self.working_score,  # type: ignore[arg-type]
+            margin=self.margin,
+            penalty=self.penalty,
+            literal=reading.kde == "literal",
+        )
+        members = working_sets(scores, bags.offsets, fraction=self.working_set_fraction)
+        t, kept = np.zeros(bags.n_bags), np.ones(bags.n_bags, dtype=bool)
+        if reading.t_test is not None:
+            t = t_values(scores, members, bags.offsets, test=reading.t_test)  # type: ignore[arg-type]
+            kept = working_bags(t, threshold=self.t_threshold)
+        return Initialisation(scores, members, t, kept)
+
+    def _choose_width(self, bags: Bags, split: ClassSplit, reading: PaperReading) -> int:
+        """Return the index of the decay whose first pool separates the training bags best.
+
+        The score of a bag is that of its best instance, without the bag itself: neither its
+        pool member nor its negatives count. The area under the ROC curve decides.
+        """
+        if len(split.decays) == 1:
+            return 0
+        areas = []
+        for width in range(len(split.decays)):
+            first = self._initialise(split, width, reading)
+            pool = split.rows[initial_pool(first.scores, split.positive.offsets, first.kept)]
+            scores, _ = self._scores_in_training(bags, split, width, pool)
+            best = segment_reduce(np.maximum, scores, bags.offsets)
+            areas.append(float(roc_auc_score(split.is_positive, best)))
+        _logger.info("decay: %s", dict(zip(split.decays, np.round(areas, 4).tolist(), strict=True)))
+        return int(np.argmax(areas))
+
+    def _update(
+        self,
+        split: ClassSplit,
+        width: int,
+        first: Initialisation,
+        reading: PaperReading,
+        rng: np.random.RandomState,
+    ) -> None:
+        """Build the graph of the first pool and update it (lines 3 to 5 of Alg. 3)."""
+        bags, rows = split.positive, split.rows
+        usable = limit_working_sets(
+            first.scores, first.members & first.kept[bags.bag_index], bags.offsets,
+            self.max_candidates,
+        )  # fmt: skip
+        candidates = np.flatnonzero(usable)
+        pool = initial_pool(first.scores, bags.offsets, first.kept)
+        self.working_bags_ = WorkingBags(np.flatnonzero(split.is_positive), first.t, first.kept)
+        marked = np.flatnonzero(first.members)
+        self.working_sets_ = np.split(rows[marked], np.searchsorted(marked, bags.offsets[1:-1]))
+        self.initial_pool_ = rows[pool]
+        _logger.info(
+            "initialisation: %d of %d positive bags work, %d candidates",
+            first.kept.sum(),
+            bags.n_bags,
+            len(candidates),
+        )
+        instances = bags.instances[candidates]
+        confidences = self._confidences(split, width, candidates, reading)
+        _logger.info(
+            "similarity of %d candidates by %s exemplars", len(candidates), self.similarity
+        )
+        result = update_pool(
+            similarity(confidences),
+            discrimination(
+                instances,
+                split.negative.instances,
+                unit=self.length_unit_,
+                gamma_far=reading.gamma_far,
+                gamma_near=reading.gamma_near,
+            ),
+            self_confidence(confidences),
+            bags.bag_index[candidates],
+            np.searchsorted(candidates, pool),
+            settings=reading.graph_settings(len(pool), rng),
+            max_updates=self.max_updates,
+            objective=reading.objective,  # type: ignore[arg-type]
+            callback=self.callback,
+        )
+        _logger.info(
+            "updating: %d replacements in %d tries, ended by %s",
+            result.n_updates,
+            len(result.trace),
+            result.stopped,
+        )
+        flat = rows[candidates]
+        self.pool_ = flat[result.pool]
+        self.csdg_ = replace(result.csdg, vertices=flat[result.csdg.vertices])
+        self.trace_ = replace(result.trace, instance=flat[result.trace.instance])
+
+    def _confidences(
+        self, split: ClassSplit, width: int, candidates: IntArray, reading: PaperReading
+    ) -> FloatArray:
+        """Return the confidence of the exemplar of every candidate in every candidate."""
+        instances = split.positive.instances[candidates]
+        negatives = split.negative.instances
+        if self.similarity == "rbf":
+            kernels = KernelExemplars(
+                instances, split.negative, gamma=split.decays[width], unit=self.length_unit_
+            )
+            known = split.log_negative_density[width, split.rows[candidates]]
+            return kernels.confidence(instances, log_negative_density=known)
+        if self.similarity == "lda":
+            linear = exemplar_lda(instances, negatives)
+        else:
+            linear = exemplar_svms(instances, negatives, C=reading.exemplar_C, n_jobs=self.n_jobs)
+        return linear.confidence(instances, include_bias=reading.confidence_bias)
+
+    def _detect(self, bags: Bags, split: ClassSplit, width: int) -> None:
+        """Score every instance by the pool and pick the detected ones."""
+        self.instance_scores_, scoring_pool = self._scores_in_training(
+            bags, split, width, self.pool_
+        )
+        self._scoring_pool = bags.instances[scoring_pool]
+        self.best_instances_ = segment_argmax(self.instance_scores_, bags.offsets)[
+            split.is_positive
+        ]
+        self.detected_instances_ = top_instances_per_bag(
+            self.pool_,
+            [self.working_sets_[bag] for bag in np.flatnonzero(self.working_bags_.kept)],
+            self.instance_scores_,
+            self.n_instances_per_bag,
+        )
+
+    def _scores_in_training(
+        self, bags: Bags, split: ClassSplit, width: int, pool: IntArray
+    ) -> tuple[FloatArray, IntArray]:
+        """Return the scores by the pool, extended to all positive bags, and that pool."""
+        owners = bags.bag_index
+
+        def score(members: IntArray) -> FloatArray:
+            return pool_scores(
+                bags.instances,
+                split.log_negative_density[width],
+                bags.instances[members],
+                gamma=split.decays[width],
+                unit=self.length_unit_,
+                query_bag=owners,
+                pool_bag=owners[members],
+            )
+
+        extended = extend_pool(score(pool), bags, pool, split.is_positive)
+        return score(extended), extended
+
+    def _fit_classifier(self, bags: Bags, positive: BoolArray, rng: np.random.RandomState) -> None:
+        """Embed the bags by the prototypes and train the SVM (line 6 of Alg. 3)."""
+        self.prototypes_ = self._choose_prototypes(bags, positive, rng)
+        self.classifier_ = fit_prototype_svm(
+            bags,
+            positive,
+            bags.instances[self.prototypes_],
+            C=self.C,
+            decay=self.embedding_decay,
+            unit=self.length_unit_,
+            scaled=self.embedding_scaling,
+            best_scores=segment_reduce(np.maximum, self.instance_scores_, bags.offsets),
+            score_column=self.score_column,
+            costs=class_costs(self.class_weight, positive, self.classes_, self.positive_label_),
+            random_state=rng,
+        )
+
+    def _choose_prototypes(
+        self, bags: Bags, positive: BoolArray, rng: np.random.RandomState
+    ) -> IntArray:
+        chosen = self.pool_
+        if self.prototypes == "all_instances":
+            chosen = np.arange(bags.n_instances)
+        elif self.prototypes.startswith("working_sets"):
+            kept = np.flatnonzero(self.working_bags_.kept)
+            chosen = np.concatenate([self.working_sets_[bag] for bag in kept])
+        if self.prototypes.endswith("hard_negatives"):
+            chosen = np.append(chosen, hard_negatives(bags, ~positive, bags.instances[self.pool_]))
+        if len(chosen) > self.max_prototypes:
+            chosen = np.sort(rng.choice(chosen, self.max_prototypes, replace=False))
+        return chosen
+
+    def _score_bags(self, bags: Bags) -> FloatArray:
+        best = None
+        if self.classifier_.uses_score:
+            best = segment_reduce(np.maximum, self._score_instances(bags), bags.offsets)
+        return self.classifier_.decide(bags, best)
+
+    def _score_instances(self, bags: Bags) -> FloatArray:
+        gamma, unit = self.decay_, self.length_unit_
+        negative = log_density(bags.instances, self.negative_bags_, gamma=gamma, unit=unit)
+        return pool_scores(bags.instances, negative, self._scoring_pool, gamma=gamma, unit=unit)
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return the probability of each class for every bag.
+
+        The decision value is calibrated by a sigmoid that is one half at 0, fitted on decisions
+        for bags held out of the SVM. The prototypes have seen those bags: for a calibration that
+        holds out everything wrap the model in ``CalibratedClassifierCV``.
+
+        Parameters
+        ----------
+        X : bags
+            Anything :func:`pigmil.as_bags` takes.
+
+        Returns
+        -------
+        array of shape (n_bags, 2)
+            In the order of ``classes_``.
+        """
+        check_is_fitted(self, "classes_")
+        decisions = self.decision_function(X)
+        second = 1.0 / (1.0 + np.exp(-np.clip(self.classifier_.slope * decisions, -500, 500)))
+        return np.column_stack([1.0 - second, second])

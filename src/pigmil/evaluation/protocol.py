@@ -106,7 +106,7 @@ def protocol_estimator(
     >>> protocol_estimator("KDE_min").steps[0][0]
     'scale'
     """
-    method = get_estimator(name)(**parameters)
+    method = get_estimator(name)().set_params(**parameters)
     if "random_state" in method.get_params() and "random_state" not in parameters:
         method.set_params(random_state=random_state)
     pipeline = Pipeline([("scale", BagScaler(with_mean=centre)), ("method", method)])

@@ -184,7 +184,7 @@ def _entries_of(methods: Any) -> dict[str, tuple[str, dict[str, Any]]]:
     for label, parameters in given.items():
         name, _, variant = str(label).partition("|")
         printed = card_of(name).name
-        get_estimator(name)(**parameters)  # an unknown parameter is told before hours of work
+        get_estimator(name)().set_params(**parameters)  # an unknown parameter raises here
         entries[f"{printed}|{variant}" if variant else printed] = (printed, dict(parameters))
     return entries
 

@@ -1,4 +1,4 @@
-"""Kernel exemplars: an instance claims those that are nearer to it than to the negatives."""
+"""Kernel exemplars: confident in instances that are nearer to them than to the negatives."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +8,7 @@ import numpy as np
 from pigmil._core.typing import FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import squared_distance_blocks
-from pigmil.distances.density import negative_density
+from pigmil.distances.density import log_density
 
 
 @dataclass(frozen=True)
@@ -18,15 +18,16 @@ class KernelExemplars:
     ``confidence[i, j] = -gamma |x_i - x_j| / unit - n(x_j)``: the logarithm of the
     kernel between exemplar and instance over the density of negative bags at the instance (see
     :func:`pigmil.distances.density.log_density`). It is positive where the exemplar is nearer than
-    negative bags typically are. A linear exemplar SVM asks the same question with a plane; in
-    more than a few dimensions hardly any two planes claim each other, and the graph is empty.
+    negative bags typically are. A linear exemplar SVM with its bias asks the same question by a
+    plane; in more than a few dimensions hardly any two planes claim each other (0.5 to 5 % of the
+    pairs on real data).
 
     Attributes
     ----------
     exemplars : array or CSR of shape (m, n_features)
         The exemplars.
     negative_bags : Bags
-        What they are told apart from.
+        The bags they are distinguished from.
     gamma, unit : float
         Decay per unit of length, and the unit.
     """
@@ -36,8 +37,13 @@ class KernelExemplars:
     gamma: float = 2.0
     unit: float = 1.0
 
-    def confidence(self, instances: Any, include_bias: bool = True) -> FloatArray:
-        """Confidence of each exemplar (rows) in each instance (columns).
+    def confidence(
+        self,
+        instances: Any,
+        include_bias: bool = True,
+        log_negative_density: FloatArray | None = None,
+    ) -> FloatArray:
+        """Return the confidence of each exemplar (rows) in each instance (columns).
 
         Parameters
         ----------
@@ -45,6 +51,8 @@ class KernelExemplars:
             Instances to judge.
         include_bias : bool, default=True
             Subtract the density of negatives; without it confidences are never positive.
+        log_negative_density : array of shape (n,), optional
+            Log density of the negative bags at the instances; computed if not given.
 
         Returns
         -------
@@ -63,7 +71,9 @@ class KernelExemplars:
         for rows, columns, squared in squared_distance_blocks(self.exemplars, instances):
             result[rows, columns] = np.sqrt(squared) * (-self.gamma / self.unit)
         if include_bias:
-            result -= negative_density(
-                instances, self.negative_bags, gamma=self.gamma, unit=self.unit
-            )
+            if log_negative_density is None:
+                log_negative_density = log_density(
+                    instances, self.negative_bags, gamma=self.gamma, unit=self.unit
+                )
+            result -= log_negative_density
         return result

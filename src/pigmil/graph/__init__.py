@@ -1,16 +1,23 @@
 """The graph of the paper, piece by piece in its order, as pure functions."""
 
 from pigmil.graph.candidates import (
+    WorkingBags,
+    copy_penalty,
     initial_pool,
+    limit_working_sets,
     t_values,
+    two_sided_score,
     working_bags,
     working_score,
     working_sets,
 )
+from pigmil.graph.class_split import ClassSplit
 from pigmil.graph.consistency import consistency
 from pigmil.graph.csdg import CSDG, CSDGSettings, build_csdg, edge_weights, normalise_weights
-from pigmil.graph.discrimination import discrimination_from_blocks, influence
-from pigmil.graph.similarity import confidence_ranks, similarity
+from pigmil.graph.discrimination import discrimination, influence
+from pigmil.graph.pool import extend_pool, hard_negatives, pool_scores, top_instances_per_bag
+from pigmil.graph.reading import PaperReading
+from pigmil.graph.similarity import confidence_ranks, self_confidence, similarity
 from pigmil.graph.trace import Trace, UpdateStep
 from pigmil.graph.updating import UpdateResult, update_pool
 from pigmil.graph.walk import fixed_point, ranking_scores
@@ -18,21 +25,32 @@ from pigmil.graph.walk import fixed_point, ranking_scores
 __all__ = [
     "CSDG",
     "CSDGSettings",
+    "ClassSplit",
+    "PaperReading",
     "Trace",
     "UpdateResult",
     "UpdateStep",
+    "WorkingBags",
     "build_csdg",
     "confidence_ranks",
     "consistency",
-    "discrimination_from_blocks",
+    "copy_penalty",
+    "discrimination",
     "edge_weights",
+    "extend_pool",
     "fixed_point",
+    "hard_negatives",
     "influence",
     "initial_pool",
+    "limit_working_sets",
     "normalise_weights",
+    "pool_scores",
     "ranking_scores",
+    "self_confidence",
     "similarity",
     "t_values",
+    "top_instances_per_bag",
+    "two_sided_score",
     "update_pool",
     "working_bags",
     "working_score",

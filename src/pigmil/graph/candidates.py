@@ -1,19 +1,62 @@
 """Initialisation: working score, working sets, working bags and the first candidate pool."""
 
+import logging
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pigmil._core.model_parts import model_part
 from pigmil._core.segments import segment_argmin, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.distances.density import log_density, negative_density
+from pigmil.distances.density import log_density
 
-__all__ = ["initial_pool", "t_values", "working_bags", "working_score", "working_sets"]
+__all__ = [
+    "WorkingBags",
+    "copy_penalty",
+    "initial_pool",
+    "limit_working_sets",
+    "t_values",
+    "two_sided_score",
+    "working_bags",
+    "working_score",
+    "working_sets",
+]
+
+_logger = logging.getLogger("pigmil")
 
 TTest = Literal["one_sample", "welch", "pooled"]
 WorkingScore = Literal["kde_min", "density_ratio", "supported"]
+
+# Scores that differ by less, relatively, differ by rounding: the same sum in another order.
+_TIE = 1e-9
+
+
+# Added to the working score of an exact copy of a negative instance, times its grade: more than
+# any density can outweigh, yet finite, so that means and variances stay finite too.
+COPY_PENALTY = 1e3
+
+
+@model_part
+@dataclass(frozen=True)
+class WorkingBags:
+    """The positive bags that take part in the updating, and the test that selected them.
+
+    Attributes
+    ----------
+    bags : array of int of shape (n_positive_bags,)
+        Positions of the positive bags among the training bags.
+    t : array of shape (n_positive_bags,)
+        T value of each: how much worse its working set is than those of the other bags.
+    kept : array of bool of shape (n_positive_bags,)
+        Whether it is a working bag.
+    """
+
+    bags: IntArray
+    t: FloatArray
+    kept: BoolArray
 
 
 def working_score(
@@ -28,27 +71,26 @@ def working_score(
     margin: float = 0.7,
     penalty: float = 10.0,
     literal: bool = False,
-    against: FloatArray | None = None,
 ) -> FloatArray:
-    """Working score of instances: the lower, the more likely an instance is positive.
+    """Return the working score of instances: the lower, the more likely an instance is positive.
 
-    With ``n`` and ``p`` the logarithmic densities of the negative bags and of the *other*
-    positive bags around an instance, each by the nearest instance of a bag:
+    With ``n`` and ``p`` the log densities of the negative bags and of the *other* positive bags
+    around an instance, each by the nearest instance of a bag:
 
-    - ``"kde_min"``: ``exp(n)``, Definition 2. Far from negatives is all that counts, so an
-      outlier far from everything beats a true positive.
-    - ``"density_ratio"``: ``n - p``. Outliers lose, but the tightest cluster wins, also one of
+    - ``"kde_min"``: ``exp(n)``, Eq. (1). Only the distance to negatives counts, so an outlier far
+      from everything beats a true positive.
+    - ``"density_ratio"``: ``n - p``. Outliers lose, but the tightest cluster wins, even one of
       negatives that occur in positive bags only.
-    - ``"supported"``: ``n + penalty * max(0, margin - (p - n))``. Far from negatives counts, but
-      only for an instance whose likes occur in other positive bags at least ``exp(margin)`` times
-      as densely as in negative ones; each missing unit costs ``penalty`` units. With
-      ``penalty=0`` it orders as KDE_min.
+    - ``"supported"``: ``n + penalty * max(0, margin - (p - n))``. The distance to negatives counts
+      for instances that are at least ``exp(margin)`` times as dense in other positive bags as in
+      negative ones; each missing unit costs ``penalty`` units. With ``penalty=0`` it orders
+      instances as KDE_min does.
 
     Implements Definition 2 (``"kde_min"``).
 
     Departs from the paper: min is over distances (``literal=True`` takes it over exponentials, as
     printed: the farthest instance of each bag); lengths are in ``unit``; the two-sided scores are
-    not in the paper. In them an exact copy of a negative instance is last of all.
+    not in the paper. They add :func:`copy_penalty` to exact copies of negative instances.
 
     Parameters
     ----------
@@ -66,8 +108,6 @@ def working_score(
         Of ``"supported"``.
     literal : bool, default=False
         See above.
-    against : array of shape (n_queries,), optional
-        Value of :func:`pigmil.distances.negative_density` for the queries, if it is known.
 
     Returns
     -------
@@ -83,7 +123,7 @@ def working_score(
     >>> from pigmil import Bags
     >>> negative = Bags.from_list([np.array([[0.0]])])
     >>> positive = Bags.from_list([np.array([[1.0], [-9.0]]), np.array([[1.0]])])
-    >>> x = np.array([[1.0], [-9.0]])  # the second is an outlier: nothing is like it
+    >>> x = np.array([[1.0], [-9.0]])  # the second is an outlier
     >>> working_score(x, negative, positive, kind="kde_min", gamma=1.0).argmin()
     np.int64(1)
     >>> working_score(x, negative, positive, own_bag=np.array([0, 0])).argmin()
@@ -96,21 +136,66 @@ def working_score(
     }
     if kind == "kde_min":
         return np.exp(log_density(queries, negative_bags, **how))
-    if against is None or literal:
-        against = negative_density(queries, negative_bags, **how)
-    if positive_bags.n_bags == 1 and own_bag is not None:
-        return against  # there is no other positive bag to resemble
-    support = log_density(queries, positive_bags, own_bag=own_bag, **how)
+    in_negative, in_positive = np.zeros((2, queries.shape[0]))
+    n = log_density(queries, negative_bags, copies=in_negative, **how)
+    p = log_density(queries, positive_bags, own_bag=own_bag, copies=in_positive, **how)
+    score = two_sided_score(n, p, kind=kind, margin=margin, penalty=penalty)
+    return score + copy_penalty(in_negative, in_positive)
+
+
+def two_sided_score(
+    log_negative: FloatArray,
+    log_positive: FloatArray,
+    *,
+    kind: WorkingScore = "supported",
+    margin: float = 0.7,
+    penalty: float = 10.0,
+) -> FloatArray:
+    """Combine the log densities of negative and of other positive bags; see `working_score`.
+
+    Where there is no other positive bag (a log density of minus infinity) only the negative one
+    counts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> two_sided_score(np.array([-4.0]), np.array([-1.0]), margin=3.5)
+    array([1.])
+    """
+    support = np.where(np.isneginf(log_positive), np.inf, log_positive - log_negative)
     if kind == "density_ratio":
-        return against - support
-    return against + penalty * np.maximum(0.0, margin - (support - against))
+        return np.where(np.isinf(support), log_negative, -support)
+    return log_negative + penalty * np.maximum(0.0, margin - support)
+
+
+def copy_penalty(in_negative: FloatArray, in_positive: FloatArray) -> FloatArray:
+    """Return the penalty of exact copies of negative instances, graded by where they occur.
+
+    A point that occurs in negative bags and in no other positive bag is penalised in full. One
+    that occurs in at least as large a share of the other positive bags is not penalised at all:
+    discrete features repeat by chance. In between the penalty is proportional.
+
+    Parameters
+    ----------
+    in_negative, in_positive : array of shape (n_queries,)
+        Share of the negative and of the other positive bags that hold the same point.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> copy_penalty(np.array([0.0, 0.2, 0.2, 0.2]), np.array([0.0, 0.0, 0.1, 0.3]))
+    array([   0., 1000.,  500.,    0.])
+    """
+    repeated = in_negative > 0
+    ratio = np.divide(in_positive, in_negative, out=np.ones_like(in_negative), where=repeated)
+    return COPY_PENALTY * np.maximum(0.0, 1.0 - ratio)
 
 
 def working_sets(scores: FloatArray, offsets: IntArray, *, fraction: float = 0.4) -> BoolArray:
     """Mark the working set of each bag: the ``ceil(fraction n)`` instances of lowest score.
 
-    Implements Definition 3. At least one instance a bag; ties with the threshold are kept, so
-    that the order of instances decides nothing.
+    Implements Definition 3. Every bag keeps at least one instance. Scores that tie with the
+    threshold, within rounding, are kept, so that the order of instances decides nothing.
 
     Parameters
     ----------
@@ -132,18 +217,19 @@ def working_sets(scores: FloatArray, offsets: IntArray, *, fraction: float = 0.4
     array([False,  True,  True,  True])
     """
     sizes = np.diff(offsets)
-    # 0.4 * 5 is 2.0000000000000004 in binary: a hair above a whole number is that number.
+    # 0.4 * 5 is 2.0000000000000004 in binary: round down a result just above a whole number.
     keep = np.maximum(1, np.ceil(fraction * sizes - 1e-9).astype(np.int64))
     bag = np.repeat(np.arange(sizes.size), sizes)
     order = np.lexsort((scores, bag))
     thresholds = scores[order[offsets[:-1] + np.minimum(keep, sizes) - 1]]
-    return scores <= thresholds[bag]
+    rounding = _TIE * np.maximum(np.abs(thresholds), np.finfo(np.float64).tiny)
+    return scores <= (thresholds + rounding)[bag]
 
 
 def t_values(
     scores: FloatArray, members: BoolArray, offsets: IntArray, *, test: TTest = "one_sample"
 ) -> FloatArray:
-    """T value of each bag: how much worse (higher) its working set is than those of the others.
+    """Return the t value of each bag: how much worse (higher) its working set is than the others.
 
     Implements the t-test of Section III-A.2, whose form the paper leaves open.
 
@@ -162,7 +248,7 @@ def t_values(
     Returns
     -------
     array of shape (n_bags,)
-        Positive where the bag is worse; 0 where it cannot be told (one value, no variance, no
+        Positive where the bag is worse; 0 where the test is undefined (one value, no variance, no
         other bag).
 
     Examples
@@ -216,7 +302,7 @@ def working_bags(t: FloatArray, *, threshold: float = 1.5) -> BoolArray:
 
 
 def initial_pool(scores: FloatArray, offsets: IntArray, chosen_bags: BoolArray) -> IntArray:
-    """Flat index of the lowest-scored instance of each working bag.
+    """Return the flat index of the lowest-scored instance of each working bag.
 
     Implements Definition 5 and line 3 of Algorithm 3.
 
@@ -227,3 +313,50 @@ def initial_pool(scores: FloatArray, offsets: IntArray, chosen_bags: BoolArray) 
     array([1, 2])
     """
     return segment_argmin(scores, offsets)[chosen_bags]
+
+
+def limit_working_sets(
+    scores: FloatArray, members: BoolArray, offsets: IntArray, limit: int
+) -> BoolArray:
+    """Shorten the longest working sets until all of them together hold at most ``limit`` instances.
+
+    Every set keeps its best instance, and a warning is logged where any is shortened.
+
+    Parameters
+    ----------
+    scores : array of shape (n_instances,)
+        Working scores, lower is better.
+    members : array of bool of shape (n_instances,)
+        The working sets of the working bags.
+    offsets : array of int of shape (n_bags + 1,)
+        Where each bag begins.
+    limit : int
+        Instances at most.
+
+    Returns
+    -------
+    array of bool of shape (n_instances,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> limit_working_sets(np.arange(4.0), np.ones(4, bool), np.array([0, 3, 4]), 3)
+    array([ True,  True, False,  True])
+    """
+    if members.sum() <= limit:
+        return members
+    rows = np.flatnonzero(members)
+    bag = np.searchsorted(offsets, rows, side="right") - 1
+    order = np.lexsort((scores[rows], bag))
+    sizes = np.bincount(bag, minlength=len(offsets) - 1)
+    rank = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    longest = max(1, int(np.searchsorted(np.cumsum(np.bincount(rank)), limit, side="right")))
+    _logger.warning(
+        "%d candidates exceed max_candidates=%d: working sets are shortened to their best %d",
+        len(rows),
+        limit,
+        longest,
+    )
+    shortened = np.zeros_like(members)
+    shortened[rows[order[rank < longest]]] = True
+    return shortened

@@ -24,7 +24,7 @@ def consistency(
 ) -> IntArray:
     """Return for every edge the size of the largest quasi-clique that holds both its ends.
 
-    Implements Eq. (3), the definition of Consistency. A vertex set ``V`` is a quasi-clique when it
+    Implements Definition 7, Eq. (4). A vertex set ``V`` is a quasi-clique when it
     spans at least ``floor(density * binom(|V|, 2))`` edges; it need not be connected.
 
     Parameters

@@ -20,9 +20,9 @@ Normalisation = Literal["max", "row", "symmetric", "spectral", "sum"]
 
 @dataclass(frozen=True)
 class CSDGSettings:
-    """How a graph is weighed and ranked; see `edge_weights`, `normalise_weights`, the walk.
+    """Settings of a graph: see `edge_weights`, `normalise_weights` and `ranking_scores`.
 
-    ``start`` is "ones" or one score a vertex, ``exact`` and ``density`` belong to `consistency`.
+    ``start`` is "ones" or one score per vertex, ``exact`` and ``density`` belong to `consistency`.
     """
 
     density: float = 0.9
@@ -74,9 +74,9 @@ def edge_weights(
     discrimination_scale: float = 1.0,
     discrimination_relative: float | None = None,
 ) -> FloatArray:
-    """Weigh the edges: ``max(0, S + alpha * C + beta * min(D_i, D_j))`` wherever ``S > 0``.
+    """Return the edge weights ``max(0, S + alpha * C + beta * min(D_i, D_j))`` wherever ``S > 0``.
 
-    Implements the definition of the CSDG, with S, C, D for the three arguments.
+    Implements Definition 9, with S, C, D for the three arguments.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def edge_weights(
         The definition takes the lesser discrimination of the two ends; the text below it the
         greater one.
     discrimination_scale : float, default=1.0
-        Multiplies D before all else; with "log-ratio" the logarithm takes some of it back.
+        Factor on D, applied first.
     discrimination_relative : float, optional
         Rescale D, in place of beta, to this many times the mean size of ``S + alpha * C``. The
         paper's study of the ratio of D to S + C can be read as this or as ``discrimination_scale``.
@@ -107,7 +107,7 @@ def edge_weights(
     Departs from the paper: D is negative, so beta takes its size inside the logarithm; where D is
     0 (every negative out of reach) its term is 0, the limit of ``D * ln(1 / |D|)``.
 
-    Cost: two logarithms an edge at most.
+    Cost: at most two logarithms per edge.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def edge_weights(
             f"values of discrimination, got shapes {s.shape} and {c.shape}."
         )
     if np.any(d > 0) or np.any(np.isnan(d)):
-        raise ValueError("discrimination must be at most 0 and no NaN; see Eq. (5).")
+        raise ValueError("discrimination must be at most 0 and no NaN; see Eq. (6).")
     rows, columns = np.nonzero(np.triu(s > 0, 1))
     s_edge, c_edge = s[rows, columns], c[rows, columns]
     combine = np.minimum if discrimination_pair == "min" else np.maximum
@@ -194,12 +194,12 @@ def build_csdg(
 ) -> CSDG:
     """Build, weigh and rank the graph of some of the candidate instances.
 
-    Implements the definition of the CSDG and Alg. 1.
+    Implements Definition 9 and Alg. 1.
 
     Parameters
     ----------
     vertices : array-like of int of shape (n_vertices,)
-        Which candidates form the graph.
+        Candidates that form the graph.
     similarity : array-like of shape (n_candidates, n_candidates)
         Similarity of all candidates.
     discrimination, self_confidence : array-like of shape (n_candidates,)

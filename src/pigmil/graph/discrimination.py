@@ -1,19 +1,20 @@
-"""Discrimination: how little the negative instances press on an instance."""
+"""Discrimination of an instance from the negative instances."""
 
-from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from pigmil._core.typing import FloatArray
+from pigmil.distances import squared_distance_blocks
 
-__all__ = ["discrimination_from_blocks", "influence"]
+__all__ = ["discrimination", "influence"]
 
 
 def influence(distance: ArrayLike, gamma_far: float = 1.0, gamma_near: float = 1.0) -> FloatArray:
-    """Influence of a negative instance at a distance: limited when far, unbounded when near.
+    """Return the influence of a negative instance: limited when far, unbounded when near.
 
-    Implements Eq. (5), with ``gamma_far`` and ``gamma_near`` for the paper's gamma_1 and gamma_2:
+    Implements Eq. (6), with ``gamma_far`` and ``gamma_near`` for the paper's gamma_1 and gamma_2:
     ``-exp(-gamma_far * (distance - 1))`` from distance 1 on, ``gamma_near * ln(distance) - 1``
     below, and minus infinity at 0. The value is -1 at distance 1 from both sides.
 
@@ -47,26 +48,27 @@ def influence(distance: ArrayLike, gamma_far: float = 1.0, gamma_near: float = 1
     return np.where(delta >= 1.0, far, near)
 
 
-def discrimination_from_blocks(
-    blocks: Iterable[tuple[slice, ArrayLike]],
-    n_instances: int,
+def discrimination(
+    X: Any,
+    negatives: Any,
     *,
+    unit: float = 1.0,
     gamma_far: float = 1.0,
     gamma_near: float = 1.0,
     scale: float = 1.0,
 ) -> FloatArray:
-    """Mean influence of all negative instances on each instance, from blocks of distances.
+    """Return the discrimination of instances: the mean influence of all negative instances.
 
-    Implements Eq. (4); ``scale`` is the paper's Z.
+    Implements Eq. (5) of Definition 8; ``scale`` is the paper's Z.
 
     Parameters
     ----------
-    blocks : iterable of (slice, array of shape (n_rows, n_columns))
-        Distances of the instances ``slice`` to some of the negative instances. Blocks may come in
-        any order and split rows and columns at will, as long as every instance meets every
-        negative instance once. Only one block need exist at a time.
-    n_instances : int
-        Number of instances, the length of the result.
+    X : array or CSR of shape (n_instances, n_features)
+        Instances to measure.
+    negatives : array or CSR of shape (n_negatives, n_features)
+        All instances of the negative bags, at least one.
+    unit : float, default=1.0
+        Unit of length, see :func:`pigmil.distances.length_unit`.
     gamma_far, gamma_near : float, default=1.0
         See `influence`.
     scale : float, default=1.0
@@ -79,24 +81,19 @@ def discrimination_from_blocks(
 
     Notes
     -----
-    Departs from the paper: none.
-    Cost: one logarithm and one exponential for each distance.
+    Departs from the paper: distances are measured in ``unit``.
+    Cost: O(n_instances n_negatives n_features), in blocks.
 
     Examples
     --------
-    >>> discrimination_from_blocks([(slice(0, 2), [[1.0, 1.0], [0.0, 5.0]])], 2)
+    >>> import numpy as np
+    >>> negatives = np.array([[0.0], [2.0]])
+    >>> discrimination(np.array([[1.0], [0.0]]), negatives)
     array([ -1., -inf])
     """
-    total = np.zeros(n_instances)
-    met = np.zeros(n_instances, dtype=np.int64)
-    for rows, block in blocks:
-        values = influence(block, gamma_far, gamma_near)
-        total[rows] += values.sum(axis=1)
-        met[rows] += values.shape[1]
-    if n_instances and (met.min() != met.max() or met.min() == 0):
-        raise ValueError(
-            "Every instance must meet the same, positive number of negative instances; the blocks "
-            f"gave instance {int(met.argmin())} {int(met.min())} distances and instance "
-            f"{int(met.argmax())} {int(met.max())}."
-        )
-    return total / (scale * np.maximum(met, 1))
+    if negatives.shape[0] == 0:
+        raise ValueError("discrimination needs at least one negative instance, got none.")
+    total = np.zeros(X.shape[0])
+    for rows, _, squared in squared_distance_blocks(X, negatives):
+        total[rows] += influence(np.sqrt(squared) / unit, gamma_far, gamma_near).sum(axis=1)
+    return total / (scale * negatives.shape[0])

@@ -1,4 +1,4 @@
-"""Similarity between instances: how highly their exemplar classifiers rank each other."""
+"""Similarity of instances, from how highly their exemplar classifiers rank each other."""
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,10 @@ _BLOCK_ELEMENTS = 1 << 21
 
 
 def self_confidence(confidences: npt.ArrayLike) -> FloatArray:
-    """Confidence of each exemplar classifier in its own exemplar, Υ_ii.
+    """Return the confidence of each exemplar classifier in its own exemplar, Υ_ii.
 
     With the bias included this is 1 for every exemplar SVM (the exemplar lies on its margin, see
-    `exemplar_svms`), so it tells exemplars apart only when the bias is left out.
+    `exemplar_svms`), so exemplars differ only when the bias is left out.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def self_confidence(confidences: npt.ArrayLike) -> FloatArray:
 def confidence_ranks(confidences: npt.ArrayLike) -> Ranks:
     """Rank the instances each classifier is confident in, the highest first.
 
-    Implements φ of the similarity definition: the order of instance j among the other instances
+    Implements φ of Definition 6: the order of instance j among the other instances
     whose confidence under classifier i is positive.
 
     Departs from the paper: ties, which it does not mention, share the best rank (1, 2, 2, 4), so
@@ -88,9 +88,9 @@ def confidence_ranks(confidences: npt.ArrayLike) -> Ranks:
 
 
 def similarity(confidences: npt.ArrayLike) -> FloatArray:
-    """Similarity of every two instances from the confidences of their exemplar classifiers.
+    """Return the similarity of every two instances from the confidences of their exemplars.
 
-    Implements the similarity definition, Eq. (simil): S_ij = 1 / (φ(i, j) φ(j, i)) if classifier
+    Implements Definition 6, Eq. (3): S_ij = 1 / (φ(i, j) φ(j, i)) if classifier
     i is confident in instance j and classifier j in instance i, and 0 otherwise.
 
     Departs from the paper: ties share the best rank, see `confidence_ranks`.

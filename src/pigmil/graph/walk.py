@@ -18,7 +18,7 @@ def ranking_scores(
 ) -> FloatArray:
     """Rank the vertices: ``R <- (1 - damping) * self_confidence + damping * weights @ R``.
 
-    Implements Alg. 1 and its iteration equation. The loop runs while ``n <= max_iter``, so the
+    Implements Alg. 1 and Eq. (8). The loop runs while ``n <= max_iter``, so the
     default makes 11 products.
 
     Parameters
@@ -32,7 +32,7 @@ def ranking_scores(
     max_iter : int, default=10
         As printed: one product more than this number is made.
     start : "ones" or array-like of shape (n_vertices,), default="ones"
-        Scores to begin with. The number of products is fixed, so they leave a trace.
+        Initial scores. The number of products is fixed, so they affect the result.
 
     Returns
     -------

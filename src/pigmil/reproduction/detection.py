@@ -1,8 +1,8 @@
 """Detection on the synthetic sets: one fit a cell, kept in the store like any other."""
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -45,7 +45,7 @@ class Detection:
     parameters : tuple of (name, value)
         Of the method.
     weighing : tuple of (name, value)
-        Of :class:`pigmil.graph.csdg.CSDGSettings`, for PIGMIL.
+        Of :class:`pigmil.PaperReading`, for PIGMIL.
     noise, noise_kind
         Of the set.
     """
@@ -57,15 +57,6 @@ class Detection:
     weighing: tuple[tuple[str, Any], ...] = ()
     noise: int = 0
     noise_kind: str = "swap"
-
-
-class WeighedPIGMIL(PIGMIL):
-    """PIGMIL with settings of its graph that are no parameters of the method."""
-
-    weighing: Mapping[str, Any]
-
-    def _graph_settings(self, n_vertices: int, rng: Any) -> Any:
-        return replace(super()._graph_settings(n_vertices, rng), **self.weighing)
 
 
 @functools.lru_cache(maxsize=256)
@@ -87,12 +78,9 @@ def _method(what: Detection, seed: int) -> Any:
         known = "random_state" in method.get_params()
         return method.set_params(random_state=seed) if known else method
     # The bag classifier has no part in detection: its costs are not searched.
-    built = CONFIGURATIONS[what.method](**{"C": 1.0, **parameters}, random_state=seed)
-    if not what.weighing:
-        return built
-    weighed = WeighedPIGMIL(**built.get_params())
-    weighed.weighing = dict(what.weighing)
-    return weighed
+    built = CONFIGURATIONS[what.method](C=1.0, random_state=seed)
+    readings = {f"reading__{name}": value for name, value in what.weighing}
+    return built.set_params(**parameters, **readings)
 
 
 def detect(what: Detection, seed: int) -> dict[str, Any]:

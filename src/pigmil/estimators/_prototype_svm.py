@@ -1,4 +1,4 @@
-"""Bags classified by their similarity to prototypes: embedding, linear SVM, calibration."""
+"""Classify bags by their similarity to prototypes: embedding, linear SVM, calibration."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,10 +10,9 @@ from scipy.optimize import minimize_scalar
 from sklearn.model_selection import StratifiedKFold
 
 from pigmil._core.model_parts import model_part
-from pigmil._core.segments import segment_argmin
-from pigmil._core.typing import BoolArray, FloatArray, IntArray
+from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
-from pigmil.distances import embed_bags, nearest_in_bags
+from pigmil.distances import embed_bags
 from pigmil.estimators._svm_solvers import LinearSVM, centred, fit_gram_svm
 
 COSTS = (1.0, 10.0, 100.0, 1000.0)
@@ -24,8 +23,8 @@ _BLOCK_COLUMNS = 1024
 
 @model_part
 @dataclass(frozen=True)
-class BagSVM:
-    """A linear SVM on the embedding of bags by prototypes (Eqs. 8 to 10 of the PIGMIL paper).
+class PrototypeSVM:
+    """A linear SVM on the embedding of bags by prototypes (Eqs. 9 to 11 of the PIGMIL paper).
 
     Attributes
     ----------
@@ -40,8 +39,8 @@ class BagSVM:
     uses_score : bool
         Whether the best instance score is a column.
     centre, scale : array of shape (n_columns,)
-        What the columns are reduced by and divided by before the SVM; 0 and 1 if they are left
-        as they are. Columns are the similarities and, if it is used, the best instance score.
+        Subtracted from the columns, and divisors of the columns, before the SVM; 0 and 1 if they
+        are not scaled. Columns are the similarities and, if it is used, the best instance score.
     svm : LinearSVM
         The fitted SVM.
     slope : float
@@ -59,7 +58,7 @@ class BagSVM:
     slope: float
 
     def embed(self, bags: Bags, best_scores: FloatArray | None = None) -> FloatArray:
-        """Similarity of every bag to every prototype and its best score, scaled as in training."""
+        """Return the columns of every bag: similarities and best score, scaled as in training."""
         embedded = embed_bags(bags, self.prototypes, self.decay / self.unit**2)
         if self.uses_score:
             embedded = np.column_stack([embedded, np.asarray(best_scores)])
@@ -68,11 +67,11 @@ class BagSVM:
         return embedded
 
     def decide(self, bags: Bags, best_scores: FloatArray | None = None) -> FloatArray:
-        """Decision value of every bag."""
+        """Return the decision value of every bag."""
         return self.svm.decide(self.embed(bags, best_scores))
 
 
-def fit_bag_svm(
+def fit_prototype_svm(
     bags: Bags,
     positive: BoolArray,
     prototypes: Any,
@@ -85,8 +84,8 @@ def fit_bag_svm(
     score_column: bool | str,
     costs: tuple[float, float],
     random_state: Any,
-) -> BagSVM:
-    """Embed the bags, choose what is asked to be chosen, and train.
+) -> PrototypeSVM:
+    """Embed the bags, choose width, cost and columns where asked, and train the SVM.
 
     Parameters
     ----------
@@ -98,16 +97,16 @@ def fit_bag_svm(
         Instances that span the embedding.
     C, decay : float or "cv"
         Cost and kernel width; ``"cv"`` chooses by stratified cross-validation over the training
-        bags, the decay among ``DECAYS`` and C among ``COSTS``. Prototypes stay as they are inside
-        it. Ties go to the smaller decay, then to the smaller cost.
+        bags, the decay among ``DECAYS`` and C among ``COSTS``; the prototypes are the same in all
+        folds. Ties go to the smaller decay, then to the smaller cost.
     unit : float
         Unit of length.
     scaled : bool
-        Bring every similarity to mean 0 and the same spread over the training bags, all together
-        to unit length, so that a prototype far from most bags counts as much as a near one.
+        Centre every similarity and give it the same spread over the training bags, so that a
+        prototype far from most bags counts as much as a near one.
     best_scores : array of shape (n_bags,)
-        Score of the best instance of every bag, a column beside the similarities that weighs as
-        much as all of them together.
+        Score of the best instance of every bag: one more column, with the weight of all
+        similarities together.
     score_column : bool or "cv"
         Whether that column is used; ``"cv"`` chooses it likewise.
     costs : (float, float)
@@ -117,7 +116,7 @@ def fit_bag_svm(
 
     Returns
     -------
-    BagSVM
+    PrototypeSVM
     """
     decays = DECAYS if decay == "cv" else (float(decay),)
     cs = COSTS if C == "cv" else (float(C),)
@@ -140,24 +139,24 @@ def fit_bag_svm(
     power = best_decay / decays[0]
     gram = _scaled_gram(base, power, scaled, column)
     signed, intercept = fit_gram_svm(centred(gram), positive, C=best_c, costs=costs)
-    # Weights of the columns from those of the bags, the columns again in blocks.
-    parts = [
+    # The weights of the columns from those of the bags, again in blocks of columns.
+    blocks = [
         (block.T @ signed, block.mean(axis=0), centre, scale)
         for block, centre, scale in _scaled_blocks(base, power, scaled, column)
     ]
-    weights, means, centre, scale = map(np.concatenate, zip(*parts, strict=True))
+    weights, means, centre, scale = map(np.concatenate, zip(*blocks, strict=True))
     svm = LinearSVM(weights, intercept - float(weights @ means), np.abs(signed))
     slope = _slope(held_out, positive)
     uses_score = column is not None
-    return BagSVM(prototypes, best_decay, unit, best_c, uses_score, centre, scale, svm, slope)
+    return PrototypeSVM(prototypes, best_decay, unit, best_c, uses_score, centre, scale, svm, slope)
 
 
 def _scaled_blocks(
     base: FloatArray, power: float, scaled: bool, best_scores: FloatArray | None
 ) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
-    """Columns at another width, centred and scaled, with what they were reduced and divided by.
+    """Yield the columns at another width, scaled, with their centres and scales.
 
-    In blocks, the best scores last: all columns together may be the largest array of a whole fit.
+    In blocks, the best scores last: all columns together may be the largest array of a fit.
     """
     n_columns = base.shape[1]
     for start in range(0, n_columns, _BLOCK_COLUMNS):
@@ -177,7 +176,7 @@ def _scaled_blocks(
 def _scaled_gram(
     base: FloatArray, power: float, scaled: bool, best_scores: FloatArray | None
 ) -> FloatArray:
-    """Inner products of the bags in those columns."""
+    """Return the inner products of the bags in those columns."""
     gram = np.zeros((base.shape[0], base.shape[0]))
     for block, *_ in _scaled_blocks(base, power, scaled, best_scores):
         gram += block @ block.T
@@ -185,32 +184,9 @@ def _scaled_gram(
 
 
 def _spread(values: FloatArray) -> Any:
-    """Standard deviation; infinite where values are all the same, whatever their rounding."""
+    """Return the standard deviations; infinite where values are equal up to rounding."""
     spread = np.asarray(values.std(axis=0))
     return np.where(spread <= 1e-9, np.inf, spread)
-
-
-def hard_negatives(bags: Bags, positive: BoolArray, pool: Any) -> IntArray:
-    """Flat index of the instance of each negative bag that is nearest to the pool.
-
-    Parameters
-    ----------
-    bags : Bags
-        Training bags.
-    positive : array of bool of shape (n_bags,)
-        Their classes.
-    pool : array or CSR of shape (n_pool, n_features)
-        Instances of the pool.
-
-    Returns
-    -------
-    array of int of shape (n_negative_bags,)
-    """
-    target = Bags(pool, [0, pool.shape[0]], check_finite=False)
-    squared = np.empty(bags.n_instances)
-    for rows, block in nearest_in_bags(bags.instances, target):
-        squared[rows] = block[:, 0]
-    return segment_argmin(squared, bags.offsets)[~positive]
 
 
 def _folds(positive: BoolArray, random_state: Any) -> list[tuple[NDArray[Any], NDArray[Any]]]:
@@ -229,7 +205,7 @@ def _held_out(
     C: float,
     costs: tuple[float, float],
 ) -> FloatArray:
-    """Decision value of every bag by an SVM that has not seen it."""
+    """Return the decision value of every bag by an SVM trained without it."""
     decisions = np.empty(len(positive))
     for train, test in folds:
         signed, intercept = fit_gram_svm(
@@ -240,12 +216,12 @@ def _held_out(
 
 
 def _slope(decisions: FloatArray, positive: BoolArray) -> float:
-    """Platt scaling without offset, so that probability 1/2 and decision 0 are the same bag."""
+    """Return the slope of a sigmoid without offset: decision 0 has probability one half."""
     sign = np.where(positive, 1.0, -1.0)
     scale = float(np.abs(decisions).max(initial=0.0)) or 1.0
 
     def loss(log_slope: float) -> float:
         return float(np.logaddexp(0.0, -np.exp(log_slope) * sign * decisions / scale).sum())
 
-    found = minimize_scalar(loss, bounds=(-5.0, 5.0), method="bounded")
-    return float(np.exp(found.x)) / scale
+    optimum = minimize_scalar(loss, bounds=(-5.0, 5.0), method="bounded")
+    return float(np.exp(optimum.x)) / scale
