@@ -1,5 +1,7 @@
 """Ranks and similarity: hand-worked orders, double-loop twin, invariances."""
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,7 +9,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from pigmil.exemplars.svm import exemplar_lda, exemplar_svms
-from pigmil.graph import similarity as module
 from pigmil.graph.similarity import confidence_ranks, self_confidence, similarity
 
 # A few values only, so that ties and zeros are common.
@@ -70,7 +71,7 @@ def test_the_own_confidence_does_not_matter(confidences):
 def test_blocks_change_nothing(monkeypatch):
     confidences = np.random.default_rng(0).normal(size=(23, 23)).round(1)
     whole = similarity(confidences)
-    monkeypatch.setattr(module, "_BLOCK_ELEMENTS", 50)
+    monkeypatch.setattr(sys.modules[similarity.__module__], "_BLOCK_ELEMENTS", 50)
     np.testing.assert_array_equal(similarity(confidences), whole)
     np.testing.assert_array_equal(similarity(confidences.astype(np.float32)), whole)
 

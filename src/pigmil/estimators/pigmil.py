@@ -17,8 +17,16 @@ from pigmil._core.segments import segment_argmax, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import length_unit, log_density
-from pigmil.estimators._svm_solvers import class_costs
+from pigmil.estimators._parameters import (
+    AT_LEAST_ONE,
+    CLASS_WEIGHT,
+    LENGTH_UNIT,
+    NOT_NEGATIVE,
+    POS_LABEL,
+    POSITIVE_OR_CV,
+)
 from pigmil.estimators._prototype_svm import fit_prototype_svm
+from pigmil.estimators._svm_solvers import class_costs
 from pigmil.estimators.base import MILClassifier
 from pigmil.estimators.card import Card
 from pigmil.exemplars import KernelExemplars, exemplar_lda, exemplar_svms
@@ -44,9 +52,6 @@ from pigmil.graph import (
 DECAYS = (1.0, 2.0, 3.0, 5.0, 8.0)
 
 _logger = logging.getLogger("pigmil")
-_POSITIVE = Interval(Real, 0, None, closed="neither")
-_FROM_ZERO = Interval(Real, 0, None, closed="left")
-_FROM_ONE = Interval(Integral, 1, None, closed="left")
 
 
 @dataclass(frozen=True)
@@ -201,32 +206,32 @@ class PIGMIL(MILClassifier):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "working_score": [StrOptions({"supported", "density_ratio", "kde_min"})],
         "margin": [Real],
-        "penalty": [_FROM_ZERO],
-        "decay": [StrOptions({"cv"}), _POSITIVE],
-        "length_unit": [StrOptions({"auto", "median"}), _POSITIVE],
+        "penalty": NOT_NEGATIVE,
+        "decay": POSITIVE_OR_CV,
+        "length_unit": LENGTH_UNIT,
         "working_set_fraction": [Interval(Real, 0, 1, closed="right")],
         "t_threshold": [Real],
         "similarity": [StrOptions({"svm", "lda", "rbf"})],
         "max_updates": [Interval(Integral, 0, None, closed="left")],
-        "max_candidates": [_FROM_ONE],
-        "n_instances_per_bag": [_FROM_ONE],
+        "max_candidates": AT_LEAST_ONE,
+        "n_instances_per_bag": AT_LEAST_ONE,
         "prototypes": [
             StrOptions(
                 {"pool", "pool+hard_negatives", "working_sets+hard_negatives", "all_instances"}
             )
         ],
-        "max_prototypes": [_FROM_ONE],
-        "embedding_decay": [StrOptions({"cv"}), _POSITIVE],
+        "max_prototypes": AT_LEAST_ONE,
+        "embedding_decay": POSITIVE_OR_CV,
         "embedding_scaling": ["boolean"],
         "score_column": ["boolean", StrOptions({"cv"})],
-        "C": [StrOptions({"cv"}), _POSITIVE],
-        "class_weight": [StrOptions({"balanced"}), dict, None],
+        "C": POSITIVE_OR_CV,
+        "class_weight": CLASS_WEIGHT,
         "reading": [PaperReading, None],
         "random_state": ["random_state"],
         "n_jobs": [Integral, None],
         "verbose": ["verbose"],
         "callback": [callable, None],
-        "pos_label": [None, object],
+        "pos_label": POS_LABEL,
     }
 
     def __init__(
