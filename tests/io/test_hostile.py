@@ -14,7 +14,8 @@ import scipy.io
 
 from pigmil import Bags, read_bags, write_bags
 from pigmil._core.errors import BagFormatError
-from pigmil.io import BagFileNotFoundError, common, formats
+from pigmil.io import BagFileNotFoundError, formats
+from pigmil.io import _common as common
 
 
 class Bomb:

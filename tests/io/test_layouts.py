@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from pigmil import Bags, read_bags, write_bags
 from pigmil._core.errors import BagFormatError
-from pigmil.io import mat5
+from pigmil.io import _mat5
 
 WEKA = r"""% made by hand
 @relation 'musk and more'
@@ -264,7 +264,7 @@ def test_mat_agrees_with_scipy(tmp_path, compress):
         "struct": {"a": 1.0, "b": "text"},
     }
     scipy.io.savemat(path, held, do_compression=compress)
-    expected, found = scipy.io.loadmat(path), mat5.load(path)
+    expected, found = scipy.io.loadmat(path), _mat5.load(path)
     for name in [*numbers, "flag", "cube", "nothing"]:
         np.testing.assert_array_equal(found[name], expected[name])
         assert found[name].dtype == expected[name].dtype
@@ -313,7 +313,93 @@ def test_mat_of_other_versions(tmp_path):
     with pytest.raises(BagFormatError, match=r"save\(\.\.\., '-v7'\)"):
         read_bags(path)
     path.write_bytes(b"MATLAB 7.3 MAT-file".ljust(600))
-    with pytest.raises(BagFormatError, match=r"MATLAB 7\.3 file.*'-v7'"):
+    with pytest.raises(BagFormatError, match=r"cannot be read as a MATLAB 7\.3 file"):
+        read_bags(path)
+
+
+def matlab_73(path, fill):
+    """Write what MATLAB does: HDF5 behind a header of 512 bytes, every matrix transposed."""
+    with h5py.File(path, "w", userblock_size=512) as file:
+        fill(file)
+    with path.open("r+b") as file:
+        file.write(b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(124) + b"\0\2IM")
+
+
+def matrix(group, name, values, kind="double"):
+    group[name] = np.asarray(values, dtype="u2" if kind == "char" else "f8").T
+    group[name].attrs["MATLAB_class"] = np.bytes_(kind)
+    return group[name]
+
+
+def text(group, name, value):
+    return matrix(group, name, [[ord(sign) for sign in value]], "char")
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_mat_73_of_andrews(tmp_path, sparse):
+    values = np.array([[1.0, 0, 2], [0, 3, 0], [4, 5, 6]])
+
+    def fill(file):
+        if sparse:
+            columns = sp.csc_array(values)
+            group = file.create_group("features")
+            group.attrs["MATLAB_class"] = np.bytes_("double")
+            group.attrs["MATLAB_sparse"] = np.uint64(3)
+            group["data"], group["ir"], group["jc"] = (
+                columns.data, columns.indices.astype("u8"), columns.indptr.astype("u8"),
+            )  # fmt: skip
+        else:
+            matrix(file, "features", values)
+        matrix(file, "bag_ids", [[1, 1, 2]])
+        matrix(file, "labels", [[1, 1, 0]])
+        refs = file.create_group("#refs#")
+        cells = [text(refs, name, word).ref for name, word in (("a", "first"), ("b", "zwölf"))]
+        names = file.create_dataset("bag_names", (1, 2), dtype=h5py.ref_dtype)
+        names[0] = cells
+        names.attrs["MATLAB_class"] = np.bytes_("cell")
+
+    path = tmp_path / "new.mat"
+    matlab_73(path, fill)
+    bags = read_bags(path)
+    assert bags.ids.tolist() == ["first", "zwölf"]
+    assert bags.y.tolist() == [1, 0]
+    assert bags.is_sparse == sparse
+    found = bags.instances.toarray() if sparse else bags.instances
+    np.testing.assert_array_equal(found, values)
+
+
+def test_mat_73_of_prtools(tmp_path):
+    def fill(file):
+        record = file.create_group("x")
+        matrix(record, "data", [[1, 2], [3, 4], [5, 6]])
+        matrix(record, "nlab", [[1], [2], [1]])
+        matrix(record, "lablist", [[ord("n")], [ord("p")]], "char")
+        matrix(record.create_group("ident"), "milbag", [[7], [7], [9]])
+
+    matlab_73(tmp_path / "p.mat", fill)
+    bags = read_bags(tmp_path / "p.mat")
+    assert bags.ids.tolist() == [7, 9]
+    assert bags.y.tolist() == ["p", "n"]
+    assert bags.instance_labels.tolist() == ["n", "p", "n"]
+    assert bags.instances.tolist() == [[1, 2], [3, 4], [5, 6]]
+
+
+def test_mat_73_that_points_elsewhere(tmp_path):
+    path = tmp_path / "bad.mat"
+
+    def link(file):
+        file["features"] = h5py.ExternalLink("other.h5", "/secret")
+
+    def endless(file):
+        cell = file.create_dataset("features", (1, 3), dtype=h5py.ref_dtype)
+        cell[0] = [cell.ref] * 3
+        cell.attrs["MATLAB_class"] = np.bytes_("cell")
+
+    matlab_73(path, link)
+    with pytest.raises(BagFormatError, match="is a link to another place"):
+        read_bags(path)
+    matlab_73(path, endless)
+    with pytest.raises(BagFormatError, match="too deep"):
         read_bags(path)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from pigmil import read_bags
 from pigmil._core.errors import BagFormatError, MissingDependencyError
-from pigmil.io import common
+from pigmil.io import _common as common
 
 GOOD = "bag,bag_label,a,b\nx,1,0.5,1\nx,1,1.5,2\ny,0,2.5,3\n"
 
@@ -237,5 +237,5 @@ def test_import_is_light():
     script = "import sys, pigmil.io; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = set(run.stdout.split())
-    assert "pigmil.io.registry" in loaded
-    assert not loaded & {"h5py", "pyarrow.csv", "pyarrow.parquet", "pigmil.io.parquet"}
+    assert "pigmil.io._registry" in loaded
+    assert not loaded & {"h5py", "pyarrow.csv", "pyarrow.parquet", "pigmil.io._parquet"}

@@ -1,7 +1,7 @@
-"""Bags in and out of files: one file a format, one door to all of them."""
+"""Reading and writing bags: :func:`read_bags`, :func:`write_bags` and the file formats."""
 
-from pigmil.io.api import read_bags, write_bags
-from pigmil.io.common import BagFileNotFoundError
-from pigmil.io.registry import Format, formats
+from pigmil.io._api import read_bags, write_bags
+from pigmil.io._common import BagFileNotFoundError
+from pigmil.io._registry import Format, formats
 
 __all__ = ["BagFileNotFoundError", "Format", "formats", "read_bags", "write_bags"]

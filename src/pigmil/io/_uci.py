@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pigmil.bags import Bags
-from pigmil.io.common import (
+from pigmil.io._common import (
     Request,
     check_readable,
     find_column,
@@ -14,16 +14,8 @@ from pigmil.io.common import (
     read_lines,
     writing,
 )
-from pigmil.io.text_rows import TextRows, to_floats
-from pigmil.io.values import (
-    as_text,
-    cannot_hold,
-    dense_blocks,
-    feature_names_of,
-    known_text,
-    plain,
-    refuse_text,
-)
+from pigmil.io._rows import TextRows, to_floats
+from pigmil.io._values import cannot_hold, check_names, dense_blocks, refuse_text, text_fields
 
 _NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 _SPECIAL = ",:|?\\'\""
@@ -95,7 +87,7 @@ def read(
         raise_format_error(path, "holds no instances.", hint="It may be cut short.")
     with rows:
         found = [columns.names[place] for place in columns.features]
-        return rows.finish(found if columns.named else None)
+        return rows.build(found if columns.named else None)
 
 
 def _columns(
@@ -173,28 +165,15 @@ def write(bags: Bags, path: Path, *, lossy: bool = False) -> None:
     beside = path.with_suffix(".names")
     if beside == path:
         raise_format_error(path, "has the suffix of the file that is written beside it; use .data.")
-    ids = as_text(plain(path, bags.ids, "ids"))
-    labels = ["?"] * bags.n_bags if bags.y is None else as_text(plain(path, bags.y, "labels"))
-    names = feature_names_of(bags)
-    refuse_text(path, [*ids, *names], "id or name", _SPECIAL, "uci")
-    if bags.y is not None:
-        refuse_text(path, labels, "label", _SPECIAL, "uci")
+    ids, labels, inner = text_fields(path, bags, "uci", _SPECIAL)
+    names = bags.get_feature_names()
+    refuse_text(path, names, "feature name", _SPECIAL, "uci")
     final = next((text for text in (*ids, *labels, *names) if text.endswith(".")), None)
     if final is not None:
         raise_format_error(
             path, f"the format 'uci' ends a line with a full stop and cannot hold {final!r}."
         )
-    taken = {"bag_id", "instance_id", "instance_label", "class"} & set(names)
-    if taken or len(set(names)) < len(names):
-        raise_format_error(
-            path,
-            "feature names must differ from each other and from bag_id, instance_id, "
-            "instance_label and class.",
-        )
-    inner = None
-    if bags.instance_labels is not None:
-        inner = known_text(path, bags.instance_labels, "uci")
-        refuse_text(path, [text for text in inner if text != "?"], "label", _SPECIAL, "uci")
+    check_names(path, names, ("bag_id", "instance_id", "instance_label", "class"))
     with writing(beside) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
         file.write(f"{_list(labels) or '0,1'}.\nbag_id: {_list(ids)}.\n")
         count = int(bags.sizes.max())

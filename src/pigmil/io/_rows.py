@@ -1,8 +1,8 @@
-"""Rows of text formats on their way into a long table."""
+"""Rows of files on their way into bags: typed columns, rows of text, index:value pairs."""
 
 import math
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
@@ -10,13 +10,71 @@ from typing import Any, NoReturn, Self
 import numpy as np
 import scipy.sparse as sp
 
-from pigmil.bags import Bags
-from pigmil.io.common import Request, raise_format_error
-from pigmil.io.long_table import FileRows, coded
-from pigmil.io.values import MISSING
+from pigmil._core.errors import BagFormatError
+from pigmil.bags import BagBuilder, Bags, Coded, encode
+from pigmil.io._common import Request, naming, raise_format_error
+from pigmil.io._storage import InMemory, OnDisk
+from pigmil.io._values import MISSING, TextDecoder
 
 _FLUSH_VALUES = 1 << 19
 MAX_INDEX = (1 << 31) - 2  # columns of a sparse file: what 32-bit indices can count
+
+
+def coded(column: Sequence[Any]) -> Coded:
+    """Encode a column of text; an empty cell and a question mark stand for missing values."""
+    return encode(column, missing=MISSING)
+
+
+class FileRows(BagBuilder):
+    """Builds bags from the rows of a file, in memory or in a memory-mapped file.
+
+    Parameters
+    ----------
+    path : Path
+        The file, for messages.
+    request : Request
+        The options of ``read_bags``.
+    where : callable, optional
+        Returns how messages refer to a row, counted from 0.
+    mappable : bool, default=False
+        Whether the format can be read with ``memory_map``, for messages.
+    typed : bool, default=False
+        Whether the file distinguishes text from numbers.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        request: Request,
+        *,
+        where: Callable[[int], str] | None = None,
+        mappable: bool = False,
+        typed: bool = False,
+    ) -> None:
+        self.path, self.dtype = path, request.dtype
+        super().__init__(
+            what=str(path),
+            where=where or (lambda row: f"row {row + 1}"),
+            error=BagFormatError,
+            store=OnDisk(path, request.memory_map)
+            if request.memory_map
+            else InMemory(path, mappable=mappable),
+            decoder=TextDecoder(path, request, typed=typed),
+            missing=request.missing,
+        )
+
+    def add(self, features: Any, *columns: Any, **named: Any) -> None:
+        """Take the next rows, as :meth:`BagBuilder.add` does, in the type asked for."""
+        dtype = self.dtype or (np.float32 if features.dtype == np.float32 else np.float64)
+        with np.errstate(over="ignore"):
+            super().add(features.astype(dtype, copy=False), *columns, **named)
+
+    def build(self, feature_names: Sequence[str] | None = None) -> Bags:
+        """Return the bags, or raise one error that lists all problems."""
+        if self.n_rows == 0:
+            raise_format_error(self.path, "holds no instances.", hint="It may be cut short.")
+        with naming(self.path):
+            return Bags(**self.finish(feature_names))
 
 
 def to_floats(path: Path, where: str, cells: Sequence[str]) -> list[float]:
@@ -137,7 +195,7 @@ class TextRows:
         )
         self._clear()
 
-    def finish(self, feature_names: Sequence[str] | None = None) -> Bags:
+    def build(self, feature_names: Sequence[str] | None = None) -> Bags:
         """Return the bags."""
         self._flush()
         return self.table.build(feature_names)
@@ -192,7 +250,7 @@ class SparseRows:
         self.bags.append(bag)
         self.labels.append(label)
 
-    def finish(self, n_features: int | None, columns: str) -> Bags:
+    def build(self, n_features: int | None, columns: str) -> Bags:
         """Return the bags, with all columns or only those that are used somewhere."""
         indices = np.array(self.indices, dtype=np.int64)
         width = int(indices.max()) + 1 if indices.size else 1

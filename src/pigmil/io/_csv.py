@@ -1,9 +1,10 @@
-"""Comma- and tab-separated text, one row an instance; read in a stream through pyarrow."""
+"""Comma- and tab-separated text, one row per instance, read as a stream through pyarrow."""
 
+import contextlib
 import csv
-import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -12,9 +13,9 @@ import numpy as np
 from pigmil._core.errors import BagFormatError
 from pigmil._core.optional import import_optional
 from pigmil.bags import Bags, Coded
-from pigmil.io.common import Request, listed, naming, parsing, raise_format_error, writing
-from pigmil.io.long_table import FileRows
-from pigmil.io.table import Roles, columns_to_write, find_roles, table_blocks
+from pigmil.io._common import Request, listed, naming, parsing, raise_format_error, writing
+from pigmil.io._rows import FileRows
+from pigmil.io._table import Roles, columns_to_write, encode_arrow, find_roles, table_blocks
 
 _HEADER_LENGTH = 1 << 24
 _ENCODING = "Save the file as UTF-8 or name its encoding, e.g. encoding='latin-1'."
@@ -61,7 +62,7 @@ def read(
         naming(path),
         FileRows(path, request, where=lambda row: f"row {row + first}", mappable=True) as table,
     ):
-        with _pleading(path, columns):
+        with _explained(path, columns, roles, delimiter, header, encoding):
             reader = arrow_csv.open_csv(
                 str(path),
                 read_options=arrow_csv.ReadOptions(
@@ -81,7 +82,7 @@ def read(
             )
             for batch in reader:
                 if batch.num_rows:
-                    table.add(*_parts(batch, roles, columns, request))
+                    table.add(*_columns_of(batch, roles, columns, request))
         names_out = [columns[position] for position in roles.features] if header else None
         return table.build(names_out)
 
@@ -114,7 +115,7 @@ def _columns(path: Path, delimiter: str, header: bool, encoding: str) -> tuple[l
     columns[0] = columns[0].removeprefix("\ufeff")
     if not header:
         return [str(position) for position in range(len(columns))], sum(lengths)
-    if any("\udc80" <= sign <= "\udcff" for name in columns for sign in name):
+    if any(map(_has_bad_bytes, columns)):
         raise_format_error(path, "is not valid UTF-8.", where="row 1", hint=_ENCODING)
     repeated = sorted(name for name, count in Counter(columns).items() if count > 1)
     if repeated:
@@ -143,78 +144,88 @@ def _hint(columns: list[str], delimiter: str, header: bool) -> str:
         other = next((sign for sign in ";\t,| " if sign in columns[0] and sign != delimiter), None)
         if other:
             return f"The first row has no {delimiter!r}; try delimiter={other!r}."
-    if header and all(re.fullmatch(r"[-+.0-9eE]+", name) for name in columns):
+    if header and all(_is_number(name) for name in columns):
         return "The first row holds numbers only; if there is no header pass header=False."
     return ""
 
 
-class _pleading:
-    """Explain what pyarrow found wrong: it names the row and the column by position."""
-
-    def __init__(self, path: Path, columns: list[str]) -> None:
-        self.path, self.columns = path, columns
-        self.inner = parsing(path, "delimited text")
-
-    def __enter__(self) -> None:
-        self.inner.__enter__()
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if error is None or isinstance(error, BagFormatError):
-            self.inner.__exit__(kind, error, trace)
-            return
-        text = str(error)
-        row = re.search(r"Row #(\d+)", text)
-        column = re.search(r"column #(\d+)", text)
-        where = f"row {row[1]}" if row else ""
-        if column and int(column[1]) < len(self.columns):
-            where = ", ".join(filter(None, [where, f"column {self.columns[int(column[1])]!r}"]))
-        value = re.search(r"conversion error to (?:double|float): invalid value (.*)", text, re.S)
-        count = re.search(r"Expected (\d+) columns, got (\d+)", text)
-        try:
-            if value:
-                raise_format_error(
-                    self.path,
-                    f"{value[1][:80]} is not a number.",
-                    where=where,
-                    hint="Encode it as a number, leave the column out, or keep it with info=[...].",
-                )
-            if count:
-                raise_format_error(
-                    self.path,
-                    f"expected {count[1]} values, got {count[2]}.",
-                    where=where,
-                    hint="The row may be cut short or hold an unquoted delimiter.",
-                )
-            if "UTF8" in text:
-                raise_format_error(
-                    self.path,
-                    "is not valid UTF-8.",
-                    where=where,
-                    hint=_ENCODING,
-                )
-            if "straddl" in text:
-                raise_format_error(
-                    self.path,
-                    "has a row too long to be one.",
-                    where=where,
-                    hint=_QUOTE,
-                )
-        except BagFormatError as told:
-            raise told from error
-        self.inner.__exit__(kind, error, trace)
+@contextlib.contextmanager
+def _explained(
+    path: Path, columns: list[str], roles: Roles, delimiter: str, header: bool, encoding: str
+) -> Iterator[None]:
+    """Find row, column and reason where pyarrow refuses a file."""
+    try:
+        with parsing(path, "delimited text"):
+            yield
+    except BagFormatError as error:
+        if error.__cause__ is not None:  # raised by pyarrow, not by one of our checks
+            _find_problem(path, columns, roles, delimiter, header, encoding)
+        raise
 
 
-def _parts(batch: Any, roles: Roles, columns: list[str], request: Request) -> tuple[Any, ...]:
+def _find_problem(
+    path: Path, columns: list[str], roles: Roles, delimiter: str, header: bool, encoding: str
+) -> None:
+    """Read the file row by row, slowly, and raise the first problem with its place."""
+    number = 0
+    try:
+        with path.open(encoding=encoding, errors="surrogateescape", newline="") as text:
+            for row in csv.reader(text, delimiter=delimiter):
+                if not row:
+                    continue
+                number += 1
+                if any(map(_has_bad_bytes, row)):
+                    raise_format_error(
+                        path, "is not valid UTF-8.", where=f"row {number}", hint=_ENCODING
+                    )
+                if len(row) != len(columns):
+                    raise_format_error(
+                        path,
+                        f"expected {len(columns)} values, got {len(row)}.",
+                        where=f"row {number}",
+                        hint="The row may be cut short or hold an unquoted delimiter.",
+                    )
+                if header and number == 1:
+                    continue
+                for position in roles.features:
+                    if row[position] and not _is_number(row[position]):
+                        raise_format_error(
+                            path,
+                            f"{row[position][:80]!r} is not a number.",
+                            where=f"row {number}, column {columns[position]!r}",
+                            hint="Encode it as a number, leave the column out, or keep it with "
+                            "info=[...].",
+                        )
+    except csv.Error:
+        raise_format_error(
+            path, "has a row too long to be one.", where=f"row {number + 1}", hint=_QUOTE
+        )
+
+
+def _has_bad_bytes(text: str) -> bool:
+    """Whether bytes that could not be decoded were read as lone surrogates."""
+    return any("\udc80" <= sign <= "\udcff" for sign in text)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return "_" not in cell
+
+
+def _columns_of(batch: Any, roles: Roles, columns: list[str], request: Request) -> tuple[Any, ...]:
     kind = np.float32 if request.dtype == np.float32 else np.float64
     features = np.empty((batch.num_rows, len(roles.features)), dtype=kind)
     for place, position in enumerate(roles.features):
         features[:, place] = batch.column(position).to_numpy(zero_copy_only=False)
 
     def column(position: int | None) -> Coded | None:
-        return None if position is None else coded_arrow(batch.column(position))
+        return None if position is None else encode_arrow(batch.column(position))
 
     info, bag_info = (
-        {columns[position]: coded_arrow(batch.column(position)) for position in positions}
+        {columns[position]: encode_arrow(batch.column(position)) for position in positions}
         for positions in (roles.info, roles.bag_info)
     )
     return (
@@ -227,12 +238,6 @@ def _parts(batch: Any, roles: Roles, columns: list[str], request: Request) -> tu
     )
 
 
-def coded_arrow(column: Any) -> Coded:
-    """Code an Arrow column; nulls become None."""
-    encoded = column.dictionary_encode(null_encoding="encode")
-    return Coded(encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False))
-
-
 def write(
     bags: Bags,
     path: Path,
@@ -243,30 +248,29 @@ def write(
     instance_label: str = "instance_label",
     lossy: bool = False,
 ) -> None:
-    """Write a long table of text, one row an instance.
+    """Write a long table of text, one row per instance.
 
     Numbers are written so that they are read back bit for bit. Text has no types: ids and
     labels that are text but look like numbers come back as numbers unless ``ids=str`` or
-    ``labels=str`` says otherwise, and entries of ``instance_info`` are columns to be named
-    with ``info=`` when reading.
+    ``labels=str`` says otherwise, and info columns have to be named with ``info=`` and
+    ``bag_info=`` when reading.
     """
-    import_optional("pyarrow", extra="io", purpose="Writing csv")
     arrow_csv = import_optional("pyarrow.csv", extra="io", purpose="Writing csv")
-    fixed = columns_to_write(
-        bags,
-        path,
-        "csv",
-        bag=bag,
-        label=label,
-        instance_label=instance_label,
-        lossy=lossy,
-        text=True,
-    )
+    names = {"bag": bag, "label": label, "instance_label": instance_label}
+    columns = columns_to_write(bags, path, "csv", **names, lossy=lossy, text=True)
     options = arrow_csv.WriteOptions(delimiter=delimiter)
-    writer = None
-    with writing(path) as temporary, temporary.open("wb") as file:
-        for block in table_blocks(bags, fixed, np.float64):
-            writer = writer or arrow_csv.CSVWriter(file, block.schema, write_options=options)
+    with (
+        writing(path) as temporary,
+        temporary.open("wb") as file,
+        contextlib.ExitStack() as stack,
+    ):
+        writer = None
+        for block in table_blocks(bags, columns, np.float64):
+            writer = writer or stack.enter_context(
+                arrow_csv.CSVWriter(file, block.schema, write_options=options)
+            )
             writer.write(block)
-        if writer is not None:
-            writer.close()
+
+
+read_tsv = partial(read, delimiter="\t")
+write_tsv = partial(write, delimiter="\t")

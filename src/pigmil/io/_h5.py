@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from pigmil._core.optional import import_optional
 from pigmil.bags import Bags, Coded, encode
-from pigmil.io.common import Request, check_memory, listed, parsing, raise_format_error, writing
-from pigmil.io.h5_file import FEATURES, INFO, INSTANCE_LABELS, LABELS, NAMES, OneFile, StoredBag
-from pigmil.io.long_table import FileRows
-from pigmil.io.values import plain
+from pigmil.io._common import Request, check_memory, listed, parsing, raise_format_error, writing
+from pigmil.io._h5_file import FEATURES, INFO, INSTANCE_LABELS, LABELS, NAMES, OneFile, StoredBag
+from pigmil.io._rows import FileRows
+from pigmil.io._values import plain
 
 _SUFFIXES = (".h5", ".hdf5", ".hdf")
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pigmil.io.common import check_memory, listed, raise_format_error
+from pigmil.io._common import check_memory, listed, raise_format_error
 
 LABELS = ("label", "bag_label", "y")
 FEATURES = ("features", "feats", "instances")
@@ -41,7 +41,7 @@ class OneFile:
         """Names of the features where the file tells them."""
         if NAMES not in self.file:
             return None
-        return [str(one) for one in self.values(self._dataset(self.file, NAMES)).ravel()]
+        return [str(one) for one in self.values(self.dataset(self.file, NAMES)).ravel()]
 
     def bags(self, *, alone: bool) -> Iterator[StoredBag]:
         """Yield the bags; ``alone`` says that the file must be one bag itself."""
@@ -56,14 +56,14 @@ class OneFile:
                 hint="In a folder every file is one bag.",
             )
         top = file
-        if "bags" in file and self._class(file, "bags") is group_class:
+        if "bags" in file and self.member_class(file, "bags") is group_class:
             top = file["bags"]
         for name in top:
-            if self._class(top, name) is group_class:
+            if self.member_class(top, name) is group_class:
                 if any(one in top[name] for one in FEATURES):
                     yield self._group(top[name], name)
             elif name != NAMES:
-                found = self._dataset(top, name)
+                found = self.dataset(top, name)
                 if found.ndim == 2 and found.dtype.kind in "iuf":
                     yield StoredBag(name, found, self._label(found, None))
 
@@ -76,7 +76,7 @@ class OneFile:
             return np.array(dataset.asstr()[()], dtype=str)
         return np.asarray(dataset[()])
 
-    def _class(self, group: Any, name: str) -> Any:
+    def member_class(self, group: Any, name: str) -> Any:
         """Class of a member, once it is known to lie in this file."""
         link = group.get(name, getlink=True)
         if not isinstance(link, self.h5py.HardLink):
@@ -88,8 +88,9 @@ class OneFile:
             )
         return group.get(name, getclass=True)
 
-    def _dataset(self, group: Any, name: str) -> Any:
-        if self._class(group, name) is not self.h5py.Dataset:
+    def dataset(self, group: Any, name: str) -> Any:
+        """Return a data set that is stored in this file."""
+        if self.member_class(group, name) is not self.h5py.Dataset:
             raise_format_error(self.path, f"{name!r} is no data set.")
         found = group[name]
         if found.is_virtual or found.external:
@@ -103,7 +104,7 @@ class OneFile:
     def _group(self, group: Any, default_id: str) -> StoredBag:
         """A group that holds features, and what has one row an instance beside them."""
         name = next(one for one in FEATURES if one in group)
-        features = self._dataset(group, name)
+        features = self.dataset(group, name)
         bag_id = self._attribute(group, "id") if "id" in group.attrs else default_id
         bag = StoredBag(bag_id, features, self._label(features, group))
         bag.bag_info = {
@@ -115,8 +116,8 @@ class OneFile:
         for other in group:
             if other in (name, NAMES, *LABELS):
                 continue
-            if self._class(group, other) is self.h5py.Dataset:
-                found = self._dataset(group, other)
+            if self.member_class(group, other) is self.h5py.Dataset:
+                found = self.dataset(group, other)
                 shape = found.shape or ()
                 if features.ndim == 3 and shape[:1] == (1,):
                     shape = shape[1:]
@@ -131,7 +132,7 @@ class OneFile:
             if group is not None and name in group.attrs:
                 return self._attribute(group, name)
             if group is not None and name in group:
-                found = self._dataset(group, name)
+                found = self.dataset(group, name)
                 if found.size == 1:
                     return self._scalar(self.values(found), name)
         return None

@@ -1,30 +1,29 @@
-"""The formats: names, suffixes, what they take, and how a file's format is told."""
+"""The file formats: names, suffixes, capabilities, and detection of a file's format."""
 
 import importlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from pigmil.io.common import listed, raise_format_error
-
-_TEXT_FORMATS = ("csv", "tsv", "arff", "keel", "uci", "sparse_mil", "nju", "svmlight")
+from pigmil.bags import Bags
+from pigmil.io._common import listed, raise_format_error
 
 
 @dataclass(frozen=True)
 class Format:
-    """One file format: its name, what it is, its suffixes and what its reader takes.
+    """A file format: its name, suffixes and what its reader supports.
 
     Attributes
     ----------
     name : str
-        What ``format=`` calls it.
+        The value of ``format=``.
     title : str
-        What it is, in a line.
+        Short description.
     suffixes : tuple of str
-        Endings of file names that mean it, the usual one first.
+        Endings of file names, the usual one first.
     columns : bool
-        Whether ``bag=``, ``label=``, ``instance_label=`` and ``info=`` name columns of it.
+        Whether ``bag=``, ``label=``, ``instance_label=``, ``info=`` and ``bag_info=`` name columns.
     streams : bool
         Whether it can be read into a memory-mapped file (``memory_map=``).
     extra : str or None
@@ -38,49 +37,72 @@ class Format:
     streams: bool = False
     extra: str | None = None
     module: str = ""
+    function: str = ""  # ending of its functions where a module serves several formats
 
-    def load(self) -> Any:
-        """Import the module that reads and writes it."""
-        return importlib.import_module(f"pigmil.io.{self.module or self.name}")
+    def load(self) -> tuple[Callable[..., Bags], Callable[..., None]]:
+        """Import the functions that read and write it."""
+        module = importlib.import_module(f"pigmil.io._{self.module or self.name}")
+        ending = f"_{self.function}" if self.function else ""
+        return getattr(module, f"read{ending}"), getattr(module, f"write{ending}")
 
 
 _ALL = (
+    Format("csv", "comma-separated text, one row per instance", (".csv",), True, True, "io"),
     Format(
-        "csv", "comma-separated text, one row an instance", (".csv",), True, True, "io", "delimited"
+        "tsv",
+        "tab-separated text, one row per instance",
+        (".tsv", ".tab"),
+        True,
+        True,
+        "io",
+        "csv",
+        "tsv",
     ),
-    Format("tsv", "tab-separated text, one row an instance", (".tsv", ".tab"), True, True, "io"),
-    Format("parquet", "Parquet, one row an instance", (".parquet", ".pq"), True, True, "io"),
+    Format("parquet", "Parquet, one row per instance", (".parquet", ".pq"), True, True, "io"),
     Format(
         "parquet_list",
-        "Parquet, one row a bag, lists of instances",
+        "Parquet, one row per bag, lists of instances",
         (".parquet",),
         True,
         True,
         "io",
+        "parquet",
+        "lists",
     ),
-    Format("arff", "relational ARFF of WEKA", (".arff",), True),
-    Format("keel", "KEEL, one row an instance", (".dat",), True),
+    Format("arff", "relational ARFF of WEKA", (".arff",), True, function="arff"),
+    Format("keel", "KEEL, one row per instance", (".dat",), True, module="arff", function="keel"),
     Format("uci", "UCI / C4.5 .data with .names beside it", (".data",), True),
-    Format("sparse_mil", "sparse MIL .data: instance,bag,label,index:value,...", (".data",)),
+    Format(
+        "sparse_mil",
+        "sparse MIL .data: instance,bag,label,index:value,...",
+        (".data",),
+        module="sparse",
+        function="sparse_mil",
+    ),
     Format("nju", "NJU text: bag, label, instance, label, values", (".txt",)),
     Format("mat", "MATLAB: features, bag_ids, labels (Andrews)", (".mat",)),
     Format(
         "mat_prtools",
         "MATLAB: a PRTools data set with ident.milbag",
         (".mat",),
-        module="mat_prtools",
+        module="mat",
+        function="prtools",
     ),
     Format("npz", "NumPy arrays in one file, never pickled", (".npz",)),
     Format(
         "h5",
-        "HDF5, one data set or group a bag, or a folder of files",
+        "HDF5, one data set or group per bag, or a folder of files",
         (".h5", ".hdf5", ".hdf"),
         False,
         True,
         "io",
     ),
     Format(
-        "svmlight", "svmlight / libsvm text with qid as the bag", (".svmlight", ".svm", ".libsvm")
+        "svmlight",
+        "svmlight / libsvm text with qid as the bag",
+        (".svmlight", ".svm", ".libsvm"),
+        module="sparse",
+        function="svmlight",
     ),
 )
 FORMATS = {one.name: one for one in _ALL}
@@ -100,8 +122,8 @@ def formats() -> dict[str, Format]:
     return dict(FORMATS)
 
 
-def named(path: Path, name: str) -> Format:
-    """Format of this name."""
+def format_named(path: Path, name: str) -> Format:
+    """Return the format of this name."""
     if name not in FORMATS:
         raise_format_error(
             path, f"format={name!r} is not known; the formats are {listed(FORMATS, 20)}."
@@ -110,7 +132,7 @@ def named(path: Path, name: str) -> Format:
 
 
 def format_to_write(path: Path, *, sparse: bool) -> Format:
-    """Format that the suffix stands for."""
+    """Return the format that the suffix stands for."""
     suffix = path.suffix.lower()
     found = [one for one in _ALL if suffix in one.suffixes]
     if not found:
@@ -125,18 +147,18 @@ def format_to_write(path: Path, *, sparse: bool) -> Format:
 
 
 def sniff(path: Path) -> Format:
-    """Tell the format of a file from its first bytes and its suffix."""
+    """Detect the format of a file from its first bytes and its suffix."""
     if path.is_dir():
         return FORMATS["h5"]
     with path.open("rb") as file:
         start = file.read(1 << 16)
-    binary = _by_magic(path, start)
+    binary = _by_magic(start)
     if binary:
         return FORMATS[binary]
     suffix = path.suffix.lower()
     by_suffix = [one for one in _ALL if suffix in one.suffixes]
     if by_suffix and by_suffix[0].name in ("parquet", "npz", "h5", "mat"):
-        # Old MATLAB 4 files have no mark of their own; the others do, so this one is damaged.
+        # MATLAB 4 files have no signature; the other formats do, so this file is damaged.
         return by_suffix[0]
     text = start.decode("utf-8", "replace").lstrip("\ufeff")
     by_content = _by_content(text)
@@ -147,30 +169,26 @@ def sniff(path: Path) -> Format:
             return by_suffix[0]
         raise_format_error(
             path,
-            "its format cannot be told from the suffix or the first lines.",
+            "its format cannot be detected from the suffix or the first lines.",
             hint=f"Pass format=, one of {listed(FORMATS, 20)}.",
         )
     return by_suffix[0]
 
 
-def _by_magic(path: Path, start: bytes) -> str | None:
+def _by_magic(start: bytes) -> str | None:
     if start[:4] == b"PAR1":
         return "parquet"
     if start[:8] == b"\x89HDF\r\n\x1a\n":
         return "h5"
     if start[:4] == b"PK\x03\x04":
         return "npz"
-    if start[:10] == b"MATLAB 5.0":
+    if start[:10] in (b"MATLAB 5.0", b"MATLAB 7.3"):
         return "mat"
-    if start[:10] == b"MATLAB 7.3":
-        raise_format_error(
-            path, "is a MATLAB 7.3 file.", hint="Save it in MATLAB with save(..., '-v7')."
-        )
     return None
 
 
 def _by_content(text: str) -> str | None:
-    """Name of a text format that the first lines look like."""
+    """Return the text format that the first lines look like."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     body = [line for line in lines if not line.startswith(("%", "#"))]
     if not body:

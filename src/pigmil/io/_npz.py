@@ -10,7 +10,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from pigmil.bags import Bags
-from pigmil.io.common import (
+from pigmil.io._common import (
     Request,
     check_memory,
     listed,
@@ -19,7 +19,7 @@ from pigmil.io.common import (
     raise_format_error,
     writing,
 )
-from pigmil.io.values import plain, relabelled
+from pigmil.io._values import plain, relabelled
 
 _INFO, _BAG_INFO = "info_", "bag_info_"
 _FIXED = (

@@ -1,4 +1,4 @@
-"""Columns of a long table: which is what when reading, and what they become when writing."""
+"""Columns of long tables: their roles when reading, their values when writing."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pigmil._core.optional import import_optional
-from pigmil.bags import Bags
-from pigmil.io.common import Request, find_column, listed, naming, raise_format_error
-from pigmil.io.values import as_text, dense_blocks, feature_names_of, plain
+from pigmil.bags import Bags, Coded
+from pigmil.io._common import Request, find_column, listed, naming, raise_format_error
+from pigmil.io._values import as_text, dense_blocks, plain
 
 BAG_NAMES = ("bag",)
 LABEL_NAMES = ("bag_label", "label", "y")
@@ -36,7 +36,7 @@ class Roles:
 
 
 def find_roles(path: Path, columns: list[str], request: Request, *, hint: str = "") -> Roles:
-    """Tell which column is what; all that has no role is a feature."""
+    """Return the role of each column; columns without a role are features."""
     bag = find_column(path, columns, request.bag, "bag", BAG_NAMES)
     if bag is None:
         raise_format_error(
@@ -75,7 +75,7 @@ def columns_to_write(
     lossy: bool,
     text: bool,
 ) -> dict[str, NDArray[Any]]:
-    """Columns beside the features, one entry an instance, by name; refuses what cannot be kept."""
+    """Return the columns beside the features, one entry per instance; refuse what gets lost."""
     info = {**bags.bag_info, **bags.instance_info}
     wide = [name for name, values in info.items() if values.ndim != 1]
     wide = [name for name in wide if text or name in bags.bag_info or info[name].ndim > 2]
@@ -96,7 +96,7 @@ def columns_to_write(
 
 
 def text_column(values: NDArray[Any]) -> Any:
-    """Column of text or whole numbers: what is neither is written as Python writes it."""
+    """Return a column of text or whole numbers; other numbers are written as Python does."""
     if values.dtype.kind == "f":
         return [None if value != value else repr(value) for value in values.tolist()]
     return values if values.dtype.kind in "iuUO" else as_text(values)
@@ -107,7 +107,7 @@ def table_blocks(
 ) -> Iterator[Any]:
     """Yield the long table as Arrow record batches of bounded size."""
     arrow = import_optional("pyarrow", extra="io", purpose="Writing a table")
-    names = feature_names_of(bags)
+    names = bags.get_feature_names()
     for start, end, values in dense_blocks(bags):
         columns = {
             name: arrow_column(text_column(part[start:end]) if text else part[start:end])
@@ -119,7 +119,7 @@ def table_blocks(
 
 
 def arrow_column(values: Any) -> Any:
-    """Arrow array of a 1-D array or list, or of a 2-D array as lists of fixed length."""
+    """Return a 1-D array or list as an Arrow array, a 2-D array as lists of fixed length."""
     arrow = import_optional("pyarrow", extra="io", purpose="Writing a table")
     if isinstance(values, list) or values.dtype.kind in "UO":
         return arrow.array(list(values), type=arrow.string())
@@ -127,3 +127,9 @@ def arrow_column(values: Any) -> Any:
         flat = arrow.array(np.ascontiguousarray(values).ravel())
         return arrow.FixedSizeListArray.from_arrays(flat, values.shape[1])
     return arrow.array(values)
+
+
+def encode_arrow(column: Any) -> Coded:
+    """Encode an Arrow column by its distinct values; nulls become None."""
+    encoded = column.dictionary_encode(null_encoding="encode")
+    return Coded(encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False))

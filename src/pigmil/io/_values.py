@@ -1,4 +1,4 @@
-"""Ids and labels: from the text or numbers of a file to arrays, and back."""
+"""Ids, labels and info: from the text or numbers of a file to arrays, and back."""
 
 import math
 import re
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pigmil.bags import Bags, Decoder, text_array
-from pigmil.io.common import listed, raise_format_error
+from pigmil.io._common import listed, raise_format_error
 
 MISSING = ("", "?")
 _WHOLE = re.compile(r"-?[1-9][0-9]{0,17}|0")
@@ -279,9 +279,33 @@ def refuse_text(
             )
 
 
-def feature_names_of(bags: Bags) -> list[str]:
-    """Names of the features, f0, f1, ... where they have none."""
-    return list(bags.feature_names or (f"f{column}" for column in range(bags.n_features)))
+def text_fields(
+    path: Path, bags: Bags, format_name: str, forbidden: str
+) -> tuple[list[str], list[str], list[str] | None]:
+    """Return ids, labels and instance labels as text for a format without quoting.
+
+    ``?`` stands for unknown labels; text that would not survive is refused.
+    """
+    ids = as_text(plain(path, bags.ids, "ids"))
+    refuse_text(path, ids, "id", forbidden, format_name)
+    labels = ["?"] * bags.n_bags
+    if bags.y is not None:
+        labels = as_text(plain(path, bags.y, "labels"))
+        refuse_text(path, labels, "label", forbidden, format_name)
+    inner = None
+    if bags.instance_labels is not None:
+        inner = known_text(path, bags.instance_labels, format_name)
+        known = [text for text in inner if text != "?"]
+        refuse_text(path, known, "label", forbidden, format_name)
+    return ids, labels, inner
+
+
+def check_names(path: Path, names: Sequence[str], reserved: Sequence[str]) -> None:
+    """Refuse feature names that repeat or that the format needs for something else."""
+    if set(reserved) & set(names) or len(set(names)) < len(names):
+        raise_format_error(
+            path, f"feature names must differ from each other and from {', '.join(reserved)}."
+        )
 
 
 def dense_blocks(bags: Bags, n_values: int = 1 << 21) -> Any:

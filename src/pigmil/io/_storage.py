@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from pigmil._core.typing import IntArray
-from pigmil.io.common import check_disk, check_memory, raise_format_error
+from pigmil.io._common import check_disk, check_memory, raise_format_error
 
 _HEADER = 128  # bytes kept free before the values, for the header of a .npy file
 _BLOCK_BYTES = 1 << 23

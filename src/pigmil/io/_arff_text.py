@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pigmil.io.common import listed, raise_format_error, read_lines
-from pigmil.io.text_rows import to_floats
-from pigmil.io.values import MISSING
+from pigmil.io._common import listed, raise_format_error, read_lines
+from pigmil.io._rows import to_floats
+from pigmil.io._values import MISSING
 
 _CELL = re.compile(
     r"""\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|([^,'"]*))\s*(,|$)""", re.DOTALL

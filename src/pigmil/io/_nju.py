@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from pigmil.bags import Bags
-from pigmil.io.common import Request, raise_format_error, read_lines, writing
-from pigmil.io.text_rows import TextRows, to_floats
-from pigmil.io.values import as_text, cannot_hold, dense_blocks, known_text, plain, refuse_text
+from pigmil.io._common import Request, raise_format_error, read_lines, writing
+from pigmil.io._rows import TextRows, to_floats
+from pigmil.io._values import as_text, cannot_hold, dense_blocks, plain, refuse_text, text_fields
 
 
 def read(path: Path, request: Request, *, encoding: str = "utf-8") -> Bags:
@@ -36,7 +36,7 @@ def read(path: Path, request: Request, *, encoding: str = "utf-8") -> Bags:
                 )
             values = to_floats(path, f"line {number}", cells[4:])
             rows.add(number, values, cells[0], cells[1], cells[3], (cells[2],))
-        return rows.finish()
+        return rows.build()
 
 
 def write(bags: Bags, path: Path, *, lossy: bool = False) -> None:
@@ -47,19 +47,12 @@ def write(bags: Bags, path: Path, *, lossy: bool = False) -> None:
     """
     others = {name for name in bags.instance_info if name not in ("instance", "row")}
     cannot_hold(path, bags, "nju", lossy, feature_names=False, instance_info=not others)
-    ids = as_text(plain(path, bags.ids, "ids"))
-    labels = ["?"] * bags.n_bags if bags.y is None else as_text(plain(path, bags.y, "labels"))
-    inner = ["?"] * bags.n_instances
-    if bags.instance_labels is not None:
-        inner = known_text(path, bags.instance_labels, "nju")
+    ids, labels, known = text_fields(path, bags, "nju", "%")
+    inner = known or ["?"] * bags.n_instances
     names = [str(row - bags.offsets[bag] + 1) for row, bag in enumerate(bags.bag_index)]
     if "instance" in bags.instance_info:
         names = as_text(plain(path, bags.instance_info["instance"], "names of instances"))
-    refuse_text(path, [*ids, *names], "id", "%", "nju")
-    known = [text for text in (*labels, *inner) if text != "?"]
-    refuse_text(path, known, "label", "%", "nju")
-    if bags.y is not None and "?" in labels:
-        raise_format_error(path, "nju reads '?' as a missing label, so it cannot be one.")
+    refuse_text(path, names, "id", "%", "nju")
     index = bags.bag_index
     with writing(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
         file.write(

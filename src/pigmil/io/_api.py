@@ -10,9 +10,9 @@ import numpy as np
 
 from pigmil._core.errors import BagFormatError
 from pigmil.bags import Bags, as_bags
-from pigmil.io.common import Column, Request, check_readable, listed, raise_format_error
-from pigmil.io.registry import Format, format_to_write, named, sniff
-from pigmil.io.values import plain
+from pigmil.io._common import Column, Request, check_readable, listed, raise_format_error
+from pigmil.io._registry import Format, format_named, format_to_write, sniff
+from pigmil.io._values import plain
 
 
 def read_bags(
@@ -94,7 +94,7 @@ def read_bags(
     """
     file = Path(os.fspath(path))
     check_readable(file, folder=True)
-    kind = named(file, format) if format else sniff(file)
+    kind = format_named(file, format) if format else sniff(file)
     if file.is_dir() and kind.name != "h5":
         check_readable(file)
     if missing not in ("raise", "keep"):
@@ -112,10 +112,10 @@ def read_bags(
         memory_map=memory_map,
     )
     _check_request(file, kind, request)
-    module = kind.load()
-    _check_options(kind, "read_bags", module.read, options, taken=2)
+    read, _ = kind.load()
+    _check_options(kind, "read_bags", read, options, taken=2)
     try:
-        bags: Bags = module.read(file, request, **options)
+        bags = read(file, request, **options)
     except (MemoryError, RecursionError) as error:
         raise BagFormatError(
             f"{file}: unpacks to more than this machine can hold ({type(error).__name__})."
@@ -159,16 +159,16 @@ def write_bags(
         raise_format_error(file, "is a folder; give the name of a file in it.")
     if not file.parent.is_dir():
         raise_format_error(file, f"there is no folder {file.parent}; make it first.")
-    kind = named(file, format) if format else format_to_write(file, sparse=bags.is_sparse)
+    kind = format_named(file, format) if format else format_to_write(file, sparse=bags.is_sparse)
     if len(set(plain(file, bags.ids, "ids").tolist())) < bags.n_bags:
         raise_format_error(
             file,
             "ids repeat (resampled bags?); a file needs one id a bag.",
             hint="Give new ids: Bags(bags.instances, bags.offsets, y=bags.y).",
         )
-    module = kind.load()
-    _check_options(kind, "write_bags", module.write, options, taken=2)
-    module.write(bags, file, **options)
+    _, write = kind.load()
+    _check_options(kind, "write_bags", write, options, taken=2)
+    write(bags, file, **options)
 
 
 def _float_type(path: Path, dtype: Any) -> Any:

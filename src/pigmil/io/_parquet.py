@@ -1,0 +1,366 @@
+"""Parquet as a stream: one row per instance, or one row per bag with columns of lists."""
+
+import contextlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pigmil._core.optional import import_optional
+from pigmil.bags import Bags, Coded
+from pigmil.io._common import (
+    Request,
+    check_memory,
+    listed,
+    naming,
+    parsing,
+    raise_format_error,
+    writing,
+)
+from pigmil.io._rows import FileRows
+from pigmil.io._table import (
+    Roles,
+    arrow_column,
+    columns_to_write,
+    encode_arrow,
+    find_roles,
+    table_blocks,
+)
+
+_BATCH_VALUES, _MAX_VALUES = 1 << 19, 1 << 22
+# No more of a file is held than what is being decoded, and no list is longer than data needs.
+_OPEN = {
+    "pre_buffer": False,
+    "buffer_size": 1 << 16,
+    "thrift_string_size_limit": 1 << 28,
+    "thrift_container_size_limit": 1 << 24,
+}
+_KEY = b"pigmil"  # schema metadata: which columns are what, where the names alone do not tell
+
+
+def read(path: Path, request: Request) -> Bags:
+    """Read parquet of either layout, told apart by whether features are lists."""
+    parquet = import_optional("pyarrow.parquet", extra="io", purpose="Reading parquet")
+    with parsing(path, "parquet"), parquet.ParquetFile(str(path), **_OPEN) as file:
+        names, types = file.schema_arrow.names, file.schema_arrow.types
+        if len(set(names)) < len(names):
+            twice = sorted({name for name in names if names.count(name) > 1})
+            raise_format_error(path, f"has columns of the same name: {listed(twice)}.")
+        noted = _noted(file.schema_arrow)
+        info, bag_info = (
+            tuple(name for name in noted.get(field, []) if name in names)
+            for field in ("info", "bag_info")
+        )
+        request = replace(request, info=request.info or info, bag_info=request.bag_info or bag_info)
+        roles = find_roles(path, names, request)
+        kinds = [types[place] for place in roles.features]
+        if any(_is_list(kind) for kind in kinds):
+            return _read_lists(path, file, roles, request, noted)
+        _check_numeric(path, [names[place] for place in roles.features], kinds)
+        dtype = _float_type(kinds, request)
+        if not request.memory_map:
+            size = file.metadata.num_rows * len(kinds) * dtype.itemsize
+            check_memory(path, size, mappable=True)
+        return _read_long(path, file, roles, request, dtype, noted)
+
+
+read_lists = read  # the layout is detected from the columns
+
+
+def _read_long(
+    path: Path, file: Any, roles: Roles, request: Request, dtype: np.dtype[Any], noted: Any
+) -> Bags:
+    names = list(file.schema_arrow.names)
+    with naming(path), FileRows(path, request, mappable=True, typed=True) as table:
+        for batch in _batches(file, len(names)):
+            features = np.empty((batch.num_rows, len(roles.features)), dtype=dtype)
+            for place, position in enumerate(roles.features):
+                features[:, place] = _numbers(batch.column(position))
+            table.add(features, *_other_columns(batch, roles, names))
+        feature_names = [names[place] for place in roles.features]
+        return table.build(None if noted.get("unnamed") else feature_names)
+
+
+def _batches(file: Any, n_columns: int) -> Iterator[Any]:
+    """Yield record batches of bounded size, one row group after the other."""
+    fewest = min(512, _MAX_VALUES // max(1, n_columns))  # a batch costs some time a column
+    size = max(1, fewest, min(1 << 16, _BATCH_VALUES // max(1, n_columns)))
+    for group in range(file.num_row_groups):
+        for batch in file.iter_batches(size, row_groups=[group], use_threads=False):
+            if batch.num_rows:
+                yield batch
+
+
+def _other_columns(
+    batch: Any, roles: Roles, names: list[str], flat: Callable[[Any], Any] = lambda column: column
+) -> tuple[Any, ...]:
+    """Bag, label, instance label and info of a batch; ``flat`` undoes lists of instances."""
+
+    def column(position: int | None, undo: Callable[[Any], Any]) -> Coded | None:
+        return None if position is None else encode_arrow(_hashable(undo(batch.column(position))))
+
+    info = {}
+    for position in roles.info:
+        part = flat(batch.column(position))
+        info[names[position]] = _fixed_lists(part) if _is_list(part.type) else encode_arrow(part)
+    bag_info = {
+        names[place]: encode_arrow(_hashable(batch.column(place))) for place in roles.bag_info
+    }
+    return (
+        column(roles.bag, lambda part: part),
+        column(roles.label, lambda part: part),
+        column(roles.instance_label, flat),
+        info,
+        bag_info,
+    )
+
+
+def _numbers(column: Any) -> NDArray[Any]:
+    """Values of a column of numbers, NaN where it has none."""
+    if str(column.type) not in ("double", "float"):
+        column = column.cast("double", safe=False)
+    values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return values
+
+
+def _fixed_lists(column: Any) -> NDArray[Any]:
+    """2-D array of a column whose lists are all of one length."""
+    width = len(column[0]) if len(column) else 0
+    values = column.flatten().to_numpy(zero_copy_only=False)
+    return np.asarray(values).reshape(len(column), width)
+
+
+def _hashable(column: Any) -> Any:
+    """Ids and labels as text or numbers: bytes, dates and the like are turned into text."""
+    if str(column.type).startswith("dictionary"):
+        column = column.dictionary_decode()
+    plain = ("int", "uint", "float", "double", "bool", "string")
+    return column if str(column.type).startswith(plain) else column.cast("string")
+
+
+def _is_list(kind: Any) -> bool:
+    """Whether a type of Arrow is one of its kinds of lists."""
+    return str(kind).startswith(("list<", "large_list<", "fixed_size_list<"))
+
+
+def _check_numeric(path: Path, names: list[str], kinds: list[Any]) -> None:
+    numeric = ("int", "uint", "float", "double", "halffloat", "bool", "decimal")
+    bad = [
+        name for name, kind in zip(names, kinds, strict=True) if not str(kind).startswith(numeric)
+    ]
+    if bad:
+        raise_format_error(
+            path,
+            f"the columns {listed(bad)} are not numeric.",
+            hint="Encode them as numbers, keep them with info=[...], or name them as bag=, label= "
+            "or instance_label=.",
+        )
+
+
+def _float_type(kinds: list[Any], request: Request) -> np.dtype[Any]:
+    """Type that the values get: what was asked for, float32 where all are, else float64."""
+    if request.dtype is not None:
+        return np.dtype(request.dtype)
+    return np.dtype(np.float32 if {str(kind) for kind in kinds} == {"float"} else np.float64)
+
+
+def _noted(schema: Any) -> dict[str, Any]:
+    """What the writer noted beside the table; anything odd is as good as nothing."""
+    try:
+        noted = json.loads((schema.metadata or {}).get(_KEY, b"{}"))
+    except ValueError:
+        return {}
+    if not isinstance(noted, dict):
+        return {}
+    if not all(isinstance(noted.get(field, []), list) for field in ("info", "bag_info")):
+        return {}
+    return noted
+
+
+def _read_lists(
+    path: Path, file: Any, roles: Roles, request: Request, noted: dict[str, Any]
+) -> Bags:
+    """Read one row a bag: a column of lists for each feature, or one of lists of vectors."""
+    names, types = file.schema_arrow.names, file.schema_arrow.types
+    plain = [names[place] for place in roles.features if not _is_list(types[place])]
+    if plain:
+        raise_format_error(
+            path,
+            f"some features are lists and {listed(plain)} are not.",
+            hint="Give every feature one list a bag, or drop those columns with info=[...].",
+        )
+    inner = [types[place].value_type for place in roles.features]
+    nested = len(inner) == 1 and _is_list(inner[0])
+    dtype = _float_type([inner[0].value_type] if nested else inner, request)
+    row = 0
+    with naming(path), FileRows(path, request, mappable=True, typed=True) as table:
+        table.where = lambda instance: f"instance {instance + 1}"
+        for batch in _batches(file, len(names) * 64):
+            sizes = _sizes(path, batch, roles, names, row)
+            if not request.memory_map:
+                check_memory(path, int(sizes.sum()) * len(roles.features) * 8, mappable=True)
+            features = _features(path, batch, roles, nested, int(sizes.sum()), dtype)
+            rest = _other_columns(batch, roles, names, lambda column: column.flatten())
+            spread = np.repeat(np.arange(batch.num_rows), sizes)
+            bag, label, instance, info, bag_info = rest
+            per_bag = {name: _repeat(column, spread) for name, column in bag_info.items()}
+            table.add(
+                features, _repeat(bag, spread), _repeat(label, spread), instance, info, per_bag
+            )
+            row += batch.num_rows
+        feature_names = None if nested else [names[place] for place in roles.features]
+        bags = table.build(None if noted.get("unnamed") else feature_names)
+    if bags.n_bags != row:
+        raise_format_error(
+            path, f"has {row} rows but {bags.n_bags} different bags; a bag has one row here."
+        )
+    return bags
+
+
+def _repeat(column: Coded | None, spread: NDArray[Any]) -> Any:
+    return None if column is None else Coded(column.values, column.codes[spread])
+
+
+def _sizes(path: Path, batch: Any, roles: Roles, names: list[str], row: int) -> NDArray[Any]:
+    """Instances of each bag; all lists of a row must agree and none be missing or empty."""
+    compute = import_optional("pyarrow.compute", extra="io", purpose="Reading parquet")
+    places = [place for place in (roles.instance_label, *roles.info) if place is not None]
+    first = None
+    for place in (*roles.features, *places):
+        if not _is_list(batch.column(place).type):
+            raise_format_error(path, f"the column {names[place]!r} must hold a list for each bag.")
+        counts = (
+            compute.list_value_length(batch.column(place))
+            .fill_null(0)
+            .to_numpy(zero_copy_only=False)
+        )
+        if (counts == 0).any():
+            where = f"row {row + int(np.argmax(counts == 0)) + 1}"
+            raise_format_error(
+                path,
+                f"the list {names[place]!r} is empty or missing.",
+                where=where,
+                hint="Every bag needs at least one instance.",
+            )
+        if first is None:
+            first = counts
+        elif (counts != first).any():
+            bad = int(np.argmax(counts != first))
+            raise_format_error(
+                path,
+                f"{names[place]!r} has {counts[bad]} entries where "
+                f"{names[roles.features[0]]!r} has {first[bad]}.",
+                where=f"row {row + bad + 1}",
+                hint="All lists of a bag have one entry an instance.",
+            )
+    assert first is not None
+    return np.asarray(first).astype(np.int64)
+
+
+def _features(
+    path: Path, batch: Any, roles: Roles, nested: bool, n_rows: int, dtype: Any
+) -> NDArray[Any]:
+    if nested:
+        vectors = batch.column(roles.features[0]).flatten()
+        compute = import_optional("pyarrow.compute", extra="io", purpose="Reading parquet")
+        widths = set(compute.list_value_length(vectors).unique().to_pylist())
+        if len(widths) != 1 or None in widths or 0 in widths:
+            raise_format_error(
+                path, f"has instances of {len(widths)} different lengths; all need the same."
+            )
+        return _numbers(vectors.flatten()).astype(dtype).reshape(n_rows, widths.pop())
+    values = np.empty((n_rows, len(roles.features)), dtype=dtype)
+    for column, place in enumerate(roles.features):
+        values[:, column] = _numbers(batch.column(place).flatten())
+    return values
+
+
+def write(
+    bags: Bags,
+    path: Path,
+    *,
+    bag: str = "bag",
+    label: str = "bag_label",
+    instance_label: str = "instance_label",
+    compression: str = "zstd",
+    lossy: bool = False,
+) -> None:
+    """Write one row per instance; types of ids, labels and values are kept."""
+    names = {"bag": bag, "label": label, "instance_label": instance_label}
+    columns = columns_to_write(bags, path, "parquet", **names, lossy=lossy, text=False)
+    blocks = table_blocks(bags, columns, bags.dtype, text=False)
+    _write(path, blocks, _note(bags, columns, names), compression)
+
+
+def write_lists(
+    bags: Bags,
+    path: Path,
+    *,
+    bag: str = "bag",
+    label: str = "bag_label",
+    instance_label: str = "instance_label",
+    compression: str = "zstd",
+    lossy: bool = False,
+) -> None:
+    """Write one row per bag; each feature is a column of lists, one entry per instance."""
+    names = {"bag": bag, "label": label, "instance_label": instance_label}
+    columns = columns_to_write(bags, path, "parquet_list", **names, lossy=lossy, text=False)
+    per_bag = {bag, label, *bags.bag_info}
+    blocks = _list_blocks(bags, columns, per_bag)
+    _write(path, blocks, _note(bags, columns, names), compression)
+
+
+def _write(
+    path: Path, blocks: Iterator[Any], metadata: dict[bytes, bytes], compression: str
+) -> None:
+    parquet = import_optional("pyarrow.parquet", extra="io", purpose="Writing parquet")
+    with writing(path) as temporary, contextlib.ExitStack() as stack:
+        writer = None
+        for block in blocks:
+            block = block.replace_schema_metadata(metadata)
+            writer = writer or stack.enter_context(
+                parquet.ParquetWriter(str(temporary), block.schema, compression=compression)
+            )
+            writer.write_batch(block)
+
+
+def _note(bags: Bags, columns: Iterable[str], names: dict[str, str]) -> dict[bytes, bytes]:
+    """Return schema metadata that says which columns are info and whether features are named."""
+    others = [name for name in columns if name not in names.values()]
+    noted = {
+        "info": [name for name in others if name not in bags.bag_info],
+        "bag_info": [name for name in others if name in bags.bag_info],
+        "unnamed": bags.feature_names is None,
+    }
+    return {_KEY: json.dumps(noted).encode()}
+
+
+def _list_blocks(
+    bags: Bags, columns: dict[str, NDArray[Any]], per_bag: set[str], n_values: int = 1 << 21
+) -> Iterator[Any]:
+    """Yield record batches of whole bags that together hold a bounded number of values."""
+    arrow = import_optional("pyarrow", extra="io", purpose="Writing parquet")
+    step = max(1, n_values // bags.n_features)
+    first = 0
+    while first < bags.n_bags:
+        last = int(np.searchsorted(bags.offsets, bags.offsets[first] + step, side="right")) - 1
+        last = min(max(last, first + 1), bags.n_bags)
+        rows = slice(int(bags.offsets[first]), int(bags.offsets[last]))
+        ends = arrow.array((bags.offsets[first : last + 1] - rows.start).astype(np.int32))
+        values = bags.instances[rows]
+        values = values.toarray() if bags.is_sparse else np.asarray(values)
+        block = {
+            name: arrow_column(column[bags.offsets[first:last]])
+            if name in per_bag
+            else arrow.ListArray.from_arrays(ends, arrow_column(column[rows]))
+            for name, column in columns.items()
+        }
+        for place, name in enumerate(bags.get_feature_names()):
+            flat = arrow.array(np.ascontiguousarray(values[:, place]))
+            block[name] = arrow.ListArray.from_arrays(ends, flat)
+        yield arrow.record_batch(block)
+        first = last
