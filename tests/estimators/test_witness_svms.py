@@ -10,7 +10,12 @@ from sklearn.svm import SVC
 
 import pigmil.estimators._instance_svm as kernel_module
 from pigmil import MISVM, Bags, MiSVM
-from pigmil.estimators._instance_svm import InstanceSVM, kernel_scores, kernel_values
+from pigmil.estimators._instance_svm import (
+    InstanceSVM,
+    SharedSlackSVM,
+    kernel_scores,
+    kernel_values,
+)
 from pigmil.estimators._witness import alternate
 
 
@@ -63,7 +68,75 @@ def plain_mi_svm_bags(bags, C, gamma):
     return None
 
 
-@pytest.mark.parametrize(("method", "twin"), [(MiSVM, plain_mi_svm), (MISVM, plain_mi_svm_bags)])
+def shared_slack_dual(K, sign, group, C):
+    """Solve the dual with one cap per group by a general-purpose solver."""
+    from scipy.optimize import minimize
+
+    Q = sign[:, None] * K * sign
+    sums = np.array([group == g for g in np.unique(group)]).astype(float)
+    result = minimize(
+        lambda a: 0.5 * a @ Q @ a - a.sum(),
+        np.zeros(len(sign)),
+        jac=lambda a: Q @ a - 1,
+        bounds=[(0, None)] * len(sign),
+        constraints=[
+            {"type": "eq", "fun": lambda a: a @ sign, "jac": lambda a: sign},
+            {"type": "ineq", "fun": lambda a: C - sums @ a, "jac": lambda a: -sums},
+        ],
+        method="SLSQP",
+        options={"maxiter": 500, "ftol": 1e-12},
+    )
+    return result.x, -result.fun
+
+
+@given(seed=st.integers(0, 10**6), C=st.sampled_from([0.2, 1.0, 20.0]))
+def test_shared_slack_is_the_optimum_of_the_programme(seed, C):
+    bags = toy_bags(seed, n_bags=8)
+    positive = bags.y == 1
+    signs = np.where(positive[bags.bag_index], 0, -1).astype(np.int8)
+    signs[bags.offsets[1:][positive] - 1] = 1
+    svm = SharedSlackSVM(bags.instances, bags.bag_index, gamma=0.5, C=C, tol=1e-7)
+    scores = svm.fit(signs)
+    rows = np.flatnonzero(signs)
+    K = kernel_values(bags.instances[rows], bags.instances[rows], 0.5)
+    _, value = shared_slack_dual(K, signs[rows].astype(float), bags.bag_index[rows], C)
+    # The primal value at our solution meets the dual value of the other solver.
+    hinge = np.maximum(0, 1 - signs * scores)
+    slacks = [hinge[(bags.bag_index == b) & (signs != 0)].max() for b in range(8)]
+    weights = svm.signed[rows]
+    primal = 0.5 * weights @ K @ weights + C * np.sum(slacks)
+    assert primal == pytest.approx(value, rel=1e-4, abs=1e-5)
+    assert svm.objective(scores, signs, (1.0, 1.0)) == pytest.approx(primal)
+
+
+def test_a_large_negative_bag_counts_once():
+    # Two copies of the positive instance, in one negative bag or in two.
+    instances = np.array([[0.0], [0.0], [0.0], [-4.0], [4.0]])
+    signs = np.array([1, -1, -1, -1, 1], dtype=np.int8)
+    # At C = 1 the slope is 1/4 and margins at -4 and 4 hold for every intercept up to 0 in size.
+    # At 0 one slack faces one, which leaves f(0) = 0; where two face one, f(0) falls to -1.
+    shared = SharedSlackSVM(instances, np.array([0, 1, 1, 2, 3]), gamma=None, C=1.0, tol=1e-8)
+    assert shared.fit(signs)[0] == pytest.approx(0.0, abs=1e-6)
+    single = SharedSlackSVM(instances, np.array([0, 1, 2, 3, 4]), gamma=None, C=1.0, tol=1e-8)
+    assert single.fit(signs)[0] == pytest.approx(-1.0, abs=1e-6)
+
+
+def test_many_rows_are_not_kept_and_give_the_same_model(monkeypatch):
+    bags = toy_bags(3, n_bags=30)
+    kept = MISVM(C=1.0, tol=1e-6).fit(bags)
+    monkeypatch.setattr(kernel_module, "_KEEP_INSTANCES", 5)
+    np.testing.assert_allclose(
+        MISVM(C=1.0, tol=1e-6).fit(bags).instance_scores_, kept.instance_scores_, atol=1e-4
+    )
+
+
+def by_instance(**parameters):
+    return MISVM(negative_slack="instance", **parameters)
+
+
+@pytest.mark.parametrize(
+    ("method", "twin"), [(MiSVM, plain_mi_svm), (by_instance, plain_mi_svm_bags)]
+)
 @given(seed=st.integers(0, 10**6), C=st.sampled_from([0.5, 5.0]))
 def test_the_plain_loop_ends_at_the_same_scores(method, twin, seed, C):
     bags = toy_bags(seed)
@@ -93,7 +166,7 @@ def test_mi_svm_ends_at_a_fixed_point_and_never_rises(kernel, seed):
 @given(seed=st.integers(0, 10**6))
 def test_mi_svm_of_bags_ends_at_its_witnesses_and_never_rises(kernel, seed):
     bags = toy_bags(seed)
-    method = MISVM(kernel=kernel, C=1.0, tol=1e-5).fit(bags)
+    method = by_instance(kernel=kernel, C=1.0, tol=1e-5).fit(bags)
     # Training once more on the witnesses gives the same model: nothing would change.
     negatives = np.flatnonzero(np.repeat(bags.y == 0, bags.sizes))
     rows = np.concatenate([method.detected_instances_, negatives])
@@ -145,7 +218,7 @@ def test_a_circle_is_broken_at_its_best_round():
     def impute(scores):
         return np.sign(scores).astype(np.int8)
 
-    with pytest.warns(ConvergenceWarning, match="circle of 2 rounds"):
+    with pytest.warns(ConvergenceWarning, match="cycle of 2 rounds"):
         found = alternate(
             Scripted(),
             np.array([1, -1], dtype=np.int8),

@@ -1,10 +1,12 @@
-"""Kernel SVMs over instances, trained again and again while labels change."""
+"""Kernel SVMs over instances that are trained repeatedly while labels change."""
 
+import warnings
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
 from pigmil._core.typing import FloatArray, IntArray
@@ -221,6 +223,104 @@ class InstanceSVM:
         norm = self.signed @ (scores - self.intercept)
         hinge = np.maximum(0.0, 1.0 - signs * scores) * np.where(signs > 0, costs[1], costs[0])
         return float(norm / 2 + self.C * hinge[signs != 0].sum())
+
+
+class SharedSlackSVM(InstanceSVM):
+    """An SVM in which the negative instances of a bag share one slack.
+
+    Minimises ``|w|^2 / 2 + C sum over positive rows of cost_1 hinge_i + C sum over bags of cost_0
+    max over its negative rows of hinge_i``. The dual is that of an SVM with the dual variables of
+    the negative rows of a bag capped by ``C`` together.
+
+    Parameters
+    ----------
+    instances, gamma, C, tol
+        As in :class:`InstanceSVM`.
+    owner : array of int of shape (n_rows,)
+        Bag of every row.
+    """
+
+    def __init__(
+        self, instances: Any, owner: IntArray, *, gamma: float | None, C: float, tol: float = 1e-3
+    ) -> None:
+        super().__init__(instances, gamma=gamma, C=C, tol=tol)
+        self.owner = owner
+
+    def fit(self, signs: Signs, costs: tuple[float, float] = (1.0, 1.0)) -> FloatArray:
+        """Train and return the decision value of every row; see :meth:`InstanceSVM.fit`.
+
+        Rows enter a working set when their violation exceeds the slack of their bag: at first the
+        positive rows and some negative ones, then the worst row of every bag.
+        """
+        from pigmil.estimators._shared_slack_kernels import solve_shared_slack
+
+        active = np.unique(np.concatenate([np.flatnonzero(signs > 0), self._first_active(signs)]))
+        alphas = np.zeros(len(signs))
+        while True:
+            sign = signs[active].astype(np.float64)
+            # Every positive row is a group of its own.
+            labels = np.where(sign > 0, self.owner.max() + 1 + active, self.owner[active])
+            groups, group = np.unique(labels, return_inverse=True)
+            caps = self.C * np.where(groups > self.owner.max(), costs[1], costs[0])
+            part, _, self.intercept, violation = solve_shared_slack(
+                self._gram(active), sign, group, caps, alphas[active], self.tol, _MAX_STEPS
+            )
+            if violation > self.tol:
+                warnings.warn(
+                    "The SVM of a round ran out of steps before its tolerance; lower C or raise "
+                    "tol.",
+                    ConvergenceWarning,
+                    stacklevel=4,
+                )
+            alphas[:] = 0.0
+            alphas[active] = part
+            self.signed = alphas * signs
+            scores = self._scores(active)
+            slacks = self._slacks(scores, signs, active)
+            lacking = np.where(signs < 0, 1.0 + scores - slacks[self.owner] - self.tol, 0.0)
+            lacking[active] = 0.0
+            entering = np.flatnonzero(lacking > 0)
+            if entering.size == 0:
+                break
+            # The worst row of every bag, which alone can raise its slack.
+            order = entering[np.lexsort((-lacking[entering], self.owner[entering]))]
+            first = np.unique(self.owner[order], return_index=True)[1]
+            active = np.concatenate([active, order[first]])
+        self._active = np.flatnonzero(self.signed)
+        return scores
+
+    def _gram(self, active: IntArray) -> FloatArray:
+        if len(self.signed) > _KEEP_INSTANCES:
+            rows = self.instances[active]
+            return kernel_values(rows, rows, self.gamma)
+        self._keep(active)
+        return self._kept[np.ix_(self._slot[active], active)].astype(np.float64, copy=False)
+
+    def _scores(self, active: IntArray) -> FloatArray:
+        if len(self.signed) <= _KEEP_INSTANCES:
+            return self._decide(active, self.signed[active])
+        support = np.flatnonzero(self.signed)
+        return kernel_scores(
+            self.instances,
+            self.instances[support],
+            self.signed[support],
+            self.intercept,
+            self.gamma,
+        )
+
+    def _slacks(self, scores: FloatArray, signs: Signs, rows: IntArray) -> FloatArray:
+        """Return the slack of every bag over the given negative rows."""
+        negatives = rows[signs[rows] < 0]
+        slacks = np.zeros(self.owner.max() + 1)
+        np.maximum.at(slacks, self.owner[negatives], 1.0 + scores[negatives])
+        return slacks
+
+    def objective(self, scores: FloatArray, signs: Signs, costs: tuple[float, float]) -> float:
+        """Return the value that :meth:`fit` minimises."""
+        norm = self.signed @ (scores - self.intercept)
+        slacks = self._slacks(scores, signs, np.arange(len(signs)))
+        hinge = np.maximum(0.0, 1.0 - scores[signs > 0]).sum()
+        return float(norm / 2 + self.C * (costs[1] * hinge + costs[0] * slacks.sum()))
 
 
 def spread_evenly(rows: IntArray) -> tuple[IntArray, float]:

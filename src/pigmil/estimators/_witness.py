@@ -1,4 +1,4 @@
-"""What mi-SVM and MI-SVM share: train, impute again, until nothing changes."""
+"""Base of mi-SVM and MI-SVM: alternate training and imputing labels until nothing changes."""
 
 import warnings
 from collections.abc import Callable
@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 from pigmil._core._sklearn_compat import StrOptions
 from pigmil._core.typing import FloatArray
 from pigmil.bags import Bags
-from pigmil.estimators._instance_svm import InstanceSVM, Signs, kernel_scores, kernel_width
+from pigmil.estimators._instance_svm import InstanceSVM, Signs, kernel_scores
 from pigmil.estimators._parameters import (
     AT_LEAST_ONE,
     CLASS_WEIGHT,
@@ -26,7 +25,7 @@ from pigmil.estimators.base import MaxInstanceClassifier
 
 @dataclass(frozen=True, slots=True)
 class Alternation:
-    """Where the alternation ended.
+    """Result of :func:`alternate`.
 
     Attributes
     ----------
@@ -55,26 +54,25 @@ def alternate(
     max_iter: int,
     name: str,
 ) -> Alternation:
-    """Train on imputed labels and impute from the trained scores until the labels stand still.
+    """Train on imputed labels and impute from the trained scores until the labels stop changing.
 
     With equal costs no step raises the objective, so there are finitely many; with unequal ones
-    labels may return. A label vector seen before ends the loop, with the best of the cycle as
-    the result and a warning.
+    labels may recur. The loop then ends with the best of the cycle and a warning.
 
     Parameters
     ----------
     svm : InstanceSVM
         Trained in place; on return it holds the model of the result.
     start : array of int8
-        First labels: 1, -1, and 0 for instances that take no part.
+        First labels: 1, -1, and 0 for instances that are not trained on.
     impute : callable
         Labels from the scores of all instances.
     costs_of : callable
         Cost factors of the two classes for given labels.
     max_iter : int
-        Most trainings.
+        Largest number of trainings.
     name : str
-        Of the method, for the warning.
+        Name of the method, for the warning.
 
     Returns
     -------
@@ -98,20 +96,19 @@ def alternate(
     first = seen.get(imputed.tobytes())
     cause = f"after max_iter={max_iter} rounds; raise max_iter"
     if first is not None:
-        cause = f"but went in a circle of {len(history) - first} rounds; the best was kept"
+        cause = f"but repeated a cycle of {len(history) - first} rounds; the best is kept"
         signs = history[first + int(np.argmin(objectives[first:]))]
         scores = svm.fit(signs, costs_of(signs))
     warnings.warn(
-        f"{name} found no labels that stand still, {cause}.", ConvergenceWarning, stacklevel=2
+        f"The labels of {name} did not converge {cause}.", ConvergenceWarning, stacklevel=2
     )
     return Alternation(scores, signs, objectives, False)
 
 
 class WitnessSVM(MaxInstanceClassifier):
-    """What mi-SVM and MI-SVM share: parameters, the alternation, the scores.
+    """Base class of mi-SVM and MI-SVM: the alternation and the scores.
 
-    The parameters are documented in the classes; a subclass says in ``_fit`` where labels start
-    and how they are imputed.
+    A subclass defines in ``_fit`` the first labels and how labels are imputed.
     """
 
     _accepts_sparse = True
@@ -149,30 +146,29 @@ class WitnessSVM(MaxInstanceClassifier):
         self.pos_label = pos_label
 
     def _alternate(
-        self, bags: Bags, start: Signs, impute: Callable[[FloatArray], Signs], extra: Any = None
+        self,
+        svm: InstanceSVM,
+        start: Signs,
+        impute: Callable[[FloatArray], Signs],
+        costs_of: Callable[[Signs], tuple[float, float]] | None = None,
     ) -> Alternation:
-        """Run the loop over the instances, then ``extra`` rows, and keep the model it ends with."""
-        instances = bags.instances
-        self.kernel_width_ = kernel_width(instances, self.kernel, self.gamma, self.length_unit)
-        if extra is not None:
-            stack = sp.vstack if bags.is_sparse else np.vstack
-            instances = stack([instances, extra])
+        """Run the alternation and keep the model it ends with."""
 
-        def costs_of(signs: Signs) -> tuple[float, float]:
-            taking_part = signs[signs != 0] > 0
-            return class_costs(self.class_weight, taking_part, self.classes_, self.positive_label_)
+        def instance_costs(signs: Signs) -> tuple[float, float]:
+            trained_on = signs[signs != 0] > 0
+            return class_costs(self.class_weight, trained_on, self.classes_, self.positive_label_)
 
-        svm = InstanceSVM(instances, gamma=self.kernel_width_, C=self.C, tol=self.tol)
-        found = alternate(
+        costs_of = costs_of or instance_costs
+        result = alternate(
             svm, start, impute, costs_of, max_iter=self.max_iter, name=type(self).__name__
         )
         support = np.flatnonzero(svm.signed)
-        self.support_instances_ = instances[support]
+        self.support_instances_ = svm.instances[support]
         self.dual_coef_ = svm.signed[support]
         self.intercept_ = svm.intercept
-        self.objectives_ = np.array(found.objectives)
-        self.n_iter_ = len(found.objectives)
-        return found
+        self.objectives_ = np.array(result.objectives)
+        self.n_iter_ = len(result.objectives)
+        return result
 
     def _score_instances(self, bags: Bags) -> FloatArray:
         return kernel_scores(

@@ -1,11 +1,11 @@
-"""mi-SVM: an SVM over instances whose labels are imputed until they stand still."""
+"""mi-SVM: an SVM over instances whose labels are imputed until they stop changing."""
 
 import numpy as np
 
 from pigmil._core.segments import segment_argmax
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
-from pigmil.estimators._instance_svm import Signs
+from pigmil.estimators._instance_svm import InstanceSVM, Signs, kernel_width
 from pigmil.estimators._witness import WitnessSVM
 from pigmil.estimators.card import Card
 
@@ -19,8 +19,8 @@ class MiSVM(WitnessSVM):
     positive; until no label changes. A bag's decision value is the largest of its instances.
 
     Departs from the paper: the Gaussian kernel is measured in ``length_unit``; class weights
-    and a check for circles are added. None of them changes the fixed point that is sought. Where
-    more than 15000 instances take part, 2500 of each class, spread evenly, are trained on.
+    and a check for cycles are added. None of them changes the fixed point. With more than 15000
+    instances, 2500 of each class, spread evenly, are trained on.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class MiSVM(WitnessSVM):
     class_weight : "balanced", dict or None, default=None
         Factors on ``C``; "balanced" counts the instances under the labels of each round.
     max_iter : int, default=50
-        Most trainings; a ConvergenceWarning tells when they did not suffice.
+        Largest number of trainings; a ConvergenceWarning is raised if they do not suffice.
     tol : float, default=1e-3
         Tolerance of each training.
     pos_label : label, optional
@@ -110,6 +110,8 @@ class MiSVM(WitnessSVM):
             return signs
 
         start = np.where(in_positive, 1, -1).astype(np.int8)
-        found = self._alternate(bags, start, impute)
-        self.imputed_positive_ = found.signs > 0
-        self._set_detection(bags, positive, found.scores)
+        self.kernel_width_ = kernel_width(bags.instances, self.kernel, self.gamma, self.length_unit)
+        svm = InstanceSVM(bags.instances, gamma=self.kernel_width_, C=self.C, tol=self.tol)
+        result = self._alternate(svm, start, impute)
+        self.imputed_positive_ = result.signs > 0
+        self._set_detection(bags, positive, result.scores)
