@@ -5,7 +5,7 @@ PIGMIL_DATA=... OMP_NUM_THREADS=1 python benchmarks/bench_memory.py --methods MI
 
 Default parameters, features z-scored. The peak is that of the whole process (Linux: VmHWM), imports
 and data included; the bar is 1 GB. A method that is still at it after ``--limit`` CPU seconds is
-stopped and told so.
+stopped and reported.
 """
 
 import argparse
@@ -56,9 +56,9 @@ def main() -> None:
                 preexec_fn=lambda limit=limit: resource.setrlimit(resource.RLIMIT_CPU, limit),
             )
             last = (done.stderr.strip().splitlines() or [f"stopped after {arguments.limit} s"])[-1]
-            told = done.stdout.rstrip("\n") if done.returncode == 0 else f"  {last}"
-            above = done.returncode == 0 and float(told.split()[1]) > BAR_MB
-            print(f"{method:16}{name:32}{told}{'  above the bar' if above else ''}", flush=True)
+            line = done.stdout.rstrip("\n") if done.returncode == 0 else f"  {last}"
+            above = done.returncode == 0 and float(line.split()[1]) > BAR_MB
+            print(f"{method:16}{name:32}{line}{'  above the bar' if above else ''}", flush=True)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ Everything the method does between bags in and labels out, drawn on one set. The
 functions of :mod:`pigmil.graph`, so each can be called, tested and replaced on its own.
 
 The set is RHOMBUS with the paper's one-sided working score, which starts with mistakes here: so
-there is something for the updating to mend. (The default score starts this set without any.) In
+the updating has something to correct. (The default score starts this set without any.) In
 all pictures orange triangles are truly positive, grey squares are negatives of positive bags and
 blue dots are instances of negative bags.
 """
@@ -179,7 +179,7 @@ for ax, pool, name in ((axes[0], pools[0], "before"), (axes[1], pools[-1], "afte
 # %%
 # 6. Classification
 # -----------------
-# A bag becomes a vector of its similarities to prototypes; a linear SVM tells the vectors apart.
+# A bag becomes a vector of its similarities to prototypes; a linear SVM separates the vectors.
 # With the pool as prototypes the vectors can be looked at: positive bags come near to most of the
 # pool.
 from pigmil.distances import embed_bags

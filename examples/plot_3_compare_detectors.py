@@ -66,5 +66,5 @@ ax.tick_params(length=0)
 # - **RING** has its positives *inside* the negatives: what is far from all negatives on average,
 #   as KDE and KDE_max ask, lies outside the ring.
 #
-# Three sets in two dimensions tell how a method thinks. They do not tell how well it does on your
+# Three sets in two dimensions show how a method behaves. They do not show how well it works on your
 # data.

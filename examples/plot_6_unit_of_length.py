@@ -32,8 +32,8 @@ for width in widths:
     train, test = wide_bags(width), wide_bags(width, seed=1)
     for name, rule in (("unit 1", 1.0), ("auto", "auto")):
         unit = length_unit(train.instances, rule)
-        strangers = embed_bags(test, train.instances[:150:5], 1 / unit**2)
-        largest[name].append(np.median(strangers))
+        unseen = embed_bags(test, train.instances[:150:5], 1 / unit**2)
+        largest[name].append(np.median(unseen))
         model = PIGMIL(
             length_unit=rule,
             prototypes="pool",

@@ -79,11 +79,13 @@ class MethodCard(_Written):
             rows.append(("In benchmarks", tuned))
         if card.shortfall:
             rows.append(("Below its published figures", card.shortfall))
-        told = departures(cls.__doc__)
-        told = told.removeprefix("Departures, each measured on data: ")
+        departs = departures(cls.__doc__)
+        departs = departs.removeprefix("Departures, each measured on data: ")
         table = _table(None, rows, "20 80", "method-card")
         return (
-            [*table, f"**Departs from the paper:** {' '.join(told.split())}", ""] if told else table
+            [*table, f"**Departs from the paper:** {' '.join(departs.split())}", ""]
+            if departs
+            else table
         )
 
 

@@ -138,5 +138,5 @@ def test_all_cells_failed_has_status_one(pigmil, table):
 
 
 def test_hints_name_options():
-    told = as_options("bag= or instance_label='x' or info=[...] or format=, not mybag=1")
-    assert told == "--bag or --instance-label 'x' or --info or --format, not mybag=1"
+    text = as_options("bag= or instance_label='x' or info=[...] or format=, not mybag=1")
+    assert text == "--bag or --instance-label 'x' or --info or --format, not mybag=1"

@@ -19,8 +19,8 @@ def run(code):
 
 def loaded_after(*statements):
     """The heavy modules that are there after each statement, run one after the other."""
-    tell = f"print(' '.join(m for m in {HEAVY!r} if m in sys.modules) or '-')"
-    lines = run("\n".join(["import sys", *[f"{line}\n{tell}" for line in statements]]))
+    print_loaded = f"print(' '.join(m for m in {HEAVY!r} if m in sys.modules) or '-')"
+    lines = run("\n".join(["import sys", *[f"{line}\n{print_loaded}" for line in statements]]))
     return [set(line.split()) - {"-"} for line in lines.splitlines()]
 
 

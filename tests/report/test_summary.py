@@ -39,14 +39,14 @@ def test_rankings_hold_every_instance_of_positive_bags_in_order(rhombus, rhombus
 
 def test_replaying_the_steps_ends_with_the_final_pool(rhombus):
     bags, model = rhombus
-    told = updating_replay(model, bags)
-    pool = list(told["initial"])
-    for step in told["steps"]:
+    replay = updating_replay(model, bags)
+    pool = list(replay["initial"])
+    for step in replay["steps"]:
         start = bags.offsets[step["bag"]]
         assert pool[step["vertex"]] == start + step["from"]
         assert step["row"] == start + step["to"]
         pool[step["vertex"]] = step["row"]
-    assert len(told["steps"]) > 0
+    assert len(replay["steps"]) > 0
     assert pool == model.pool_.tolist()
 
 

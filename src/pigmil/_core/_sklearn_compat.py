@@ -6,5 +6,5 @@ from sklearn.utils.validation import validate_data
 
 __all__ = ["HasMethods", "Interval", "StrOptions", "fit_context", "validate_data"]
 
-# Where scikit-learn keeps what `set_output` was told; `clone` carries it over.
+# The attribute in which scikit-learn stores the setting of `set_output`; `clone` copies it.
 OUTPUT_CONFIG = "_sklearn_output_config"

@@ -1,4 +1,4 @@
-"""The exceptions and warnings of the library, and a collector that tells all problems at once."""
+"""The exceptions and warnings of the library, and a collector of all problems of an input."""
 
 from collections.abc import Iterable
 
@@ -12,7 +12,7 @@ class BagsError(PigmilError, ValueError):
 
 
 class BagFormatError(BagsError):
-    """A file that cannot be read as bags: the message names file, line or row, and the mending."""
+    """A file that cannot be read as bags; the message has the file, the line or row, and a hint."""
 
 
 class DataSetError(PigmilError, LookupError):
@@ -36,7 +36,7 @@ class PositiveLabelWarning(UserWarning):
 
 
 class Problems:
-    """Collects what is wrong with one input, so that the user mends everything in one go.
+    """Collect all problems of an input, so that the user can fix them at once.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ from pathlib import Path
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary path beside the target, and move it there if the block ends well.
+    """Yield a temporary path next to the target; replace the target if the block succeeds.
 
     Whatever ends the block, Ctrl-C included, the target is either the old file or the new one.
 

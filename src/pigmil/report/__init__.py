@@ -1,4 +1,4 @@
-"""What a person looks at: figures, and reports made from one plain summary."""
+"""Figures, and HTML or Markdown reports rendered from one summary."""
 
 from pigmil.report.comparison import comparison_summary
 from pigmil.report.figures import plot_bags

@@ -28,21 +28,21 @@ MAX_FAILURES = 50
 
 
 def comparison_summary(results: Any, *, command: str | None = None) -> dict[str, Any]:
-    """Sum up a comparison of methods.
+    """Summarise a comparison of methods.
 
     Parameters
     ----------
     results : pigmil.evaluation.Results
-        Of a run or of a store.
+        Results of a run or of a store.
     command : str, optional
-        What the user ran.
+        The command that the user ran.
 
     Returns
     -------
     dict
-        Plain, as :func:`pigmil.report.detection_summary`.
+        Of plain values, as from :func:`pigmil.report.detection_summary`.
     """
-    have = set(results.frame.columns) if len(results.rows) > len(results.failures) else set()
+    available = set(results.frame.columns) if len(results.rows) > len(results.failures) else set()
     protocols = [json.loads(row["protocol"]) for row in results.rows]
     seeds = sorted({part.get("seed") for part in protocols if part.get("seed") is not None})
     data = list(dict.fromkeys(row["data"] for row in results.rows))
@@ -53,7 +53,9 @@ def comparison_summary(results: Any, *, command: str | None = None) -> dict[str,
         "title": f"{len(methods)} methods on {len(data)} data sets",
         "facts": _facts(results, data, methods, protocols),
         "tables": [
-            _table(results, metric, title) for metric, title in METRICS.items() if metric in have
+            _table(results, metric, title)
+            for metric, title in METRICS.items()
+            if metric in available
         ],
         "failures": [to_json_safe(row, text=sanitize) for row in results.failures[:MAX_FAILURES]],
         "n_failures": len(results.failures),
@@ -121,18 +123,18 @@ def _table(results: Any, metric: str, title: str) -> dict[str, Any]:
 
 
 def _diagram(results: Any, metric: str) -> str:
-    """The diagram as SVG that takes the colour of the text around it."""
+    """Return the diagram as SVG that takes the colour of the surrounding text."""
     matplotlib = import_optional("matplotlib", extra="report", purpose="The diagram")
     figures = import_optional("matplotlib.figure", extra="report", purpose="The diagram")
-    # Names of methods are the user's: no mathematics in them, and text stays text.
+    # Method names come from the user: do not parse them as mathematics.
     settings = {"svg.fonttype": "none", "svg.hashsalt": "pigmil", "text.parse_math": False}
     with matplotlib.rc_context(settings):
         rows = len(results.significance(metric).ranks)
         figure = figures.Figure(figsize=(8, 0.45 * rows + 1.2), layout="constrained")
         results.critical_difference(metric, ax=figure.subplots())
-        held = io.StringIO()
-        figure.savefig(held, format="svg", transparent=True, metadata={"Date": None})
-    svg = held.getvalue()[held.getvalue().index("<svg") :]
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    svg = buffer.getvalue()[buffer.getvalue().index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)

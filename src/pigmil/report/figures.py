@@ -1,4 +1,4 @@
-"""Pictures of bags and of what was found in them."""
+"""Figures of bags and detected instances."""
 
 from typing import Any
 
@@ -13,18 +13,18 @@ NEGATIVE, UNKNOWN, POSITIVE, MARK = "#4c72b0", "#b8b8b8", "#dd8452", "#c0392b"
 
 
 def project(bags: Bags) -> tuple[NDArray[np.float64], tuple[str, str]]:
-    """Two coordinates of every instance: its features if there are two, else principal components.
+    """Return two coordinates per instance: its two features, or principal components.
 
     Parameters
     ----------
     bags : Bags
-        What to draw.
+        The bags to draw.
 
     Returns
     -------
     coordinates : array of shape (n_instances, 2)
     names : tuple of two str
-        What the axes are.
+        Names of the axes.
     """
     if bags.n_features == 1:
         flat = np.asarray(bags.instances.toarray() if bags.is_sparse else bags.instances)
@@ -34,11 +34,11 @@ def project(bags: Bags) -> tuple[NDArray[np.float64], tuple[str, str]]:
         return np.asarray(bags.instances, dtype=np.float64), (names[0], names[1])
     reducer: Any = TruncatedSVD if bags.is_sparse else PCA
     model = reducer(2, random_state=0)
-    with np.errstate(invalid="ignore"):  # features that are all constant have no variance to share
+    with np.errstate(invalid="ignore"):  # constant features have no variance
         points = model.fit_transform(bags.instances)
         shares = 100 * model.explained_variance_ratio_
-    told = ["" if np.isnan(share) else f" ({share:.0f} %)" for share in shares]
-    return points, (f"component 1{told[0]}", f"component 2{told[1]}")
+    percentages = ["" if np.isnan(share) else f" ({share:.0f} %)" for share in shares]
+    return points, (f"component 1{percentages[0]}", f"component 2{percentages[1]}")
 
 
 def plot_bags(
@@ -50,7 +50,7 @@ def plot_bags(
     title: str | None = None,
     ax: Any = None,
 ) -> Any:
-    """Draw the instances of bags in two dimensions, and ring those that were detected.
+    """Draw the instances of bags in two dimensions and circle the detected ones.
 
     Parameters
     ----------
@@ -63,9 +63,9 @@ def plot_bags(
     instance_labels : array of shape (n_instances,), optional
         Labels of the instances, if known and ``X`` does not carry them.
     title : str, optional
-        Title of the picture.
+        Title of the figure.
     ax : matplotlib axes, optional
-        Where to draw; a new figure if not given.
+        Axes to draw on; a new figure by default.
 
     Returns
     -------
@@ -105,7 +105,7 @@ def plot_bags(
 
 
 def _kinds(bags: Bags, labels: Any) -> list[tuple[Any, str, str, str]]:
-    """What is drawn apart: mask, colour, marker and name."""
+    """Return mask, colour, marker and name of each kind of instance."""
     if bags.y is None:
         return [(np.ones(bags.n_instances, dtype=bool), UNKNOWN, "o", "instances")]
     inside = np.repeat(bags.y == np.unique(bags.y)[-1], bags.sizes)

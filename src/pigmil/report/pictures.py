@@ -1,4 +1,4 @@
-"""Coordinates for the pictures of a report: map, graph and updating, as plain numbers."""
+"""Coordinates for the figures of a report: map, graph and updating."""
 
 from typing import Any
 
@@ -16,16 +16,17 @@ MAP_LIMIT, NODE_LIMIT, EDGE_LIMIT = 10_000, 250, 1500
 
 
 def instance_map(model: Any, bags: Bags, original: Bags) -> dict[str, Any]:
-    """Two coordinates and the score of every instance, of a sample where there are too many.
+    """Return two coordinates and the score of every instance, or of a sample of them.
 
-    What was detected, what an updating touched and the best instance of each bag is always there.
+    A sample always has the detected instances, those that updating replaced, and the best instance
+    of each bag.
 
     Parameters
     ----------
     model : fitted detecting method
-        What was fitted on ``bags``.
+        Fitted on ``bags``.
     bags, original : Bags
-        As fitted, and as the user knows them.
+        The bags as fitted, and before standardisation.
     """
     points, names = project(original if bags.n_features <= 2 else bags)
     scores = np.asarray(model.instance_scores_, dtype=np.float64)
@@ -56,16 +57,16 @@ def instance_map(model: Any, bags: Bags, original: Bags) -> dict[str, Any]:
 
 
 def near_view(points: FloatArray) -> list[list[float]] | None:
-    """Ranges of both axes that hold most points, if a few far ones would squeeze the rest.
+    """Return axis ranges that show most points, if a few outliers would squeeze the rest.
 
     Parameters
     ----------
     points : array of shape (n, 2)
-        What is drawn.
+        The points of the map.
 
     Returns
     -------
-    list of two [low, high], or None where everything can be shown.
+    list of two [low, high], or None if all points can be shown.
     """
     low, high = np.quantile(points, [0.02, 0.98], axis=0)
     margin = 0.25 * np.maximum(high - low, 1e-12)
@@ -84,7 +85,7 @@ def _outside(points: FloatArray, view: list[list[float]]) -> int:
 
 
 def colour_range(scores: FloatArray) -> tuple[float, float]:
-    """Scores between which colours differ: the middle 96 %, without a tail far below the rest.
+    """Return the range of the colour scale: the middle 96 % of scores, without a far lower tail.
 
     Examples
     --------
@@ -94,7 +95,7 @@ def colour_range(scores: FloatArray) -> tuple[float, float]:
     finite = np.sort(scores[np.isfinite(scores)])
     if not len(finite):
         return 0.0, 1.0
-    # Copies of negative instances score lower than anything by a great constant.
+    # Copies of negative instances score lower than all others by a large constant.
     gaps = np.diff(finite)
     if len(gaps) and gaps.max() > 5 * max(finite[-1] - finite[gaps.argmax() + 1], 1.0):
         finite = finite[gaps.argmax() + 1 :]
@@ -124,39 +125,39 @@ def _sample(bags: Bags, needed: IntArray) -> IntArray:
 
 
 def graph_picture(model: Any, bags: Bags) -> dict[str, Any] | None:
-    """Vertices and strongest edges of the final graph, laid out; None without a graph.
+    """Return positions of the vertices and the strongest edges of the final graph, or None.
 
     Parameters
     ----------
     model : fitted method
-        A graph is drawn if it has ``csdg_``.
+        A graph is returned if it has ``csdg_``.
     bags : Bags
         The training bags.
     """
     graph = getattr(model, "csdg_", None)
     if graph is None:
         return None
-    kept = np.sort(np.argsort(-graph.scores, kind="stable")[:NODE_LIMIT])
-    weights = graph.weights[np.ix_(kept, kept)]
+    top = np.sort(np.argsort(-graph.scores, kind="stable")[:NODE_LIMIT])
+    weights = graph.weights[np.ix_(top, top)]
     left, right = np.nonzero(np.triu(weights > 0, 1))
     strength = weights[left, right]
     strongest = np.argsort(-strength, kind="stable")[:EDGE_LIMIT]
-    places = spring_layout(weights)
-    rows = graph.vertices[kept]
+    positions = spring_layout(weights)
+    rows = graph.vertices[top]
     owner = bags.bag_index[rows]
     scale = float(strength.max()) if len(strength) else 1.0
     parts = []
-    if len(kept) < len(graph.scores):
-        parts.append(f"the {len(kept)} best-ranked of {len(graph.scores)} vertices")
+    if len(top) < len(graph.scores):
+        parts.append(f"the {len(top)} best-ranked of {len(graph.scores)} vertices")
     if len(strongest) < len(strength):
         parts.append(f"the {len(strongest):,} strongest of {len(strength):,} edges")
     return {
-        "x": rounded(places[:, 0]),
-        "y": rounded(places[:, 1]),
+        "x": rounded(positions[:, 0]),
+        "y": rounded(positions[:, 1]),
         "bag": owner.tolist(),
         "instance": (rows - bags.offsets[owner]).tolist(),
-        "score": rounded(graph.scores[kept]),
-        "discrimination": rounded(graph.discrimination[kept]),
+        "score": rounded(graph.scores[top]),
+        "discrimination": rounded(graph.discrimination[top]),
         "edges": [
             [int(left[i]), int(right[i]), float(f"{strength[i] / scale:.3g}")] for i in strongest
         ],
@@ -165,7 +166,7 @@ def graph_picture(model: Any, bags: Bags) -> dict[str, Any] | None:
 
 
 def spring_layout(weights: FloatArray, *, steps: int = 120) -> FloatArray:
-    """Places of vertices such that strong edges are short: springs against repulsion.
+    """Place vertices so that strong edges are short, by springs and repulsion.
 
     Parameters
     ----------
@@ -191,23 +192,23 @@ def spring_layout(weights: FloatArray, *, steps: int = 120) -> FloatArray:
     n = len(weights)
     turn = np.arange(n) * np.pi * (3 - np.sqrt(5))
     radius = np.sqrt((np.arange(n) + 0.5) / max(n, 1))
-    places = np.column_stack([radius * np.cos(turn), radius * np.sin(turn)])
+    positions = np.column_stack([radius * np.cos(turn), radius * np.sin(turn)])
     pull = weights / weights.max() if weights.size and weights.max() > 0 else weights
     natural = 1.0 / np.sqrt(max(n, 1))
     for step in range(steps if n > 1 else 0):
-        apart = places[:, None, :] - places[None, :, :]
+        apart = positions[:, None, :] - positions[None, :, :]
         distance = np.maximum(np.sqrt((apart**2).sum(axis=2)), 1e-3)
         force = natural**2 / distance**2 - pull * distance / natural
         np.fill_diagonal(force, 0.0)
-        move = (apart * force[:, :, None]).sum(axis=1) - 2.0 * places
+        move = (apart * force[:, :, None]).sum(axis=1) - 2.0 * positions
         length = np.maximum(np.sqrt((move**2).sum(axis=1, keepdims=True)), 1e-12)
-        places += move / length * np.minimum(length, 0.15 * (1 - step / steps))
-    places -= places.mean(axis=0) if n else 0.0
-    return places / max(np.abs(places).max(initial=0.0), 1e-12)
+        positions += move / length * np.minimum(length, 0.15 * (1 - step / steps))
+    positions -= positions.mean(axis=0) if n else 0.0
+    return positions / max(np.abs(positions).max(initial=0.0), 1e-12)
 
 
 def updating_replay(model: Any, bags: Bags) -> dict[str, Any] | None:
-    """The pool at the start and every replacement; None for a method without updating.
+    """Return the initial pool and every replacement; None for a method without updating.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a method says of bags, and how far it can be believed."""
+"""Bag predictions of a method, and figures on how good they are."""
 
 from typing import Any
 
@@ -13,35 +13,36 @@ from pigmil.evaluation.splits import bag_splits, duplicate_groups
 from pigmil.report.text import rounded
 
 FOLDS = 5
-SMALL = 3000  # instances up to which a method is refitted on folds unless told otherwise
+SMALL = 3000  # by default a method is refitted on folds up to this number of instances
 
 
 def bag_predictions(
     model: Any, bags: Bags, *, original: Bags | None, folds: int | None, seed: int
 ) -> dict[str, Any]:
-    """Predictions for the training bags, held out by cross-validation where that is affordable.
+    """Predict the training bags, by cross-validation where that is fast enough.
 
     Parameters
     ----------
     model : fitted method
-        What was fitted on ``bags``.
+        Fitted on ``bags``.
     bags, original : Bags
-        As fitted, and before they were z-scored, if they were: then each fold is z-scored by its
-        training bags.
+        The bags as fitted, and before standardisation if they were standardised; each fold is
+        then standardised by its training bags.
     folds : int, optional
         Folds of the cross-validation, 0 for predictions on the training bags themselves; by
         default five for small data.
     seed : int
-        Of the folds.
+        Seed of the folds.
 
     Returns
     -------
     dict
-        ``why_not`` for a method that labels no bags; else ``how``, ``held_out``, ``positive``,
-        ``decision``, ``probability``, ``confusion``, ``figures`` and ``calibration``.
+        ``why_not`` for a method that does not classify bags; otherwise ``how``, ``held_out``,
+        ``decision``, ``probability``, ``predicted``, ``classes``, ``confusion``, ``figures`` and
+        ``calibration``.
     """
     if not model.card.classifies:
-        return {"why_not": f"{model.card.name} detects instances and labels no bags."}
+        return {"why_not": f"{model.card.name} detects instances and does not classify bags."}
     positive = np.asarray(bags.y == model.positive_label_)
     if folds is None:
         folds = FOLDS if bags.n_instances <= SMALL else 0
@@ -66,7 +67,7 @@ def bag_predictions(
 
 
 def _order(model: Any) -> tuple[int, int]:
-    """Positions of the negative and the positive class."""
+    """Return the positions of the negative and the positive class in ``classes_``."""
     return (0, 1) if model.positive_label_ == model.classes_[1] else (1, 0)
 
 
@@ -75,19 +76,19 @@ def _decisions(
 ) -> tuple[FloatArray, FloatArray | None, str]:
     if folds >= 2:
         try:
-            found = _held_out(model, bags, original, folds, seed)
+            values = _cross_validate(model, bags, original, folds, seed)
         except ValueError as error:
-            reason = f" Held-out predictions were tried and failed ({sanitize(error, limit=300)})."
+            reason = f" Held-out predictions failed ({sanitize(error, limit=300)})."
         else:
-            told = f"Held out: each bag was labelled by a model fitted on the other bags, {folds} "
-            return *found, told + "folds."
+            how = f"Held out: {folds} folds, each bag classified by a model fitted on other bags."
+            return *values, how
     else:
         reason = ""
-    told = "Resubstitution: the bags the method learned from, so the figures are too good."
-    return *_of(model, bags), told + reason
+    how = "Training bags: the model was fitted on these bags, so the figures are optimistic."
+    return *_predict(model, bags), how + reason
 
 
-def _held_out(
+def _cross_validate(
     model: Any, bags: Bags, original: Bags | None, folds: int, seed: int
 ) -> tuple[FloatArray, FloatArray | None]:
     decision = np.empty(bags.n_bags)
@@ -104,15 +105,15 @@ def _held_out(
         other = clone(model)
         if "callback" in other.get_params():
             other.set_params(callback=None)
-        part = _of(other.fit(train), test)
-        decision[split.test] = part[0]
-        if probability is not None and part[1] is not None:
-            probability[split.test] = part[1]
+        fold_decision, fold_probability = _predict(other.fit(train), test)
+        decision[split.test] = fold_decision
+        if probability is not None and fold_probability is not None:
+            probability[split.test] = fold_probability
     return decision, probability
 
 
-def _of(model: Any, bags: Bags) -> tuple[FloatArray, FloatArray | None]:
-    """Decision value and probability of the positive class."""
+def _predict(model: Any, bags: Bags) -> tuple[FloatArray, FloatArray | None]:
+    """Return decision values and probabilities of the positive class."""
     negative, positive = _order(model)
     decision = np.asarray(model.decision_function(bags)) * (1 if positive > negative else -1)
     if not hasattr(model, "predict_proba"):
@@ -121,14 +122,14 @@ def _of(model: Any, bags: Bags) -> tuple[FloatArray, FloatArray | None]:
 
 
 def calibration(positive: Any, probability: FloatArray) -> list[dict[str, Any]]:
-    """Mean probability and share of positive bags in groups of about equal size.
+    """Return mean probability and share of positive bags in groups of similar size.
 
     Parameters
     ----------
     positive : array of bool of shape (n_bags,)
         Which bags are positive.
     probability : array of shape (n_bags,)
-        What was said of them.
+        Predicted probabilities.
 
     Examples
     --------

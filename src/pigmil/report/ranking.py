@@ -1,4 +1,4 @@
-"""The instances of positive bags by falling score."""
+"""Rankings of the instances of positive bags."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ MAX_BAGS, MAX_ROWS, LEAST_ROWS = 400, 6000, 5
 
 
 def ranked_rows(model: Any, bags: Bags) -> IntArray:
-    """Flat indices of the instances of positive bags by falling score, those without one last.
+    """Return the indices of the instances of positive bags, the highest score first.
 
     Parameters
     ----------
@@ -28,26 +28,26 @@ def ranked_rows(model: Any, bags: Bags) -> IntArray:
 
 
 def detected_mask(model: Any, bags: Bags) -> Any:
-    """Mark the detected instances."""
+    """Return a mask of the detected instances."""
     mask = np.zeros(bags.n_instances, dtype=bool)
     mask[np.asarray(model.detected_instances_, dtype=np.int64)] = True
     return mask
 
 
 def ranked_bags(model: Any, bags: Bags) -> dict[str, Any]:
-    """Per positive bag its ranked instances, the bag with the best instance first.
+    """Rank the instances of each positive bag; the bag with the best instance is first.
 
     Parameters
     ----------
     model : fitted detecting method
-        What was fitted on ``bags``.
+        Fitted on ``bags``.
     bags : Bags
-        As the user knows them: ids, what is known of the instances.
+        With the ids and the instance information that the user provided.
 
     Returns
     -------
     dict
-        ``columns``, ``bags`` and ``note``, which says what was left out.
+        ``columns``, ``labelled``, ``bags`` and ``note``, which lists what was left out.
     """
     order = ranked_rows(model, bags)
     owner = bags.bag_index[order]
@@ -87,18 +87,18 @@ def ranked_bags(model: Any, bags: Bags) -> dict[str, Any]:
 
 
 def _row(model: Any, bags: Bags, row: int, detected: bool, names: list[str]) -> dict[str, Any]:
-    place = int(row - bags.offsets[np.searchsorted(bags.offsets, row, side="right") - 1])
+    position = int(row - bags.offsets[np.searchsorted(bags.offsets, row, side="right") - 1])
     return {
-        "instance": place,
+        "instance": position,
         "score": rounded(model.instance_scores_[row])[0],
         "detected": detected,
         "label": None if bags.instance_labels is None else sanitize(bags.instance_labels[row]),
-        "info": [_told(bags.instance_info[name][row]) for name in names],
+        "info": [_info_text(bags.instance_info[name][row]) for name in names],
     }
 
 
-def _told(value: Any) -> str:
-    """One thing known of an instance: a value, or a few as of coordinates."""
+def _info_text(value: Any) -> str:
+    """Return one information field of an instance as text: a value, or several joined."""
     values = np.asarray(value).ravel()
     text = ", ".join(str(part) for part in values[:6].tolist())
     return sanitize(text + (", …" if values.size > 6 else ""))

@@ -29,30 +29,30 @@ def detection_summary(
     command: str | None = None,
     folds: int | None = None,
 ) -> dict[str, Any]:
-    """Sum up what a detecting method found in the bags it was fitted on.
+    """Summarise the instances that a method detected in its training bags.
 
     Parameters
     ----------
     model : fitted detecting method
-        Any method whose card says that it detects.
+        A method that detects instances.
     bags : Bags
-        What it was fitted on.
+        The training bags.
     original : Bags, optional
-        The same bags before they were z-scored by :class:`pigmil.BagScaler`.
+        The same bags before standardisation by :class:`pigmil.BagScaler`.
     source : str
-        Where the bags come from, for the reader.
+        Name of the data, for the reader.
     seed : int, default=0
-        The seed that was used; also of the folds for held-out predictions.
+        Seed of the fit, and of the folds for held-out predictions.
     command : str, optional
-        What the user ran.
+        The command that the user ran.
     folds : int, optional
-        Folds for held-out predictions of bags, each a new fit; 0 for none, five for small data by
-        default.
+        Folds for held-out predictions of bags, each a new fit; 0 for none. By default five for
+        small data.
 
     Returns
     -------
     dict
-        Only dicts, lists, texts, finite numbers, booleans and None; see :func:`write_report`.
+        Dicts, lists, strings, finite numbers, booleans and None only; see :func:`write_report`.
 
     Examples
     --------
@@ -65,13 +65,13 @@ def detection_summary(
     'PIGMIL on RING'
     """
     if not model.card.detects:
-        raise ValueError(f"{model.card.name} labels bags but does not score instances.")
+        raise ValueError(f"{model.card.name} classifies bags but does not score instances.")
     if bags.y is None:
-        raise ValueError("A report needs the labels the method was fitted on: bags with y.")
+        raise ValueError("A report needs the bag labels; pass bags with y.")
     known = bags if original is None else original
     if known.n_instances != bags.n_instances or len(model.instance_scores_) != bags.n_instances:
         raise ValueError(
-            f"The model scored {len(model.instance_scores_)} training instances, and these bags "
+            f"The model scored {len(model.instance_scores_)} training instances, but these bags "
             f"have {bags.n_instances}; pass the bags it was fitted on."
         )
     positive = np.asarray(bags.y == model.positive_label_)

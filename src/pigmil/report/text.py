@@ -8,7 +8,7 @@ import numpy as np
 
 
 def rounded(values: Any) -> list[float | None]:
-    """Numbers with six digits, None for what is no number or not finite.
+    """Round numbers to six significant digits; NaN and infinities become None.
 
     Examples
     --------
@@ -20,7 +20,7 @@ def rounded(values: Any) -> list[float | None]:
 
 
 def number(value: Any) -> str:
-    """A number to read: four digits, a dash for none.
+    """Format a number with four significant digits, None as a dash.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def number(value: Any) -> str:
 
 
 def script_json(value: Any) -> str:
-    r"""JSON that may stand inside a script element: it cannot end it, nor begin a comment.
+    r"""Return JSON that is safe inside a script element: it cannot close the element.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Reports as files: one HTML page that needs no network, or Markdown, from the same summary."""
+"""Write reports: a self-contained HTML page or Markdown, from the same summary."""
 
 import base64
 import hashlib
@@ -17,15 +17,15 @@ _SUFFIXES = (".html", ".htm", ".md")
 
 
 def write_report(summary: Any, path: str | os.PathLike[str]) -> Path:
-    """Write a report in the format of the suffix, whole or not at all.
+    """Write a report; the suffix sets the format.
 
     Parameters
     ----------
     summary : dict or Results
-        Of :func:`detection_summary` or :func:`comparison_summary`; results of a comparison are
-        summed up first.
+        From :func:`detection_summary` or :func:`comparison_summary`, or the results of a
+        comparison.
     path : path
-        Where to: ``.html`` for one self-contained page, ``.md`` for Markdown.
+        Suffix ``.html`` for one self-contained page, ``.md`` for Markdown.
 
     Returns
     -------
@@ -61,22 +61,22 @@ def write_report(summary: Any, path: str | os.PathLike[str]) -> Path:
 
 
 def render_html(summary: dict[str, Any]) -> str:
-    """Make the page: style, data, scripts and pictures inside, nothing from elsewhere.
+    """Render a report as one HTML page that contains its styles, data, scripts and figures.
 
-    A policy in the page allows its own scripts only, by their hashes, and no connection at all.
+    The content security policy allows only the scripts of the page and no connections.
 
     Parameters
     ----------
     summary : dict
-        Of :func:`detection_summary` or :func:`comparison_summary`.
+        From :func:`detection_summary` or :func:`comparison_summary`.
     """
     drawn = summary["kind"] == "detection"
-    scripts = [_part("report.js")] if drawn else []
+    scripts = [_template_text("report.js")] if drawn else []
     if drawn:
         scripts.insert(0, _plotly())
     return _environment(escape=True).get_template("report.html.j2").render(
         **summary,
-        style=_part("report.css"),
+        style=_template_text("report.css"),
         scripts=scripts,
         policy=_policy(scripts),
         data=script_json(_for_script(summary)) if drawn else None,
@@ -84,22 +84,22 @@ def render_html(summary: dict[str, Any]) -> str:
 
 
 def render_markdown(summary: dict[str, Any]) -> str:
-    """Make Markdown of the same summary, without the pictures.
+    """Render a report as Markdown, without figures.
 
     Parameters
     ----------
     summary : dict
-        Of :func:`detection_summary` or :func:`comparison_summary`.
+        From :func:`detection_summary` or :func:`comparison_summary`.
     """
     text = _environment(escape=False).get_template("report.md.j2").render(**summary)
     return str(text).strip() + "\n"
 
 
 def _policy(scripts: list[str]) -> str:
-    """What the page may do: run these scripts, draw, and nothing else."""
+    """Return the content security policy: run these scripts, draw, and nothing else."""
     allowed = "'none'"
     if scripts:
-        # The drawing library builds its WebGL programs at run time.
+        # Plotly builds its WebGL programs at run time.
         hashes = [f"'sha256-{_digest(script)}'" for script in scripts]
         allowed = " ".join([*hashes, "'unsafe-eval'"])
     return (
@@ -109,7 +109,7 @@ def _policy(scripts: list[str]) -> str:
 
 
 def _for_script(summary: dict[str, Any]) -> dict[str, Any]:
-    """What the page draws from."""
+    """Return the parts of the summary that the scripts draw."""
     return {key: summary[key] for key in ("bags", "predictions", "map", "graph", "updating")}
 
 
@@ -126,7 +126,7 @@ def _environment(*, escape: bool) -> Any:
     return environment
 
 
-def _part(name: str) -> str:
+def _template_text(name: str) -> str:
     return resources.files("pigmil.report").joinpath("templates", name).read_text("utf-8")
 
 

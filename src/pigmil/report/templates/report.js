@@ -60,7 +60,7 @@
 
   // ---- Map -----------------------------------------------------------------------------------
   let selected = null;
-  const told = map.bag.map((bag, i) =>
+  const hoverTexts = map.bag.map((bag, i) =>
     "bag " + text(bags.id[bag]) + "<br>instance " + map.instance[i] + ", score " + number(map.score[i]) +
     (map.detected[i] ? ", detected" : "") + "<br>in a " + (bags.positive[bag] ? "positive" : "negative") + " bag");
   const where = (test) => map.x.map((_, i) => i).filter(test);
@@ -74,7 +74,7 @@
     const size = map.x.length > 3000 ? 5 : 7;
     const traces = [{
       type: points, mode: "markers", x: pick(scored, map.x), y: pick(scored, map.y),
-      text: pick(scored, told), customdata: scored, hoverinfo: "text", opacity: faint ? 0.25 : 0.85,
+      text: pick(scored, hoverTexts), customdata: scored, hoverinfo: "text", opacity: faint ? 0.25 : 0.85,
       marker: {
         size, color: pick(scored, map.score), colorscale: scale(), cmin: map.range[0], cmax: map.range[1],
         colorbar: { title: { text: "score", side: "top" }, thickness: 12, outlinewidth: 0, len: 0.9, exponentformat: "power" },
@@ -83,7 +83,7 @@
     }];
     if (unscored.length) traces.push({
       type: points, mode: "markers", x: pick(unscored, map.x), y: pick(unscored, map.y),
-      text: pick(unscored, told), customdata: unscored, hoverinfo: "text", opacity: faint ? 0.25 : 0.7,
+      text: pick(unscored, hoverTexts), customdata: unscored, hoverinfo: "text", opacity: faint ? 0.25 : 0.7,
       marker: { size, color: colour("point") },
     });
     traces.push({
@@ -94,7 +94,7 @@
     if (faint) {
       const own = where((i) => map.bag[i] === selected);
       traces.push({
-        type: points, mode: "markers", x: pick(own, map.x), y: pick(own, map.y), text: pick(own, told),
+        type: points, mode: "markers", x: pick(own, map.x), y: pick(own, map.y), text: pick(own, hoverTexts),
         customdata: own, hoverinfo: "text", name: "selected bag",
         marker: {
           size: own.map((i) => (map.detected[i] ? 17 : 11)), color: colour("accent"),
@@ -231,7 +231,7 @@
       const traces = [
         { type: points, mode: "markers", x: map.x, y: map.y, hoverinfo: "skip", opacity: 0.45,
           marker: { size: 4, color: colour("point") } },
-        { type: points, mode: "markers", x: pick(rows, map.x), y: pick(rows, map.y), text: pick(rows, told),
+        { type: points, mode: "markers", x: pick(rows, map.x), y: pick(rows, map.y), text: pick(rows, hoverTexts),
           hoverinfo: "text", marker: { size: 9, color: colour("accent"), line: { width: 1, color: colour("panel") } } },
       ];
       if (step > 0) {
@@ -253,7 +253,7 @@
       ], layout({ xtitle: "replacements", ytitle: "objective" + (wide ? " (log)" : ""),
         yaxis: { type: wide ? "log" : "linear", exponentformat: "power", nticks: 6 }, xaxis: { dtick: Math.ceil(objectives.length / 10) } })];
     });
-    const tell = () => {
+    const describeStep = () => {
       const step = current();
       let status = "Start: the best instance of each of " + updating.initial.length + " working bags; objective " +
         number(updating.objective) + ".";
@@ -267,12 +267,12 @@
       byId("step-back").disabled = step === 0;
       byId("step-on").disabled = step === updating.steps.length;
     };
-    const show = () => { tell(); pool.paint(); objective.paint(); };
+    const show = () => { describeStep(); pool.paint(); objective.paint(); };
     const move = (by) => { slider.value = String(current() + by); show(); };
     slider.addEventListener("input", show);
     byId("step-back").addEventListener("click", () => move(-1));
     byId("step-on").addEventListener("click", () => move(1));
-    tell();
+    describeStep();
   }
 
   // ---- Calibration ----------------------------------------------------------------------------

@@ -1,0 +1,62 @@
+"""Source, tests and documentation use plain English: a short list of words to avoid."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("src", "tests", "docs", "examples", "benchmarks")
+SUFFIXES = {".py", ".md", ".rst", ".j2", ".js", ".toml"}
+GENERATED = {"_build", "auto_examples", "generated", "reproduction"}
+
+# Each pattern with the words to use instead.
+AVOID = {
+    r"\bmend(s|ed|ing|ings)?\b": "fix, repair, hint",
+    r"\b(told|tell|tells|telling)\b": "report, say, show, distinguish",
+    r"\bspoken\b": "logged, printed",
+    r"\bone (row|column|file|line|class|data set) an? [a-z]+": "one row per instance",
+    r"\bends well\b": "succeeds",
+    r"\bby heart\b": "from memory",
+    r"\bdearer\b": "more expensive",
+    r"\banything odd\b": "anything unusual",
+    r"\bstrangers?\b": "unknown names, other users",
+}
+DOCSTRING = re.compile(r'^\s*r?"""What\b', re.MULTILINE)
+
+
+def _texts():
+    paths = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
+    paths += [*ROOT.glob("*.md"), ROOT / "Makefile", ROOT / "pyproject.toml"]
+    for path in paths:
+        name = path.relative_to(ROOT)
+        generated = name.parts[0] == "docs" and GENERATED & set(name.parts)
+        if path.suffix in SUFFIXES and not generated and path != Path(__file__):
+            yield name.as_posix(), path.read_text(encoding="utf-8")
+
+
+TEXTS = dict(_texts())
+
+
+@pytest.mark.parametrize("pattern", AVOID)
+def test_words_to_avoid(pattern):
+    uses = [
+        f"{name}:{number}: {line.strip()}"
+        for name, text in TEXTS.items()
+        for number, line in enumerate(text.splitlines(), 1)
+        if re.search(pattern, line, re.IGNORECASE)
+    ]
+    assert not uses, f"write instead: {AVOID[pattern]}\n" + "\n".join(uses)
+
+
+def test_docstrings_do_not_open_with_what():
+    uses = [name for name, text in TEXTS.items() if DOCSTRING.search(text)]
+    assert not uses, "begin with a verb: Return the ...; found in " + ", ".join(uses)
+
+
+def test_the_list_reads_the_whole_tree():
+    # Otherwise a moved folder would let the tests above pass by reading nothing.
+    assert len(TEXTS) > 200
+    assert {"README.md", "src/pigmil/cli/app.py", "docs/tour.md"} <= set(TEXTS)
+    assert re.search(next(iter(AVOID)), "how to mend it")
+    assert DOCSTRING.search('"""What it returns."""')
