@@ -1,11 +1,16 @@
 """The documentation holds: its code runs, its commands exist, its pages are complete."""
 
 import ast
+import doctest
+import importlib.util
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from sklearn.utils.estimator_checks import check_estimator
 
 from pigmil import all_estimators
 from pigmil.estimators import get_estimator
@@ -121,6 +126,33 @@ def test_the_reference_lists_every_public_name():
         module = __import__(f"pigmil.{room}", fromlist=["__all__"])
         missing = {name for name in module.__all__ if {f"{room}.{name}", name}.isdisjoint(listed)}
         assert not missing, room
+
+
+def test_the_pasted_method_passes_lint_types_and_checks(tmp_path, monkeypatch):
+    pasted = python_blocks(DOCS / "guide" / "add_method.md")[0].text
+    in_package = ROOT / "src" / "pigmil" / "estimators" / "mean_distance.py"
+    for command in (["check"], ["format", "--check"]):
+        call = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(in_package), "-"]
+        done = subprocess.run(
+            call, input=pasted, capture_output=True, text=True, cwd=ROOT, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    # The checker reads the pasted code in place of a method that has the same relaxed rules.
+    stand_in = ROOT / "src" / "pigmil" / "estimators" / "mind.py"
+    (tmp_path / "mean_distance.py").write_text(pasted, encoding="utf-8")
+    call = [
+        sys.executable, "-m", "mypy", "--follow-imports=silent", "--cache-dir", str(tmp_path),
+        "--shadow-file", str(stand_in), str(tmp_path / "mean_distance.py"), str(stand_in),
+    ]  # fmt: skip
+    done = subprocess.run(call, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    name = "pigmil.estimators.mean_distance"  # importable, because the checks pickle it
+    spec = importlib.util.spec_from_file_location(name, tmp_path / "mean_distance.py")
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, name, module)
+    spec.loader.exec_module(module)
+    check_estimator(module.MeanDistance(), on_skip=None)
+    assert doctest.testmod(module).failed == 0
 
 
 def test_every_format_is_shown_being_written_and_read():

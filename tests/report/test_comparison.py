@@ -73,4 +73,4 @@ def test_too_few_methods_for_a_diagram_is_told(results, tmp_path):
 
 def test_all_failed_is_still_a_report(results):
     failed = Results([row for row in results.rows if row["status"] == "failed"])
-    assert "1 cells failed" in render_markdown(comparison_summary(failed))
+    assert "1 cell failed" in render_markdown(comparison_summary(failed))

@@ -71,10 +71,10 @@ def test_held_out_predictions_never_saw_their_bags(monkeypatch):
     assert set.union(*tested) == set(bags.ids)
 
 
-def test_resubstitution_says_so_and_counts_right(rhombus):
+def test_predictions_on_training_bags_are_named_as_such(rhombus):
     bags, model = rhombus
     found = bag_predictions(model, bags, original=None, folds=0, seed=0)
-    assert found["how"].startswith("Resubstitution")
+    assert found["how"].startswith("Training bags")
     assert not found["held_out"]
     assert found["figures"]["accuracy"] == accuracy_score(bags.y, model.predict(bags))
     assert np.sum(found["confusion"]) == bags.n_bags

@@ -89,13 +89,13 @@ def test_hostile_names_stay_cells_of_markdown(hostile_summary):
     assert "[a](javascript" not in text
 
 
-def test_markdown_tells_the_same(rhombus_summary):
+def test_markdown_has_the_same_content(rhombus_summary):
     text = render_markdown(rhombus_summary)
     assert "**Detected**: 19 instances in 19 bags" in text
     assert rhombus_summary["provenance"]["checksums"]["RHOMBUS"] in text
     assert rhombus_summary["predictions"]["how"] in text
     steps = rhombus_summary["updating"]["steps"]
-    assert len(re.findall(r"gave way to", text)) == len(steps)
+    assert len(re.findall(r"replaced by", text)) == len(steps)
     assert "\n\n\n\n" not in text
 
 

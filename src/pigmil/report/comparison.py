@@ -7,7 +7,7 @@ from typing import Any
 
 from pigmil._core.json import to_json_safe
 from pigmil._core.optional import import_optional
-from pigmil._core.text import sanitize
+from pigmil._core.text import count, sanitize
 from pigmil.report.summary import provenance
 from pigmil.report.text import number
 
@@ -50,7 +50,7 @@ def comparison_summary(results: Any, *, command: str | None = None) -> dict[str,
     checksums = {sanitize(row["data"]): row["checksum"] for row in results.rows}
     return {
         "kind": "comparison",
-        "title": f"{len(methods)} methods on {len(data)} data sets",
+        "title": f"{count(len(methods), 'method')} on {count(len(data), 'data set')}",
         "facts": _facts(results, data, methods, protocols),
         "tables": [
             _table(results, metric, title)
@@ -76,8 +76,8 @@ def _facts(results: Any, data: Any, methods: Any, protocols: Any) -> list[dict[s
     facts = {
         "Data sets": ", ".join(map(sanitize, data)),
         "Methods": ", ".join(map(sanitize, methods)),
-        "Protocol": f"{len(repeats)} times {' or '.join(map(str, folds))}-fold stratified "
-        "cross-validation over bags; preprocessing and tuning see the training bags only",
+        "Protocol": f"{count(len(repeats), 'repeat')} of {' or '.join(map(str, folds))}-fold "
+        "stratified cross-validation over bags; scaling and tuning use the training bags only",
         "Cells": results.summary().splitlines()[0],
     }
     return [{"name": name, "value": value} for name, value in facts.items()]

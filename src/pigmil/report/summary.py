@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pigmil._core.json import to_json_safe
-from pigmil._core.text import sanitize
+from pigmil._core.text import count, sanitize
 from pigmil._core.version import __version__
 from pigmil.bags import Bags
 from pigmil.evaluation.splits import data_checksum
@@ -105,22 +105,22 @@ def detection_summary(
 def _facts(model: Any, bags: Bags, positive: Any, source: str) -> list[dict[str, str]]:
     scored = int(np.isfinite(model.instance_scores_).sum())
     facts = {
-        "Data": f"{sanitize(source)}: {bags.n_bags:,} bags, {bags.n_instances:,} instances, "
-        f"{bags.n_features:,} features",
+        "Data": f"{sanitize(source)}: {count(bags.n_bags, 'bag')}, "
+        f"{count(bags.n_instances, 'instance')}, {count(bags.n_features, 'feature')}",
         "Bags": f"{int(positive.sum()):,} positive ({sanitize(model.positive_label_)}), "
         f"{int((~positive).sum()):,} negative; "
         f"{_span(bags.sizes)} instances each",
         "Method": f"{model.card.name}: {model.card.title} ({model.card.year})",
-        "Detected": f"{len(model.detected_instances_):,} instances in "
-        f"{len(np.unique(bags.bag_index[model.detected_instances_])):,} bags",
+        "Detected": f"{count(len(model.detected_instances_), 'instance')} in "
+        f"{count(len(np.unique(bags.bag_index[model.detected_instances_])), 'bag')}",
     }
     if scored < bags.n_instances:
-        facts["Scores"] = f"{scored:,} of {bags.n_instances:,} instances have one"
+        facts["Scores"] = f"{scored:,} of {bags.n_instances:,} instances have a score"
     working = getattr(model, "working_bags_", None)
     if working is not None and not working.kept.all():
         aside = bags.ids[working.bags[~working.kept]]
         names = ", ".join(sanitize(name) for name in aside[:5])
-        facts["Set aside"] = (
+        facts["Not used"] = (
             f"{len(aside)} of {len(working.kept)} positive bags, their best instances being much "
             "worse than the others': " + names + (", …" if len(aside) > 5 else "")
         )
