@@ -9,6 +9,12 @@ from pigmil.distances.bag_distances import (
 from pigmil.distances.blockwise import nearest_in_bags, squared_distance_blocks
 from pigmil.distances.density import log_density, log_kernel_mean
 from pigmil.distances.embedding import embed_bags
+from pigmil.distances.screening import (
+    ScreenedDensities,
+    representative_rows,
+    screened_log_densities,
+    worth_screening,
+)
 from pigmil.distances.set_kernels import (
     gaussian_self_sums,
     gaussian_sums,
@@ -19,6 +25,7 @@ from pigmil.distances.unit import length_unit
 
 __all__ = [
     "BAG_DISTANCES",
+    "ScreenedDensities",
     "bag_distances",
     "bag_distances_of_kinds",
     "embed_bags",
@@ -30,6 +37,9 @@ __all__ = [
     "min_max_statistics",
     "nearest_in_bags",
     "pair_sums",
+    "representative_rows",
+    "screened_log_densities",
     "squared_distance_blocks",
     "within_distances",
+    "worth_screening",
 ]

@@ -102,6 +102,10 @@ class PIGMIL(MILClassifier):
         discriminants.
     max_updates : int, default=20
         Maximum number of replacements in the pool.
+    density_screen : bool or "auto", default="auto"
+        Whether the densities are estimated, and exact only for the most promising instances of
+        positive bags; ``"auto"`` does so where exact ones would take more than a few seconds. See
+        :func:`pigmil.distances.screened_log_densities`.
     max_candidates : int, default=3000
         Maximum number of candidates in all working sets: similarity is held for every pair.
     n_instances_per_bag : int, default=1
@@ -213,6 +217,7 @@ class PIGMIL(MILClassifier):
         "t_threshold": [Real],
         "similarity": [StrOptions({"svm", "lda", "rbf"})],
         "max_updates": [Interval(Integral, 0, None, closed="left")],
+        "density_screen": ["boolean", StrOptions({"auto"})],
         "max_candidates": AT_LEAST_ONE,
         "n_instances_per_bag": AT_LEAST_ONE,
         "prototypes": [
@@ -246,6 +251,7 @@ class PIGMIL(MILClassifier):
         t_threshold: float = 1.5,
         similarity: str = "rbf",
         max_updates: int = 20,
+        density_screen: bool | str = "auto",
         max_candidates: int = 3000,
         n_instances_per_bag: int = 1,
         prototypes: str = "all_instances",
@@ -271,6 +277,7 @@ class PIGMIL(MILClassifier):
         self.t_threshold = t_threshold
         self.similarity = similarity
         self.max_updates = max_updates
+        self.density_screen = density_screen
         self.max_candidates = max_candidates
         self.n_instances_per_bag = n_instances_per_bag
         self.prototypes = prototypes
@@ -312,6 +319,7 @@ class PIGMIL(MILClassifier):
             decay=1.0,
             length_unit=1.0,
             similarity="svm",
+            density_screen=False,
             prototypes="pool",
             embedding_decay=1.0,
             embedding_scaling=False,
@@ -370,6 +378,7 @@ class PIGMIL(MILClassifier):
                 decays=DECAYS if self.decay == "cv" else (float(self.decay),),
                 unit=self.length_unit_,
                 two_sided=self.working_score != "kde_min",
+                screen=self.density_screen,
             )
             width = self._choose_width(bags, split, reading)
             self.decay_ = split.decays[width]

@@ -1,5 +1,6 @@
 """The training bags by class, with the densities that everything else is computed from."""
 
+import logging
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,10 +8,12 @@ import numpy as np
 from pigmil._core.segments import segment_gather
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.distances import log_density
+from pigmil.distances import log_density, screened_log_densities, worth_screening
 from pigmil.graph.candidates import WorkingScore, copy_penalty, two_sided_score, working_score
 
 __all__ = ["ClassSplit"]
+
+_logger = logging.getLogger("pigmil")
 
 
 @dataclass(frozen=True)
@@ -56,13 +59,38 @@ class ClassSplit:
         decays: tuple[float, ...],
         unit: float,
         two_sided: bool,
+        screen: bool | str = False,
     ) -> "ClassSplit":
-        """Split the bags by class and measure the densities."""
+        """Split the bags by class and measure the densities.
+
+        With ``screen`` (``"auto"``: where it saves time) most densities are estimated, see
+        :func:`pigmil.distances.screened_log_densities`.
+        """
         positive, negative = bags[is_positive], bags[~is_positive]
         rows = segment_gather(bags.offsets, np.flatnonzero(is_positive))
+        if screen is True or (screen == "auto" and worth_screening(bags, is_positive)):
+            densities = screened_log_densities(
+                bags, is_positive, gammas=decays, unit=unit, two_sided=two_sided
+            )
+            _logger.info(
+                "densities: exact for %d of %d instances of positive bags, estimated for the rest",
+                densities.exact.sum(),
+                len(rows),
+            )
+            return cls(
+                is_positive,
+                positive,
+                negative,
+                rows,
+                unit,
+                decays,
+                densities.log_negative,
+                densities.log_positive,
+                copy_penalty(densities.in_negative, densities.in_positive),
+            )
         own = np.where(is_positive, -1, np.cumsum(~is_positive) - 1)[bags.bag_index]
         if negative.n_bags == 1:
-            own[:] = -1  # a lone negative bag is all there is to compare with
+            own[:] = -1  # a single negative bag is all there is to compare with
         in_negative, in_positive = np.zeros(bags.n_instances), np.zeros(len(rows))
         log_negative = log_density(
             bags.instances, negative, gamma=decays, unit=unit, own_bag=own, copies=in_negative

@@ -42,10 +42,15 @@ def influence(distance: ArrayLike, gamma_far: float = 1.0, gamma_near: float = 1
     if np.any(delta < 0):
         raise ValueError(f"distances must not be negative, got {float(delta.min())!r}.")
     # Each branch sees only its own side, so neither the log nor the exponential can overflow.
-    far = -np.exp(-gamma_far * (np.maximum(delta, 1.0) - 1.0))
+    values = np.asarray(np.maximum(delta, 1.0))
+    values -= 1.0
+    values *= -gamma_far
+    np.exp(values, out=values)
+    np.negative(values, out=values)
+    near = delta < 1.0
     with np.errstate(divide="ignore"):
-        near = gamma_near * np.log(np.minimum(delta, 1.0)) - 1.0
-    return np.where(delta >= 1.0, far, near)
+        values[near] = gamma_near * np.log(delta[near]) - 1.0
+    return values
 
 
 def discrimination(
