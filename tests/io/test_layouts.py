@@ -99,10 +99,6 @@ ARFF_PROBLEMS = {
     "empty bag": (WEKA.replace("'1,2.5\\n'", "''"), "line 12: a bag has no instances"),
     "twice": (WEKA.replace("'NON MUSK','", "MUSK-jf78,'"), "line 12: .*'MUSK-jf78' is labelled"),
     "no label": (WEKA.replace("',0", "',?"), "line 12: the bag 'NON MUSK' has no label"),
-    "extra": (
-        WEKA.replace("@data", "@attribute more numeric\n@data"),
-        "neither id nor label: 'more'",
-    ),
     "regular expression": (
         "@relation a\n@attribute (a|a)*b relational\n@attribute x numeric\n@end " + "a" * 40,
         "has no @data",
@@ -115,6 +111,36 @@ def test_arff_problems(tmp_path, problem):
     text, message = ARFF_PROBLEMS[problem]
     with pytest.raises(BagFormatError, match=rf"(?s)bad\.arff.*{message}"):
         read_bags(file(tmp_path, "bad.arff", text), format="arff")
+
+
+def test_bag_info_in_text_formats(tmp_path):
+    """ARFF keeps attributes of bags by itself; columns of KEEL and C4.5 have to be named."""
+    bags = Bags(
+        np.arange(6.0).reshape(3, 2), [0, 1, 3], ids=["a", "b"], y=["n", "p"],
+        bag_info={"patient": ["p 1", "p 2"], "age": [61, 70]},
+    )  # fmt: skip
+    write_bags(bags, tmp_path / "b.arff")
+    back = read_bags(tmp_path / "b.arff")
+    assert back.bag_info["patient"].tolist() == ["p 1", "p 2"]
+    assert back.bag_info["age"].tolist() == [61, 70]
+    assert back.y.tolist() == ["n", "p"]
+    with pytest.raises(BagFormatError, match=r"cannot hold bag_info\['patient'\]"):
+        write_bags(bags.with_labels(None), tmp_path / "c.arff")
+    with pytest.raises(BagFormatError, match="names that arff needs for itself: 'class'"):
+        write_bags(bags.with_info(bag_info={"Class": [1, 2]}), tmp_path / "c.arff")
+    (tmp_path / "b.dat").write_text(
+        "@relation r\n@attribute id {a,b}\n@attribute site {x,y}\n@attribute f real\n"
+        "@attribute class {0,1}\n@data\na, x, 1.5, 0\na, x, 2.5, 0\nb, y, 3.5, 1\n"
+    )
+    back = read_bags(tmp_path / "b.dat", bag_info=["site"])
+    assert back.bag_info["site"].tolist() == ["x", "y"]
+    assert back.feature_names == ("f",)
+    (tmp_path / "b.data").write_text("a,x,1.5,2,0.\na,x,2.5,2,0.\nb,y,3.5,2,1.\n")
+    back = read_bags(tmp_path / "b.data", bag_info=[1])
+    assert back.bag_info["1"].tolist() == ["x", "y"]
+    assert back.n_features == 2
+    with pytest.raises(BagFormatError, match=r"line 2: the bag 'a' has 2 '2\.5' here and '1\.5'"):
+        read_bags(tmp_path / "b.data", bag_info=[2])
 
 
 def test_keel(tmp_path):

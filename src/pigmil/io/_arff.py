@@ -21,7 +21,7 @@ from pigmil.io._arff_text import (
     read_header,
     split_cells,
 )
-from pigmil.io._common import Request, find_column, listed, raise_format_error, writing
+from pigmil.io._common import Request, find_column, find_info, listed, raise_format_error, writing
 from pigmil.io._rows import TextRows
 from pigmil.io._table import INSTANCE_LABEL_NAMES, LABEL_NAMES
 from pigmil.io._values import (
@@ -60,7 +60,7 @@ def read_arff(
     header = read_header(path, encoding)
     outer = header.attributes
     relation = _relation(path, outer)
-    id_place, label_place = _outer_roles(path, outer, relation, request)
+    id_place, label_place, bag_info = _outer_roles(path, outer, relation, request)
     inner = outer[relation].children
     names = [one.name for one in inner]
     instance = find_column(
@@ -71,7 +71,8 @@ def read_arff(
     feature_names, convert = feature_plan(path, [inner[place] for place in features], nominal)
     if not features:
         raise_format_error(path, "the relation has no numeric attributes.")
-    with TextRows(path, request, [names[place] for place in info]) as rows:
+    bag_info_names = [outer[position].name for position in bag_info]
+    with TextRows(path, request, [names[place] for place in info], bag_info_names) as rows:
         for number, line in header.rows:
             text = line.strip()
             if not text or text.startswith("%"):
@@ -88,7 +89,8 @@ def read_arff(
                     bag,
                     label,
                     None if instance is None else values[instance],
-                    tuple(values[place] for place in info),
+                    tuple(values[position] for position in info),
+                    tuple(cells[position] for position in bag_info),
                 )
         return rows.build(feature_names)
 
@@ -101,14 +103,15 @@ def _relation(path: Path, attributes: list[Attribute]) -> int:
             path,
             f"has {len(places)} relational attributes, a file of bags has one; its "
             f"attributes are {names}.",
-            hint="For one row an instance use format='keel'.",
+            hint="For one row per instance use format='keel'.",
         )
     return places[0]
 
 
 def _outer_roles(
     path: Path, attributes: list[Attribute], relation: int, request: Request
-) -> tuple[int | None, int | None]:
+) -> tuple[int | None, int | None, list[int]]:
+    """Return the positions of id, label and bag info among the attributes of bags."""
     names = [one.name for one in attributes]
     default = None if relation == 0 or request.bag is False else relation - 1
     bag = default if request.bag is None else find_column(path, names, request.bag, "bag")
@@ -120,14 +123,10 @@ def _outer_roles(
         label = len(names) - 1
     if request.label is not None:
         label = find_column(path, names, request.label, "label")
-    extra = [name for place, name in enumerate(names) if place not in (bag, label, relation)]
-    if extra:
-        raise_format_error(
-            path,
-            f"has attributes of bags that are neither id nor label: {listed(extra)}.",
-            hint="Name the right ones with bag= and label=, and take the others out.",
-        )
-    return bag, label
+    for name in request.bag_info:
+        find_column(path, names, name, "bag_info")
+    used = (bag, label, relation)
+    return bag, label, [position for position in range(len(names)) if position not in used]
 
 
 def _cells(path: Path, where: str, text: str, attributes: list[Attribute]) -> list[str]:
@@ -149,11 +148,22 @@ def _instances(path: Path, where: str, cell: str) -> list[str]:
 
 
 def write_arff(bags: Bags, path: Path, *, relation: str = "bags", lossy: bool = False) -> None:
-    """Write relational ARFF: id (nominal), relation, class (nominal, if there are labels).
+    """Write relational ARFF: id, relation, bag info, class (if there are labels).
 
-    Instance labels become the last attribute of the relation, ``instance_label``.
+    Id, info and class are nominal attributes. Instance labels become the last attribute of the
+    relation, ``instance_label``. Bag info needs labels: without them the last attribute of a bag
+    would be read as its class.
     """
-    cannot_hold(path, bags, "arff", lossy, instance_info=False)
+    flat = all(values.ndim == 1 for values in bags.bag_info.values())
+    keep_info = flat and bags.y is not None
+    cannot_hold(path, bags, "arff", lossy, instance_info=False, bag_info=keep_info)
+    info = {
+        name: [quote(text) for text in as_text(plain(path, values, f"bag_info[{name!r}]"))]
+        for name, values in (bags.bag_info.items() if keep_info else ())
+    }
+    clash = sorted({name.lower() for name in info} & {"class", "bag_id", "bag", *LABEL_NAMES})
+    if clash:
+        raise_format_error(path, f"bag_info has names that arff needs for itself: {listed(clash)}.")
     ids = as_text(plain(path, bags.ids, "ids"))
     names = bags.get_feature_names()
     if INSTANCE_LABEL_NAMES[0] in names:
@@ -178,6 +188,8 @@ def write_arff(bags: Bags, path: Path, *, relation: str = "bags", lossy: bool = 
         if inner is not None:
             file.write(f"@attribute instance_label {_nominal(inner, ready=True)}\n")
         file.write("@end bag\n")
+        for name, texts in info.items():
+            file.write(f"@attribute {quote(name)} {_nominal(texts, ready=True)}\n")
         if labels is not None:
             file.write(f"@attribute class {_nominal(labels)}\n")
         file.write("@data\n")
@@ -189,7 +201,8 @@ def write_arff(bags: Bags, path: Path, *, relation: str = "bags", lossy: bool = 
                 rows = [f"{row},{inner[start + at]}" for at, row in enumerate(rows)]
             # A quoted cell in any case: WEKA asks for one even around a single number.
             body = "\n".join(rows).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-            end = "" if labels is None else f",{quote(labels[place])}"
+            end = "".join(f",{texts[place]}" for texts in info.values())
+            end += "" if labels is None else f",{quote(labels[place])}"
             file.write(f'{quote(ids[place])},"{body}"{end}\n')
 
 
@@ -231,13 +244,14 @@ def read_keel(
     )
     if request.label is None and asked in (bag, instance):
         asked = None
-    info = [find_column(path, names, name, "info") or 0 for name in request.info]
-    taken = {bag, asked, instance, *info}
+    info, bag_info = find_info(path, names, request)
+    taken = {bag, asked, instance, *info, *bag_info}
     features = [place for place in range(len(names)) if place not in taken]
     if not features:
         raise_format_error(path, "has no features beside the bag and its label.")
     feature_names, convert = feature_plan(path, [attributes[place] for place in features], nominal)
-    with TextRows(path, request, [names[place] for place in info]) as rows:
+    info_names, bag_info_names = ([names[at] for at in part] for part in (info, bag_info))
+    with TextRows(path, request, info_names, bag_info_names) as rows:
         for number, line in header.rows:
             text = line.strip()
             if not text or text.startswith("%"):
@@ -251,7 +265,8 @@ def read_keel(
                 cells[bag],
                 None if asked is None else cells[asked],
                 None if instance is None else cells[instance],
-                tuple(cells[place] for place in info),
+                tuple(cells[position] for position in info),
+                tuple(cells[position] for position in bag_info),
             )
         return rows.build(feature_names)
 

@@ -155,6 +155,15 @@ def find_column(
     )
 
 
+def find_info(path: Path, columns: list[str], request: Request) -> tuple[list[int], list[int]]:
+    """Return the positions of the info columns of instances and of bags."""
+    info, bag_info = (
+        [find_column(path, columns, name, role) or 0 for name in names]
+        for role, names in (("info", request.info), ("bag_info", request.bag_info))
+    )
+    return info, bag_info
+
+
 def listed(names: Iterable[Any], limit: int = 12) -> str:
     """Names in quotes, shortened when there are many."""
     names = list(names)

@@ -58,12 +58,13 @@ def _andrews(path: Path, loaded: dict[str, Any], request: Request) -> Bags:
             y=y,
             instance_labels=None if inner is None else whole(inner),
             feature_names=names,
+            missing=request.missing,
         )
         return same_bags(path, bags, request)
 
 
 def same_bags(path: Path, bags: Bags, request: Request) -> Bags:
-    """The bags with ids and labels as they were asked for."""
+    """Return the bags with ids and labels as they were asked for."""
     if request.ids is None and request.labels is None:
         return bags
     new = relabelled(path, bags.ids, bags.y, bags.instance_labels, request)
@@ -73,6 +74,8 @@ def same_bags(path: Path, bags: Bags, request: Request) -> Bags:
             bags.offsets,
             feature_names=bags.feature_names,
             instance_info=bags.instance_info,
+            missing="keep" if bags.has_missing else "raise",
+            check_finite=False,
             **new,
         )
 
@@ -240,6 +243,7 @@ def _prtools(path: Path, variables: dict[str, Any], request: Request) -> Bags:
             y=y,
             instance_labels=labels_inside if inner is None else inner,
             feature_names=names if names and len(names) == features.shape[1] else None,
+            missing=request.missing,
         )
         return same_bags(path, bags, request)
 

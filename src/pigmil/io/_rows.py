@@ -115,12 +115,18 @@ class TextRows:
     ----------
     path, request
         The file and what is wanted from it.
-    info : sequence of str
-        Names of the columns kept beside the features.
+    info, bag_info : sequence of str
+        Names of the info columns of instances and of bags.
     """
 
-    def __init__(self, path: Path, request: Request, info: Sequence[str] = ()) -> None:
-        self.path, self.info_names = path, list(info)
+    def __init__(
+        self,
+        path: Path,
+        request: Request,
+        info: Sequence[str] = (),
+        bag_info: Sequence[str] = (),
+    ) -> None:
+        self.path, self.info_names, self.bag_info_names = path, info, bag_info
         self.lines = array("q")
         self.table = FileRows(path, request, where=lambda row: f"line {self.lines[row]}")
         self.width: int | None = None
@@ -132,6 +138,7 @@ class TextRows:
         self.labels: list[str] = []
         self.instance_labels: list[str] = []
         self.info: list[tuple[str, ...]] = []
+        self.bag_info: list[tuple[str, ...]] = []
 
     def __enter__(self) -> Self:
         return self
@@ -152,6 +159,7 @@ class TextRows:
         label: str | None = None,
         instance_label: str | None = None,
         info: tuple[str, ...] = (),
+        bag_info: tuple[str, ...] = (),
     ) -> None:
         """Take one row."""
         if self.width is None:
@@ -170,21 +178,20 @@ class TextRows:
             self.labels.append(label)
         if instance_label is not None:
             self.instance_labels.append(instance_label)
-        if self.info_names:
-            self.info.append(info)
+        self.info.append(info)
+        self.bag_info.append(bag_info)
         if len(self.values) * max(1, self.width) > _FLUSH_VALUES:
             self._flush()
 
     def _flush(self) -> None:
         if not self.values:
             return
-        info = (
-            {
-                name: coded(column)
-                for name, column in zip(self.info_names, zip(*self.info, strict=True), strict=True)
-            }
-            if self.info_names
-            else {}
+        info, bag_info = (
+            {name: coded([row[at] for row in rows]) for at, name in enumerate(names)}
+            for names, rows in (
+                (self.info_names, self.info),
+                (self.bag_info_names, self.bag_info),
+            )
         )
         self.table.add(
             np.array(self.values, dtype=np.float64).reshape(len(self.values), -1),
@@ -192,6 +199,7 @@ class TextRows:
             coded(self.labels) if self.labels else None,
             coded(self.instance_labels) if self.instance_labels else None,
             info,
+            bag_info,
         )
         self._clear()
 

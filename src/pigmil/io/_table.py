@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pigmil._core.optional import import_optional
 from pigmil.bags import Bags, Coded
-from pigmil.io._common import Request, find_column, listed, naming, raise_format_error
+from pigmil.io._common import Request, find_column, find_info, listed, naming, raise_format_error
 from pigmil.io._values import as_text, dense_blocks, plain
 
 BAG_NAMES = ("bag",)
@@ -48,10 +48,7 @@ def find_roles(path: Path, columns: list[str], request: Request, *, hint: str = 
     instance = find_column(
         path, columns, request.instance_label, "instance_label", INSTANCE_LABEL_NAMES
     )
-    info, bag_info = (
-        tuple(find_column(path, columns, name, role) or 0 for name in names)
-        for role, names in (("info", request.info), ("bag_info", request.bag_info))
-    )
+    info, bag_info = find_info(path, columns, request)
     taken = [place for place in (bag, label, instance, *info, *bag_info) if place is not None]
     if len(set(taken)) < len(taken):
         twice = sorted({columns[place] for place in taken if taken.count(place) > 1})
@@ -61,7 +58,7 @@ def find_roles(path: Path, columns: list[str], request: Request, *, hint: str = 
     features = tuple(place for place in range(len(columns)) if place not in set(taken))
     if not features:
         raise_format_error(path, f"has no feature columns; its columns are {listed(columns)}.")
-    return Roles(bag, label, instance, info, bag_info, features)
+    return Roles(bag, label, instance, tuple(info), tuple(bag_info), features)
 
 
 def columns_to_write(

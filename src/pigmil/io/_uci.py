@@ -10,6 +10,7 @@ from pigmil.io._common import (
     Request,
     check_readable,
     find_column,
+    find_info,
     raise_format_error,
     read_lines,
     writing,
@@ -28,6 +29,7 @@ class _Columns:
     label: int | None
     instance_label: int | None
     info: list[int]
+    bag_info: list[int]
     features: list[int]
     named: bool
 
@@ -67,7 +69,12 @@ def read(
         cells = text.removesuffix(".").split(",")
         if columns is None or rows is None:
             columns = _columns(path, cells, declared, beside, request)
-            rows = TextRows(path, request, [columns.names[place] for place in columns.info])
+            rows = TextRows(
+                path,
+                request,
+                [columns.names[position] for position in columns.info],
+                [columns.names[position] for position in columns.bag_info],
+            )
         if len(cells) != len(columns.names):
             raise_format_error(
                 path,
@@ -81,7 +88,8 @@ def read(
             cells[columns.bag].strip(),
             None if columns.label is None else cells[columns.label].strip(),
             None if columns.instance_label is None else cells[columns.instance_label].strip(),
-            tuple(cells[place].strip() for place in columns.info),
+            tuple(cells[position].strip() for position in columns.info),
+            tuple(cells[position].strip() for position in columns.bag_info),
         )
     if columns is None or rows is None:
         raise_format_error(path, "holds no instances.", hint="It may be cut short.")
@@ -125,17 +133,19 @@ def _columns(
     )
     if bag is None:
         raise_format_error(path, "needs a bag column.", hint="Name it with bag=.")
-    asked = [find_column(path, names, name, "info") or 0 for name in request.info]
+    asked, bag_info = find_info(path, names, request)
     info = [
-        place for place in dict.fromkeys([*words, *asked]) if place not in (bag, label, instance)
+        place
+        for place in dict.fromkeys([*words, *asked])
+        if place not in (bag, label, instance, *bag_info)
     ]
-    taken = {bag, label, instance, *info}
+    taken = {bag, label, instance, *info, *bag_info}
     features = [place for place in range(len(names)) if place not in taken]
     if not features:
         raise_format_error(
             path, "has no numeric columns beside the bag and its label.", where="line 1"
         )
-    return _Columns(names, bag, label, instance, info, features, declared is not None)
+    return _Columns(names, bag, label, instance, info, bag_info, features, declared is not None)
 
 
 def _declared(path: Path, encoding: str) -> list[tuple[str, bool]]:
