@@ -102,7 +102,7 @@ class TestFromFlat:
         bags = Bags.from_flat(np.ones((3, 1)), [1, 2, 1], instance_info={"row": [7, 8, 9]})
         assert bags.instance_info["row"].tolist() == [7, 9, 8]
 
-    def test_one_label_a_bag_or_a_row(self):
+    def test_one_label_per_bag_or_per_row(self):
         flat = np.ones((3, 1))
         per_bag = Bags.from_flat(flat, [1, 2, 1], y=["n", "p"])
         per_row = Bags.from_flat(flat, [1, 2, 1], y=["n", "p", "n"])

@@ -150,7 +150,7 @@ class TestFrames:
         with pytest.raises(BagsError, match=r"Row 2: the bag 'a' is labelled 0 here and 1 before"):
             as_bags(frame({**LONG, "bag_label": [1, 0, 0]}))
 
-    def test_told_from_arrays(self, frame):
+    def test_frames_are_detected(self, frame):
         assert is_frame(frame(LONG))
         assert has_bag_column(frame(LONG))
         assert not has_bag_column(frame({"x": [1]}))
@@ -165,7 +165,7 @@ def test_pandas_nullable_numbers_and_categories():
     assert bags.instances.ravel().tolist() == [1.0, 2.0]
 
 
-def test_many_columns_are_not_all_told():
+def test_long_lists_of_columns_are_shortened():
     table = pd.DataFrame({f"c{i}": ["x"] for i in range(20)} | {"bag": [1]})
     with pytest.raises(BagsError, match=r"'c9' \.\.\. are not numeric"):
         as_bags(table)
@@ -191,6 +191,6 @@ def test_frames_need_narwhals(monkeypatch):
         (Bags.from_list([np.ones((2, 2))]), False, False),
     ],
 )
-def test_told_apart(thing, is_list, is_table):
+def test_lists_and_tables_are_distinguished(thing, is_list, is_table):
     assert is_bag_list(thing) == is_list
     assert is_plain_table(thing) == is_table

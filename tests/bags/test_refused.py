@@ -1,4 +1,4 @@
-"""What the container refuses: every problem at once, each with its place and mending."""
+"""Input that the container refuses: all problems at once, each with its place and a hint."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def test_error_is_a_value_error():
 
 
 class TestLists:
-    def test_every_problem_of_a_list_is_told(self):
+    def test_every_problem_of_a_list_is_reported(self):
         message = refusal(
             Bags.from_list,
             [ONE, np.ones((0, 2)), np.ones((2, 3)), np.array([["x", "y"]]), np.ones(2)],
@@ -87,7 +87,7 @@ class TestArrays:
     def test_offsets(self, offsets, message):
         assert message in refusal(Bags, np.ones((2, 1)), offsets)
 
-    def test_every_problem_of_the_parts_is_told(self):
+    def test_every_problem_of_the_parts_is_reported(self):
         instances = np.array([[1.0, np.nan], [np.inf, 1.0], [1.0, 1.0]])
         message = refusal(
             Bags,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pigmil._core import children
-from pigmil.datasets import wheel
+from pigmil.datasets import _wheel as wheel
 from pigmil.evaluation.limits import run_guarded
 
 # Imported early by a worker, by the process that enforces limits, or by a fit.

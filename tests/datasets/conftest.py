@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 from pigmil import Bags
-from pigmil.datasets import loading, registry, wheel
-from pigmil.datasets.content import content_sha256
+from pigmil.datasets import _loading as loading
+from pigmil.datasets import _registry as registry
+from pigmil.datasets import _wheel as wheel
+from pigmil.datasets._content import content_sha256
 
 CSV = b"1,1,0.5,1\n1,1,2,3\n0,2,4,-0\n0,3,5,6\n"
-# The same bags as KEEL writes them, and what both hold once the wheel's labels are mended.
+# The same bags as KEEL writes them, and what both hold once the wheel's labels are corrected.
 KEEL = b"""@relation tiny
 @attribute id {1, 2, 3}
 @attribute f0 real [0.0, 9.0]

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from pigmil._core.errors import DataSetError
-from pigmil.datasets import fetch
-from pigmil.datasets.fetch import cache_folder, fetch_file, write_atomically
+from pigmil.datasets import _fetch as fetch
+from pigmil.datasets._fetch import cache_folder, fetch_file, write_atomically
 
 from .conftest import sha256
 

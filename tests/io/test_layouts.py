@@ -227,7 +227,7 @@ def test_svmlight_of_others(tmp_path):
         write_bags(Bags(np.ones((1, 1)), [0, 1]), tmp_path / "n.svm")
 
 
-def test_npz_with_one_bag_id_an_instance(tmp_path):
+def test_npz_with_one_bag_id_per_instance(tmp_path):
     path = tmp_path / "long.npz"
     np.savez(path, instances=np.arange(3)[:, None], bag_ids=np.array(["b", "a", "b"]), y=[1, 0])
     bags = read_bags(path)
@@ -477,7 +477,7 @@ def test_parquet_of_other_types(tmp_path):
 
 @pytest.mark.parametrize("memory_map", [None, True])
 def test_slides_in_a_folder(tmp_path, memory_map):
-    """As slide tools write them: features and coordinates, one file a slide."""
+    """As slide tools write them: features and coordinates, one file per slide."""
     for place, name in enumerate(["slide_b", "slide_a"]):
         with h5py.File(tmp_path / f"{name}.h5", "w") as slide:
             shape = (1, 3, 4) if place else (3, 4)
@@ -497,7 +497,7 @@ def test_slides_in_a_folder(tmp_path, memory_map):
     assert one.y is None
 
 
-def test_one_data_set_a_bag(tmp_path):
+def test_one_data_set_per_bag(tmp_path):
     path = tmp_path / "bags.h5"
     with h5py.File(path, "w") as held:
         for name, label in (("p1", 1), ("p2", 0)):

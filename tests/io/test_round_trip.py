@@ -1,4 +1,4 @@
-"""What is written is read back: ids, labels, values bit for bit, names, for every writer."""
+"""Every writer's files are read back: ids, labels, values bit for bit, names."""
 
 from dataclasses import dataclass, field
 
@@ -29,7 +29,7 @@ WORDS_OF_16_BITS = st.text(
 
 @dataclass(frozen=True)
 class Holds:
-    """What a format can hold."""
+    """The capabilities of a format."""
 
     text: st.SearchStrategy[str] | None = field(default_factory=lambda: NASTY)
     names: bool = True

@@ -1,4 +1,4 @@
-"""Long tables: which column is what, what is wrong and where, and tables larger than memory."""
+"""Long tables: roles of columns, problems and their place, tables larger than memory."""
 
 import subprocess
 import sys
@@ -103,7 +103,7 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
-def test_problems_are_told_with_their_place(tmp_path, problem):
+def test_problems_are_reported_with_their_place(tmp_path, problem):
     text, message = PROBLEMS[problem]
     path = table(tmp_path, text)
     with pytest.raises(BagFormatError, match=rf"(?s)bags\.csv.*{message}"):
@@ -152,7 +152,7 @@ def test_ids_that_look_like_numbers(tmp_path):
     assert read_bags(path).ids.tolist() == [1, 2]
     assert read_bags(path, ids=str).ids.tolist() == ["1", "2"]
     assert read_bags(table(tmp_path, "bag,a\n01,0\n2,0\n")).ids.tolist() == ["01", "2"]
-    with pytest.raises(BagFormatError, match="ids that are no int"):
+    with pytest.raises(BagFormatError, match="ids that are not int"):
         read_bags(table(tmp_path, "bag,a\nx,0\n"), ids=int)
 
 
@@ -212,7 +212,7 @@ def test_mapped_file_is_whole_or_absent(tmp_path):
     bags = read_bags(table(tmp_path, GOOD), memory_map=target, dtype="float32")
     np.testing.assert_array_equal(np.load(target), bags.instances)
     assert bags.dtype == np.float32
-    with pytest.raises(BagFormatError, match="names a folder that is not there"):
+    with pytest.raises(BagFormatError, match="names a folder that does not exist"):
         read_bags(table(tmp_path, GOOD), memory_map=tmp_path / "no" / "mapped.npy")
 
 

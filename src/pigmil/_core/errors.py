@@ -41,9 +41,9 @@ class Problems:
     Parameters
     ----------
     what : str
-        What was looked at, for the first line of the message.
+        Name of the input, for the first line of the message.
     limit : int, default=10
-        How many problems are spelled out before the rest is only counted.
+        Number of problems that are listed; the rest is only counted.
 
     Examples
     --------
@@ -66,7 +66,7 @@ class Problems:
         self.found.append(problem)
 
     def add_each(self, problems: Iterable[str], *, total: int, kind: str) -> None:
-        """Note the first few of a kind of problem, and how many there are in all."""
+        """Note the first few of a kind of problem, and the total number."""
         shown = 0
         for problem in problems:
             if shown == 3:
@@ -77,7 +77,7 @@ class Problems:
             self.found.append(f"... and {total - shown} more {kind}.")
 
     def raise_if_any(self, error: type[PigmilError] = BagsError) -> None:
-        """Raise one error that lists what was noted, if anything was."""
+        """Raise one error that lists all problems, if there are any."""
         if not self.found:
             return
         lines = self.found[: self.limit]

@@ -11,7 +11,7 @@ from pathlib import Path
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path next to the target; replace the target if the block succeeds.
 
-    Whatever ends the block, Ctrl-C included, the target is either the old file or the new one.
+    However the block ends, Ctrl-C included, the target is either the old file or the new one.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Log messages shown for the length of one call."""
+"""Log messages on standard error for the duration of one call."""
 
 import logging
 from collections.abc import Iterator

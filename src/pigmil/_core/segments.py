@@ -1,4 +1,4 @@
-"""Reductions over the segments of a flat array: one segment a bag.
+"""Reductions over the segments of a flat array: one segment per bag.
 
 ``offsets`` has one entry more than there are segments; segment ``i`` is
 ``values[offsets[i]:offsets[i + 1]]``. Every segment must hold at least one value:
@@ -32,14 +32,14 @@ def segment_reduce(
 
 
 def segment_mean(values: NDArray[Any], offsets: IntArray) -> NDArray[Any]:
-    """Mean of every segment along the first axis."""
+    """Return the mean of every segment along the first axis."""
     sizes = np.diff(offsets).reshape(-1, *([1] * (values.ndim - 1)))
     result: NDArray[Any] = segment_reduce(np.add, values, offsets) / sizes
     return result
 
 
 def segment_argmax(values: NDArray[Any], offsets: IntArray) -> IntArray:
-    """Flat index of the first largest value of every segment; NaN never wins over a number.
+    """Return the flat index of the first largest value of every segment, NaN last.
 
     Examples
     --------
@@ -60,12 +60,12 @@ def segment_argmax(values: NDArray[Any], offsets: IntArray) -> IntArray:
 
 
 def segment_argmin(values: NDArray[Any], offsets: IntArray) -> IntArray:
-    """Flat index of the first smallest value of every segment; NaN never wins over a number."""
+    """Return the flat index of the first smallest value of every segment, NaN last."""
     return segment_argmax(-values, offsets)
 
 
 def segment_ids(offsets: IntArray) -> IntArray:
-    """Segment number of every flat position.
+    """Return the segment number of every flat position.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def segment_ids(offsets: IntArray) -> IntArray:
 
 
 def segment_gather(offsets: IntArray, chosen: IntArray) -> IntArray:
-    """Flat positions of the chosen segments, in the order in which they were chosen.
+    """Return the flat positions of the chosen segments, in the order of the choice.
 
     Examples
     --------
@@ -94,5 +94,5 @@ def segment_gather(offsets: IntArray, chosen: IntArray) -> IntArray:
 
 
 def offsets_of(sizes: NDArray[Any]) -> IntArray:
-    """Offsets of segments with these sizes."""
+    """Return the offsets of segments with these sizes."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

@@ -1,4 +1,4 @@
-"""``read_bags`` and ``write_bags``: one door to every format."""
+"""``read_bags`` and ``write_bags``, for every format."""
 
 import inspect
 import os
@@ -34,7 +34,7 @@ def read_bags(
 ) -> Bags:
     """Read bags from a file of any format of the field.
 
-    The format is told from the first bytes and the suffix; :func:`formats` lists them all.
+    The format is detected from the first bytes and the suffix; :func:`formats` lists them all.
     Nothing in a file is ever run: no pickles, no objects, no links to other files.
 
     Parameters
@@ -42,12 +42,12 @@ def read_bags(
     path : path
         The file, or a folder of ``.h5`` files with one bag each.
     format : str, optional
-        Name of the format, where it cannot be told.
+        Name of the format, where it cannot be detected.
     bag, label, instance_label : str or int, optional
         Columns that hold the bag, its label and the label of the instance, by name or by
         position. Without them, of a table (csv, tsv, parquet) the columns ``bag``;
-        ``bag_label``, ``label`` or ``y``; and ``instance_label`` are taken; other formats say
-        themselves. ``False`` says that there is none. All other columns are features.
+        ``bag_label``, ``label`` or ``y``; and ``instance_label`` are taken; other formats define
+        them. ``False`` says that there is none. All other columns are features.
     info : sequence of str or int, default=()
         Columns kept in ``instance_info`` instead of being features; they may be text.
     bag_info : sequence of str or int, default=()
@@ -69,7 +69,7 @@ def read_bags(
         Read a table larger than memory: values are written to this ``.npy`` file and mapped
         from it. True for a temporary file that goes away with the process.
     **options
-        What one format takes besides: ``delimiter`` and ``header`` (csv, tsv), ``encoding``
+        Options of one format: ``delimiter`` and ``header`` (csv, tsv), ``encoding``
         (text), ``nominal`` (arff, keel), ``names`` (uci), ``n_features``, ``columns`` and
         ``zero_based`` (sparse_mil, svmlight), ``trusted`` (h5).
 
@@ -80,7 +80,7 @@ def read_bags(
     Raises
     ------
     BagFormatError
-        Whatever is wrong with the file: the message names file, place and mending.
+        Whatever is wrong with the file: the message names file and place and gives a hint.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def write_bags(
     Parameters
     ----------
     bags : Bags, or anything that :func:`as_bags` takes
-        What is written.
+        The bags to write.
     path : path
         The file; its suffix says the format unless ``format`` does.
     format : str, optional
@@ -163,7 +163,7 @@ def write_bags(
     if len(set(plain(file, bags.ids, "ids").tolist())) < bags.n_bags:
         raise_format_error(
             file,
-            "ids repeat (resampled bags?); a file needs one id a bag.",
+            "ids repeat (resampled bags?); a file needs one id per bag.",
             hint="Give new ids: Bags(bags.instances, bags.offsets, y=bags.y).",
         )
     _, write = kind.load()
@@ -184,7 +184,7 @@ def _float_type(path: Path, dtype: Any) -> Any:
 
 
 def _check_request(path: Path, kind: Format, request: Request) -> None:
-    """Options that a format does not know are refused, never ignored."""
+    """Refuse options that a format does not support."""
     if request.memory_map and not kind.streams:
         raise_format_error(
             path,

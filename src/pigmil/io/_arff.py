@@ -1,10 +1,9 @@
 """ARFF-like text: relational ARFF of WEKA (one row per bag) and KEEL (one row per instance).
 
 ``scipy.io.arff`` reads such files too, and the tests hold this reader to its results. It is not
-used for reading because it cannot be let near files of unknown origin: names in the header become
-parts of regular expressions (one line can keep it busy for ever), quoting is guessed, the global
-limit of the ``csv`` module is changed, and text ids, sparse rows and a closing line break are
-refused.
+used for reading because it is unsafe on files of unknown origin: names in the header become parts
+of regular expressions (one line can keep it busy forever), quoting is guessed, the global limit of
+the ``csv`` module is changed, and text ids, sparse rows and a final line break are refused.
 """
 
 from pathlib import Path
@@ -50,9 +49,9 @@ def read_arff(
     Parameters
     ----------
     path, request
-        The file and what is wanted from it; ``info=`` may name attributes of the instances.
+        The file and the options of ``read_bags``; ``info=`` may name attributes of the instances.
     nominal : {"error", "one_hot", "codes"}
-        What becomes of features that are words: refused, one column a value
+        How to treat features that are words: refuse them, use one column per value
         (``name=value``), or the position among the declared values.
     encoding : str, default="utf-8"
         Encoding of the file.
@@ -199,7 +198,7 @@ def write_arff(bags: Bags, path: Path, *, relation: str = "bags", lossy: bool = 
             rows = [",".join(map(repr, row)) for row in dense.astype(np.float64).tolist()]
             if inner is not None:
                 rows = [f"{row},{inner[start + at]}" for at, row in enumerate(rows)]
-            # A quoted cell in any case: WEKA asks for one even around a single number.
+            # Always a quoted cell: WEKA needs one even around a single number.
             body = "\n".join(rows).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
             end = "".join(f",{texts[place]}" for texts in info.values())
             end += "" if labels is None else f",{quote(labels[place])}"
@@ -222,9 +221,9 @@ def read_keel(
     Parameters
     ----------
     path, request
-        The file and what is wanted from it.
+        The file and the options of ``read_bags``.
     nominal : {"error", "one_hot", "codes"}
-        What becomes of features that are words.
+        How to treat features that are words, as for ARFF.
     encoding : str, default="utf-8"
         Encoding of the file.
     """

@@ -43,7 +43,7 @@ class Attribute:
 
 @dataclass
 class Header:
-    """What stands before the data: attributes, names of outputs, and the lines that follow."""
+    """The declarations before the data, and the lines that follow."""
 
     attributes: list[Attribute]
     outputs: list[str]
@@ -61,12 +61,13 @@ def quote(text: str) -> str:
     if _PLAIN.fullmatch(text):
         return text
     signs = (
-        _TO_ESCAPE.get(sign) or (f"\\u{ord(sign):04x}" if _is_odd(sign) else sign) for sign in text
+        _TO_ESCAPE.get(sign) or (f"\\u{ord(sign):04x}" if _needs_escape(sign) else sign)
+        for sign in text
     )
     return "'" + "".join(signs) + "'"
 
 
-def _is_odd(sign: str) -> bool:
+def _needs_escape(sign: str) -> bool:
     return ord(sign) < 32 or 0xD800 <= ord(sign) <= 0xDFFF or sign in "\x7f\x85\u2028\u2029"
 
 

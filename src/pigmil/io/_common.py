@@ -1,4 +1,4 @@
-"""What every reader and writer shares: clear errors, lines of text, atomic writing, room."""
+"""Shared by readers and writers: clear errors, lines of text, atomic writing, memory checks."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ class BagFileNotFoundError(BagFormatError, FileNotFoundError):
 
 @dataclass(frozen=True)
 class Request:
-    """What the caller of ``read_bags`` asked for, whatever the format."""
+    """The options of ``read_bags`` that every format shares."""
 
     bag: Column = None
     label: Column = None
@@ -46,7 +46,7 @@ def raise_format_error(path: Path, problem: str, *, where: str = "", hint: str =
 
 @contextlib.contextmanager
 def parsing(path: Path, what: str, *, hint: str = "") -> Iterator[None]:
-    """Turn whatever a foreign parser raises on a damaged file into one readable error."""
+    """Turn whatever a parser raises on a damaged file into one readable error."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -63,7 +63,7 @@ def parsing(path: Path, what: str, *, hint: str = "") -> Iterator[None]:
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Put the name of the file before what is wrong with the bags in it."""
+    """Put the name of the file before the problems of its bags."""
     try:
         yield
     except BagFormatError:
@@ -73,7 +73,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def check_readable(path: Path, *, folder: bool = False) -> None:
-    """Raise a clear error unless the path is a file that can be opened and holds something."""
+    """Raise a clear error unless the path is a file that can be opened and is not empty."""
     try:
         if path.is_dir():
             if not folder:
@@ -137,9 +137,9 @@ def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]
 def find_column(
     path: Path, columns: list[str], asked: Column, role: str, defaults: Iterable[str] = ()
 ) -> int | None:
-    """Position of the column for a role, by name, position or default name; None if there is none.
+    """Return the position of the column for a role, asked for by name, position or default name.
 
-    ``False`` says that there is no such column, whatever the names are.
+    None if there is none; ``False`` says so whatever the names are.
     """
     if asked is False:
         return None
@@ -165,7 +165,7 @@ def find_info(path: Path, columns: list[str], request: Request) -> tuple[list[in
 
 
 def listed(names: Iterable[Any], limit: int = 12) -> str:
-    """Names in quotes, shortened when there are many."""
+    """Return names in quotes, shortened where there are many."""
     names = list(names)
     more = f" ... ({len(names)} in all)" if len(names) > limit else ""
     return ", ".join(repr(name) for name in names[:limit]) + more
@@ -173,7 +173,7 @@ def listed(names: Iterable[Any], limit: int = 12) -> str:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[Path]:
-    """Write atomically; what the values are that the format's library refuses is told clearly."""
+    """Write atomically, and turn errors of the format's library into a readable one."""
     try:
         with atomic_write(path) as temporary:
             yield temporary
@@ -185,7 +185,7 @@ def writing(path: Path) -> Iterator[Path]:
 
 
 def physical_memory() -> int:
-    """Bytes of memory of this machine; very many where the system does not tell."""
+    """Return the bytes of memory of this machine; very many where the system does not say."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # Windows

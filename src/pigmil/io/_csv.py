@@ -36,7 +36,7 @@ def read(
     Parameters
     ----------
     path, request
-        The file and what is wanted from it.
+        The file and the options of ``read_bags``.
     delimiter : str, default=","
         One character.
     header : bool, default=True

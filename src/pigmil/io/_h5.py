@@ -1,4 +1,4 @@
-"""HDF5 as slide tools write it: one data set or group a bag, or a folder with one file a bag."""
+"""HDF5 as slide tools write it: one data set or group per bag, or a folder of files."""
 
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,8 @@ def read(path: Path, request: Request, *, trusted: bool = False) -> Bags:
 
     One file: each data set of two dimensions at the top is a bag, its name the id; or each
     group that holds ``features`` is one. A file that itself holds ``features`` is one bag,
-    and a folder of such files has one bag a file, named like the file. What lies beside the
-    features with one row an instance (``coords``) goes to ``instance_info``; the label is an
+    and a folder of such files has one bag per file, named like the file. Data sets beside the
+    features with one row per instance (``coords``) go to ``instance_info``; the label is an
     attribute or data set ``label``, if there is one (else ``bag_labels=``).
 
     Links to other files, virtual and external storage are refused.
@@ -30,10 +30,10 @@ def read(path: Path, request: Request, *, trusted: bool = False) -> Bags:
     Parameters
     ----------
     path, request
-        The file or folder and what is wanted from it.
+        The file or folder and the options of ``read_bags``.
     trusted : bool, default=False
         Whether to read text of variable length too, which is how h5py stores Python strings
-        unless told otherwise. Not for files of unknown origin: on damaged ones the HDF5
+        by default. Not for files of unknown origin: on damaged ones the HDF5
         library may crash or never return.
     """
     h5py = import_optional("h5py", extra="io", purpose="Reading HDF5")

@@ -19,7 +19,7 @@ INFO = "info:"  # start of the names of attributes that hold bag info
 
 @dataclass
 class StoredBag:
-    """One bag of a file: where its features lie, and what lies beside them."""
+    """One bag of a file: its features, label and info, not yet read."""
 
     id: Any
     features: Any
@@ -38,7 +38,7 @@ class OneFile:
     trusted: bool
 
     def feature_names(self) -> list[str] | None:
-        """Names of the features where the file tells them."""
+        """Return the names of the features, where the file has them."""
         if NAMES not in self.file:
             return None
         return [str(one) for one in self.values(self.dataset(self.file, NAMES)).ravel()]
@@ -68,7 +68,7 @@ class OneFile:
                     yield StoredBag(name, found, self._label(found, None))
 
     def values(self, dataset: Any) -> NDArray[Any]:
-        """All values of a data set of numbers or text, text decoded."""
+        """Return all values of a data set of numbers or text, text decoded."""
         self._check_kind(dataset.dtype, dataset.name)
         count = int(np.prod([float(n) for n in dataset.shape or ()]))
         check_memory(self.path, count * dataset.dtype.itemsize)
@@ -77,7 +77,7 @@ class OneFile:
         return np.asarray(dataset[()])
 
     def member_class(self, group: Any, name: str) -> Any:
-        """Class of a member, once it is known to lie in this file."""
+        """Return the class of a member, after checking that it is stored in this file."""
         link = group.get(name, getlink=True)
         if not isinstance(link, self.h5py.HardLink):
             raise_format_error(
@@ -102,7 +102,7 @@ class OneFile:
         return found
 
     def _group(self, group: Any, default_id: str) -> StoredBag:
-        """A group that holds features, and what has one row an instance beside them."""
+        """Return the bag of a group: features, and data sets with one row per instance."""
         name = next(one for one in FEATURES if one in group)
         features = self.dataset(group, name)
         bag_id = self._attribute(group, "id") if "id" in group.attrs else default_id

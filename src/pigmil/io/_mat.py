@@ -21,7 +21,7 @@ def read(path: Path, request: Request) -> Bags:
     """Read either layout: ``features``, ``bag_ids`` and ``labels``, or a PRTools data set.
 
     Bags come in the order in which their ids first appear. Names of bags and features, and
-    labels of instances, are read where :func:`write_bags` has put them beside.
+    labels of instances, are read where :func:`write_bags` has stored them.
     """
     with path.open("rb") as file:
         is_hdf5 = file.read(10) == b"MATLAB 7.3"
@@ -81,11 +81,13 @@ def same_bags(path: Path, bags: Bags, request: Request) -> Bags:
 
 
 def numeric(path: Path, value: Any, name: str, n_rows: int) -> Any:
-    """A matrix of numbers, one row an instance; cells, structures and text are refused."""
+    """Return a matrix of numbers, one row per instance; refuse cells, structures and text."""
     if not (sp.issparse(value) or isinstance(value, np.ndarray)):
-        raise_format_error(path, f"the variable {name!r} is no matrix of numbers.")
+        raise_format_error(path, f"the variable {name!r} is not a matrix of numbers.")
     if value.ndim != 2 or value.dtype.kind not in "iuf":
-        raise_format_error(path, f"the variable {name!r} is no matrix of numbers ({value.dtype}).")
+        raise_format_error(
+            path, f"the variable {name!r} is not a matrix of numbers ({value.dtype})."
+        )
     if value.shape[0] != n_rows:
         raise_format_error(
             path, f"the variable {name!r} has {value.shape[0]} rows for {n_rows} bag ids."
@@ -95,7 +97,7 @@ def numeric(path: Path, value: Any, name: str, n_rows: int) -> Any:
 
 
 def vector(path: Path, value: Any, name: str, size: int | None = None) -> NDArray[Any]:
-    """Row or column of numbers, or text; sparse only where its size is known from elsewhere."""
+    """Return a row or column of numbers or text; sparse only where its size is known."""
     if isinstance(value, Cell):
         return np.array(texts(path, value, name), dtype=str)
     if sp.issparse(value):
@@ -103,11 +105,11 @@ def vector(path: Path, value: Any, name: str, size: int | None = None) -> NDArra
             raise_format_error(
                 path,
                 f"the sparse variable {name!r} has the shape {value.shape}; expected one "
-                "value an instance.",
+                "value per instance.",
             )
         value = value.toarray()
     if not isinstance(value, np.ndarray) or value.ndim > 2:
-        raise_format_error(path, f"the variable {name!r} is no row of numbers or text.")
+        raise_format_error(path, f"the variable {name!r} is not a row of numbers or text.")
     if value.dtype.kind in "UO":
         return np.array(texts(path, value, name), dtype=str)
     if min(value.shape) > 1:
@@ -119,7 +121,7 @@ def vector(path: Path, value: Any, name: str, size: int | None = None) -> NDArra
 
 
 def texts(path: Path, value: Any, name: str) -> list[str]:
-    """Text of a cell array of strings or a matrix of characters (padded with blanks)."""
+    """Return the text of a cell array of strings or a matrix of characters."""
     if isinstance(value, np.ndarray) and value.dtype.kind in "UO":
         return [str(text).rstrip() for text in value]
     if not isinstance(value, Cell):
@@ -133,7 +135,7 @@ def texts(path: Path, value: Any, name: str) -> list[str]:
 
 
 def whole(values: NDArray[Any]) -> NDArray[Any]:
-    """Whole numbers as integers: MATLAB stores all numbers as doubles unless told otherwise."""
+    """Return whole numbers as integers: MATLAB stores all numbers as doubles by default."""
     if values.dtype.kind == "f":
         with np.errstate(invalid="ignore"):
             if np.isfinite(values).all() and (values == values.astype(np.int64)).all():
@@ -144,7 +146,7 @@ def whole(values: NDArray[Any]) -> NDArray[Any]:
 def _named(path: Path, places: NDArray[Any], names: list[str]) -> NDArray[Any]:
     """Names by position, counted from 1."""
     if places.dtype.kind not in "iuf" or (places != places).any():
-        raise_format_error(path, "numbers its bags or labels by something that is no number.")
+        raise_format_error(path, "numbers its bags or labels by something that is not a number.")
     if ((places < 1) | (places > len(names))).any():
         raise_format_error(path, f"numbers a bag or label beyond the {len(names)} names it holds.")
     return np.array(names)[places.astype(np.int64) - 1]
@@ -174,12 +176,12 @@ def column(path: Path, values: NDArray[Any]) -> NDArray[Any]:
 def write(bags: Bags, path: Path, *, compress: bool = True, lossy: bool = False) -> None:
     """Write features, bag_ids and labels; sparse bags stay sparse.
 
-    Ids and labels that are text are numbered from 1, their names put beside them in
+    Ids and labels that are text are numbered from 1, their names stored in
     ``bag_names`` and ``label_names``; other programs then see numbers.
     """
     cannot_hold(path, bags, "mat", lossy, instance_info=False)
     ids = plain(path, bags.ids, "ids")
-    held: dict[str, Any] = {"comment": "bags of instances, one row an instance"}
+    held: dict[str, Any] = {"comment": "bags of instances, one row per instance"}
     held["features"] = (
         sp.csc_matrix(bags.instances.astype(np.float64))
         if bags.is_sparse

@@ -1,7 +1,7 @@
 """A reader of MATLAB 5 to 7 files that checks every length before it trusts it.
 
-``scipy.io.loadmat`` reads the same files, and the tests hold this reader to its results; but it
-crashes the interpreter on damaged ones, so it is not let near files of unknown origin. Only data
+``scipy.io.loadmat`` reads the same files, and the tests compare this reader with it; but it crashes
+the interpreter on damaged ones, so it is not used on files of unknown origin. Only data
 is built here: numbers, text, cells and structures. Functions and opaque objects are skipped.
 """
 
@@ -37,7 +37,7 @@ class Cell:
 
 @dataclass
 class Struct:
-    """A structure or object: one dictionary of fields an element."""
+    """A structure or object: one dictionary of fields per element."""
 
     items: list[dict[str, Any]]
 
@@ -49,7 +49,7 @@ class _Damaged(Exception):
 def load(path: Path) -> dict[str, Any]:
     """Read all variables of a file: arrays, sparse arrays, text, cells, structures by name.
 
-    Text is an array with one string a row, numbers are arrays of two or more dimensions.
+    Text is an array with one string per row, numbers are arrays of two or more dimensions.
     """
     content = memoryview(path.read_bytes())
     if len(content) < 128 or bytes(content[126:128]) not in (b"IM", b"MI"):
@@ -178,7 +178,7 @@ def _numbers(kind: int, part: memoryview, order: str) -> NDArray[Any]:
 def _text(
     kind: int, part: memoryview, order: str, shape: tuple[int, ...], count: int
 ) -> NDArray[Any]:
-    """One string a row of a matrix of characters."""
+    """Return one string per row of a matrix of characters."""
     if kind not in _TEXT:
         raise _Damaged(f"expected text, found an element of type {kind}")
     encoding = _TEXT[kind] + ({"<": "-le", ">": "-be"}[order] if kind in (4, 17, 18) else "")

@@ -17,7 +17,7 @@ def read(path: Path, request: Request, *, encoding: str = "utf-8") -> Bags:
     Parameters
     ----------
     path, request
-        The file and what is wanted from it.
+        The file and the options of ``read_bags``.
     encoding : str, default="utf-8"
         Encoding of the file.
     """

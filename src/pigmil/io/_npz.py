@@ -38,7 +38,7 @@ _FIXED = (
 
 
 def read(path: Path, request: Request) -> Bags:
-    """Read ``instances`` with ``offsets``, or with ``bag_ids`` (one an instance).
+    """Read ``instances`` with ``offsets``, or with ``bag_ids`` (one per instance).
 
     Sparse instances are ``data``, ``indices``, ``indptr`` and ``shape``. Beside them ``ids``,
     ``y``, ``instance_labels``, ``feature_names`` and ``info_...`` where they are known.
@@ -71,7 +71,7 @@ def read(path: Path, request: Request) -> Bags:
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """All arrays of a file that belong to bags; sizes are checked before anything is unpacked."""
+    """Return the arrays of a file that belong to bags; check sizes before unpacking anything."""
     with parsing(path, "npz"), zipfile.ZipFile(path) as archive:
         members = {one.filename.removesuffix(".npy"): one for one in archive.infolist()}
         wanted = {
@@ -116,7 +116,7 @@ def _instances(path: Path, arrays: dict[str, NDArray[Any]]) -> Any:
         raise_format_error(
             path,
             f"has no array 'instances'; it holds {listed(arrays) or 'nothing'}.",
-            hint="Save instances (2-D) with offsets, or with bag_ids, one an instance.",
+            hint="Save instances (2-D) with offsets, or with bag_ids, one per instance.",
         )
     with parsing(path, "a sparse matrix"):
         data, indices, indptr, shape = (arrays[name] for name in parts)

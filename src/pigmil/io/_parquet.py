@@ -43,7 +43,7 @@ _KEY = b"pigmil"  # schema metadata: which columns are what, where the names alo
 
 
 def read(path: Path, request: Request) -> Bags:
-    """Read parquet of either layout, told apart by whether features are lists."""
+    """Read parquet of either layout, distinguished by whether features are lists."""
     parquet = import_optional("pyarrow.parquet", extra="io", purpose="Reading parquet")
     with parsing(path, "parquet"), parquet.ParquetFile(str(path), **_OPEN) as file:
         names, types = file.schema_arrow.names, file.schema_arrow.types
@@ -169,7 +169,7 @@ def _float_type(kinds: list[Any], request: Request) -> np.dtype[Any]:
 
 
 def _noted(schema: Any) -> dict[str, Any]:
-    """What the writer noted beside the table; anything odd is as good as nothing."""
+    """Return the notes of the writer; what cannot be read counts as nothing."""
     try:
         noted = json.loads((schema.metadata or {}).get(_KEY, b"{}"))
     except ValueError:
@@ -184,14 +184,14 @@ def _noted(schema: Any) -> dict[str, Any]:
 def _read_lists(
     path: Path, file: Any, roles: Roles, request: Request, noted: dict[str, Any]
 ) -> Bags:
-    """Read one row a bag: a column of lists for each feature, or one of lists of vectors."""
+    """Read one row per bag: a column of lists for each feature, or one of lists of vectors."""
     names, types = file.schema_arrow.names, file.schema_arrow.types
     plain = [names[place] for place in roles.features if not _is_list(types[place])]
     if plain:
         raise_format_error(
             path,
             f"some features are lists and {listed(plain)} are not.",
-            hint="Give every feature one list a bag, or drop those columns with info=[...].",
+            hint="Give every feature one list per bag, or drop those columns with info=[...].",
         )
     inner = [types[place].value_type for place in roles.features]
     nested = len(inner) == 1 and _is_list(inner[0])
@@ -255,7 +255,7 @@ def _sizes(path: Path, batch: Any, roles: Roles, names: list[str], row: int) -> 
                 f"{names[place]!r} has {counts[bad]} entries where "
                 f"{names[roles.features[0]]!r} has {first[bad]}.",
                 where=f"row {row + bad + 1}",
-                hint="All lists of a bag have one entry an instance.",
+                hint="All lists of a bag need one entry per instance.",
             )
     assert first is not None
     return np.asarray(first).astype(np.int64)

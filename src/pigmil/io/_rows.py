@@ -78,7 +78,7 @@ class FileRows(BagBuilder):
 
 
 def to_floats(path: Path, where: str, cells: Sequence[str]) -> list[float]:
-    """Numbers of a row; a missing one becomes NaN, anything else that is no number is an error."""
+    """Return the numbers of a row; a missing one becomes NaN, other text is an error."""
     try:
         values = [float(cell) for cell in cells]
     except ValueError:
@@ -109,12 +109,12 @@ def _not_a_number(path: Path, where: str, place: int, cell: str) -> NoReturn:
 
 
 class TextRows:
-    """Collects rows of a text file and hands them on in blocks.
+    """Collects rows of a text file and adds them in blocks.
 
     Parameters
     ----------
     path, request
-        The file and what is wanted from it.
+        The file and the options of ``read_bags``.
     info, bag_info : sequence of str
         Names of the info columns of instances and of bags.
     """

@@ -1,4 +1,4 @@
-"""Where the rows of a long table are put while it is read: in memory or in a mapped file."""
+"""Storage for the rows of a table while it is read: in memory or in a memory-mapped file."""
 
 import os
 import secrets
@@ -21,9 +21,9 @@ _SLAB_BYTES = 40 << 20  # above what the allocator keeps for itself when it is f
 
 
 class InMemory:
-    """Keeps rows in slabs and lays them into one array at the end, freeing each slab as it goes.
+    """Keeps rows in slabs and copies them into one array at the end, freeing each slab.
 
-    Slabs are large enough to be given back to the system at once; many small arrays would not
+    Slabs are large enough to be returned to the system at once; many small arrays would not
     be. Cost: the array, and one slab more than that.
     """
 
@@ -81,7 +81,7 @@ class OnDisk:
     """Appends blocks of rows to a ``.npy`` file and maps it at the end.
 
     Memory stays that of one block: rows are written, not mapped, while the file grows. Rows
-    that must move to stand beside the others of their bag are copied once to a second file.
+    that must move next to the others of their bag are copied once to a second file.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class OnDisk:
         self.folder = Path(tempfile.gettempdir()) if self.target is None else self.target.parent
         if self.target is not None and not self.folder.is_dir():
             raise_format_error(
-                self.target, f"memory_map= names a folder that is not there: {self.folder}."
+                self.target, f"memory_map= names a folder that does not exist: {self.folder}."
             )
         self.file, self.name = self._new_file()
         self.n_rows, self.width = 0, 0
@@ -153,7 +153,7 @@ class OnDisk:
         self.file, self.name = moved, name
 
     def _gather(self, rows: IntArray, row_bytes: int) -> bytearray:
-        """Read rows from all over the file; read, not mapped, so that no page stays held."""
+        """Read scattered rows of the file; read, not mapped, so that no page stays in memory."""
         block = bytearray(len(rows) * row_bytes)
         view = memoryview(block)
         breaks = np.flatnonzero(np.diff(rows) != 1) + 1

@@ -50,7 +50,7 @@ def read(
     Parameters
     ----------
     path, request
-        The file and what is wanted from it.
+        The file and the options of ``read_bags``.
     names : path, optional
         The file of names; by default the one beside the data, if there is one.
     encoding : str, default="utf-8"
@@ -149,7 +149,7 @@ def _columns(
 
 
 def _declared(path: Path, encoding: str) -> list[tuple[str, bool]]:
-    """Name of each attribute and whether it is a number, from a ``.names`` file."""
+    """Return name and kind (whether it is numeric) of each attribute of a ``.names`` file."""
     found = []
     for _, line in read_lines(path, encoding):
         name, colon, kind = line.split("|", 1)[0].partition(":")
@@ -159,7 +159,7 @@ def _declared(path: Path, encoding: str) -> list[tuple[str, bool]]:
         raise_format_error(
             path,
             "declares no attributes; expected lines such as 'f1: continuous.'.",
-            hint="Mend it or move it away; the data can be read without it.",
+            hint="Correct or remove it; the data can be read without it.",
         )
     return found
 

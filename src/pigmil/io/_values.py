@@ -103,14 +103,14 @@ class TextDecoder(Decoder):
 
 
 def decode_ids(path: Path, values: Sequence[Any], want: type | None) -> NDArray[Any]:
-    """Ids as asked for: whole numbers where all are written as such, else text."""
+    """Return ids as asked for: whole numbers where all are written as such, else text."""
     if want is str:
         return text_array([str(value) for value in values])
     try:
         return text_array(decode(values, want=want, strict=True))
     except (TypeError, ValueError) as error:
         raise_format_error(
-            path, f"has ids that are no {getattr(want, '__name__', want)} ({error})."
+            path, f"has ids that are not {getattr(want, '__name__', want)} ({error})."
         )
 
 
@@ -120,7 +120,7 @@ def decode_labels(
     instance_values: Sequence[Any] | None,
     want: Any,
 ) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
-    """Labels of bags and of instances, of one kind where both are given.
+    """Return labels of bags and of instances, of one kind where both are given.
 
     ``want`` is None (as the file says), a type, a mapping from old to new values, or
     ``"signs"``: the greater of two values becomes +1, the other -1.
@@ -131,7 +131,7 @@ def decode_labels(
         instance = None if instance_values is None else _with_missing(path, instance_values, kind)
     except (TypeError, ValueError) as error:
         raise_format_error(
-            path, f"has labels that are no {getattr(kind, '__name__', kind)} ({error})."
+            path, f"has labels that are not {getattr(kind, '__name__', kind)} ({error})."
         )
     if want is None or kind is not None:
         return bag, instance
@@ -187,7 +187,7 @@ def _mapped(path: Path, part: NDArray[Any] | None, table: Mapping[Any, Any]) -> 
 
 
 def relabelled(path: Path, ids: Any, y: Any, instance: Any, request: Any) -> dict[str, Any]:
-    """Ids and labels of a format that holds them as arrays, as the caller asked for."""
+    """Return ids and labels of a format that holds them as arrays, as the caller asked for."""
     bag, instances = y, instance
     if request.labels is not None:
         bag, instances = decode_labels(
@@ -202,7 +202,7 @@ def relabelled(path: Path, ids: Any, y: Any, instance: Any, request: Any) -> dic
 
 
 def plain(path: Path, values: NDArray[Any], what: str) -> NDArray[Any]:
-    """Ids or labels as an array of numbers or text that a file can hold; objects are refused."""
+    """Return values as an array of numbers or text that a file can hold; refuse other objects."""
     if values.dtype.kind in "biuf":
         return values
     items = values.tolist()
@@ -217,30 +217,31 @@ def plain(path: Path, values: NDArray[Any], what: str) -> NDArray[Any]:
 
 
 def as_text(values: NDArray[Any]) -> list[str]:
-    """Ids or labels as text that :func:`decode` turns back into the same values."""
+    """Return values as text that :func:`decode` turns back into the same values."""
     if values.dtype.kind == "f":
         return [repr(float(value)) for value in values.tolist()]
     return [str(value) for value in values.tolist()]
 
 
 def known_text(path: Path, values: NDArray[Any], format_name: str) -> list[str]:
-    """Instance labels as text, ``?`` where they are not known (NaN)."""
+    """Return instance labels as text, ``?`` where they are unknown (NaN)."""
     values = plain(path, values, "instance labels")
     if values.dtype.kind == "f":
         return ["?" if value != value else repr(value) for value in values.tolist()]
     texts = as_text(values)
     if any(text in MISSING for text in texts):
         raise_format_error(
-            path, f"the format {format_name!r} reads '' and '?' as missing: no labels of that name."
+            path,
+            f"the format {format_name!r} reads '' and '?' as missing, so they cannot be labels.",
         )
     return texts
 
 
 def cannot_hold(path: Path, bags: Bags, format_name: str, lossy: bool, **parts: bool) -> None:
-    """Refuse to leave out silently what a format has no place for.
+    """Refuse to drop silently what a format cannot hold.
 
-    ``parts`` says of ``labels``, ``instance_labels``, ``feature_names`` and ``instance_info``
-    whether the format holds them (those not named are held).
+    ``parts`` says whether the format holds ``labels``, ``instance_labels``, ``feature_names``,
+    ``instance_info`` (by default it does) and ``bag_info`` (by default it does not).
     """
     lost = []
     if not parts.get("labels", True) and bags.y is not None:
@@ -270,7 +271,7 @@ def refuse_text(
             sign for sign in text if sign in forbidden or sign.isspace() or not sign.isprintable()
         ]
         if bad or not text or text == "?":
-            reason = f"the sign {bad[0]!r}" if bad else "nothing but " + (repr(text) or "''")
+            reason = f"the character {bad[0]!r}" if bad else "nothing but " + (repr(text) or "''")
             raise_format_error(
                 path,
                 f"the format {format_name!r} has no quoting and cannot hold the {what} {text!r} "

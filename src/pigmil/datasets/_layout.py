@@ -1,4 +1,4 @@
-"""From drawn points to bags: how many of what go where, label noise, scaling."""
+"""From drawn points to bags: sizes, label noise, scaling."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -68,7 +68,7 @@ def assemble(
 ) -> Bags:
     """Deal points into bags, positive bags first, and apply noise and scaling.
 
-    The instances of a bag are shuffled, so that their order tells nothing.
+    The instances of a bag are shuffled, so that their order carries no information.
     """
     points = np.concatenate([positives, impostors, negatives])
     truth = np.full(len(points), NEGATIVE)
@@ -144,7 +144,7 @@ def _change_sides(
 
 
 def _deal(n: int, n_bags: int, rng: np.random.RandomState) -> NDArray[Any]:
-    """Bag of each of n instances, as equal in number as can be."""
+    """Return the bag of each of n instances, spread as evenly as possible."""
     bags: NDArray[Any] = rng.permutation(n_bags)[np.arange(n) % n_bags]
     return bags
 

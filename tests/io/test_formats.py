@@ -1,4 +1,4 @@
-"""One door: formats told from files, options that are understood or refused."""
+"""``read_bags`` and ``write_bags``: detecting formats, accepting and refusing options."""
 
 import shutil
 
@@ -11,11 +11,11 @@ from pigmil.io import formats
 from pigmil.io._registry import sniff
 
 
-def test_format_is_told_from_the_file(written, format_name, read_options, plain_bags):
+def test_format_is_detected(written, format_name, read_options, plain_bags):
     assert read_bags(written, **read_options).y.tolist() == plain_bags.y.tolist()
 
 
-def test_format_is_told_without_a_suffix(written, format_name):
+def test_format_is_detected_without_a_suffix(written, format_name):
     """Binary formats by their first bytes, text formats of their own look by their first line."""
     bare = written.with_name("bare")
     shutil.copy(written, bare)

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from pigmil._core.children import safe_environment
 from pigmil._core.errors import DataSetError
 from pigmil.bags import Bags
-from pigmil.datasets.content import check_file
-from pigmil.datasets.fetch import write_atomically
-from pigmil.datasets.registry import (
+from pigmil.datasets._content import check_file
+from pigmil.datasets._fetch import write_atomically
+from pigmil.datasets._registry import (
     WHEEL_PACKAGE,
     WHEEL_SHA256,
     WHEEL_VERSION,

@@ -1,4 +1,4 @@
-"""What is known of each real data set: origin, checksums, counts, licence, defects."""
+"""The registry of real data sets: origin, checksums, counts, licence, defects."""
 
 import difflib
 import functools
@@ -25,7 +25,7 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class DataSetInfo:
-    """Everything the registry knows of a data set.
+    """The registry entry of a data set.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class DataSetInfo:
     addresses : tuple of str
         Pages or archives where its authors offer it.
     defects, notes : str
-        What is wrong with the set or with copies in circulation; what else to know.
+        Known errors in the set or in copies in circulation; other remarks.
     parquet_sha256 : str or None
         Checksum of ``<name>.parquet`` in a data folder.
     content_sha256 : str
@@ -91,7 +91,7 @@ class DataSetInfo:
 
 @functools.cache
 def registry() -> dict[str, DataSetInfo]:
-    """All entries by name, in the order of the file."""
+    """Return all entries by name, in the order of the file."""
     text = resources.files("pigmil.datasets").joinpath("registry.toml").read_text("utf-8")
     return {name: _entry(name, values) for name, values in tomllib.loads(text).items()}
 
@@ -108,7 +108,7 @@ def _entry(name: str, values: dict[str, Any]) -> DataSetInfo:
 
 
 def list_datasets() -> list[str]:
-    """Names of all real data sets that :func:`load` knows.
+    """Return the names of all real data sets that :func:`load_dataset` knows.
 
     Examples
     --------
@@ -120,12 +120,12 @@ def list_datasets() -> list[str]:
 
 
 def info(name: str) -> DataSetInfo:
-    """Return what is known of a data set: origin, licence, counts, checksums, known defects.
+    """Return the registry entry of a data set: origin, licence, counts, checksums, known defects.
 
     Parameters
     ----------
     name : str
-        One of :func:`list`.
+        One of :func:`list_datasets`.
 
     Examples
     --------

