@@ -283,3 +283,15 @@ def test_degenerate_bags(method):
     assert method(C=100.0).fit(one_positive).predict(one_positive).tolist() == [1, 0, 0]
     same = Bags.from_list([np.zeros((2, 3))] * 4, y=[0, 1, 0, 1])
     assert np.isfinite(method().fit(same).decision_function(same)).all()
+
+
+@pytest.mark.parametrize("method", [BagKISVM, InsKISVM])
+def test_at_least_five_rounds_however_small_the_gain(method):
+    rng = np.random.default_rng(3)
+    parts = [rng.normal(size=(6, 3)) for _ in range(20)]
+    for part in parts[::2]:
+        part[0] += 1.0
+    bags = Bags.from_list(parts, y=[1, 0] * 10)
+    # No gain reaches 90 %, so that the tolerance alone would stop after the second round.
+    assert method(tol=0.9).fit(bags).n_iter_ == 5
+    assert method(tol=1e-3).fit(bags).n_iter_ >= 5

@@ -1,7 +1,7 @@
 """Kernel SVMs over instances that are trained repeatedly while labels change."""
 
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -9,9 +9,19 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
+from pigmil._core._sklearn_compat import StrOptions
 from pigmil._core.typing import FloatArray, IntArray
+from pigmil.bags import Bags
 from pigmil.distances import length_unit, squared_distance_blocks
+from pigmil.estimators._parameters import (
+    AT_LEAST_ONE,
+    CLASS_WEIGHT,
+    LENGTH_UNIT,
+    POS_LABEL,
+    POSITIVE,
+)
 from pigmil.estimators._svm_solvers import fit_gram_svm, for_libsvm
+from pigmil.estimators.base import MaxInstanceClassifier
 
 # Above this many instances kernel rows are not kept (7000 of 7000 values are 200 MB).
 _KEEP_INSTANCES = 7000
@@ -27,7 +37,7 @@ Signs = NDArray[np.int8]
 
 
 def kernel_width(instances: Any, kernel: str, gamma: float, unit: str | float) -> float | None:
-    """``gamma`` per squared distance: given per squared unit of length; None if linear."""
+    """Return ``gamma`` per squared distance, given per squared unit of length; None if linear."""
     return gamma / length_unit(instances, unit) ** 2 if kernel == "rbf" else None
 
 
@@ -69,7 +79,7 @@ def kernel_values(
 def kernel_scores(
     queries: Any, support: Any, signed: FloatArray, intercept: float, gamma: float | None
 ) -> FloatArray:
-    """Decision value of every query, in blocks: ``sum of signed_i k(x_i, x) + intercept``."""
+    """Return ``sum of signed_i k(x_i, x) + intercept`` for every query, in blocks."""
     if gamma is None:
         return np.asarray(queries @ (support.T @ signed), dtype=np.float64) + intercept
     scores = np.full(queries.shape[0], intercept)
@@ -87,9 +97,9 @@ class InstanceSVM:
     none does: then the solution is that of all instances. Kernel rows are computed once and
     kept, in single precision (as in libsvm) where there are many.
 
-    Above 7000 instances libsvm sees all that take part and keeps what fits its cache. A training
-    on more than 15000 takes minutes: then at most 2500 of each class, spread evenly, are trained
-    on, at a cost that keeps the weight of their class.
+    Above 7000 instances libsvm is given all rows and keeps what fits its cache. A training on more
+    than 15000 takes minutes: then at most 2500 of each class, spread evenly, are trained on, at a
+    cost that keeps the weight of their class.
 
     Parameters
     ----------
@@ -122,14 +132,14 @@ class InstanceSVM:
         Parameters
         ----------
         signs : array of int8 of shape (n_instances,)
-            1 positive, -1 negative, 0 takes no part.
+            1 positive, -1 negative, 0 not trained on.
         costs : (float, float)
             Factors on ``C`` of the negative and the positive class.
 
         Returns
         -------
         array of shape (n_instances,)
-            Of all instances, those which took no part included.
+            Of all instances, also those that were not trained on.
         """
         if len(signs) > _KEEP_INSTANCES:
             return self._fit_some(signs, costs)
@@ -223,6 +233,48 @@ class InstanceSVM:
         norm = self.signed @ (scores - self.intercept)
         hinge = np.maximum(0.0, 1.0 - signs * scores) * np.where(signs > 0, costs[1], costs[0])
         return float(norm / 2 + self.C * hinge[signs != 0].sum())
+
+
+class KernelInstanceClassifier(MaxInstanceClassifier):
+    """Base class of mi-SVM, MI-SVM and KI-SVM: scores are kernel sums over support instances."""
+
+    _accepts_sparse = True
+    kernel: str
+    gamma: float
+    length_unit: str | float
+    support_instances_: Any
+    dual_coef_: FloatArray
+    intercept_: float
+    kernel_width_: float | None
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "kernel": [StrOptions({"rbf", "linear"})],
+        "C": POSITIVE,
+        "gamma": POSITIVE,
+        "length_unit": LENGTH_UNIT,
+        "class_weight": CLASS_WEIGHT,
+        "max_iter": AT_LEAST_ONE,
+        "tol": POSITIVE,
+        "pos_label": POS_LABEL,
+    }
+
+    def _set_kernel_width(self, instances: Any) -> None:
+        self.kernel_width_ = kernel_width(instances, self.kernel, self.gamma, self.length_unit)
+
+    def _set_support(self, instances: Any, weights: FloatArray, intercept: float) -> None:
+        support = np.flatnonzero(weights)
+        self.support_instances_ = instances[support]
+        self.dual_coef_ = weights[support]
+        self.intercept_ = intercept
+
+    def _score_instances(self, bags: Bags) -> FloatArray:
+        return kernel_scores(
+            bags.instances,
+            self.support_instances_,
+            self.dual_coef_,
+            self.intercept_,
+            self.kernel_width_,
+        )
 
 
 class SharedSlackSVM(InstanceSVM):

@@ -1,8 +1,8 @@
 """KI-SVM's convex programme: cutting planes over key-instance assignments, solved by MKL.
 
-An *atom* is a point of the feature space that may speak for a bag: an instance, or the mean of
-the instances of a bag. An assignment gives every positive bag one atom; with the rows of the
-negative bags it makes a kernel matrix. The programme mixes these matrices.
+An *atom* is a point of the feature space that may represent a bag: an instance, or the mean of
+the instances of a bag. An assignment gives every positive bag one atom and defines, with the rows
+of the negative bags, a kernel matrix. The programme mixes these matrices.
 """
 
 import itertools
@@ -25,10 +25,11 @@ _DOUBLE_ROWS = 3000
 _BLOCK_ROWS = 256
 _MAX_SWEEPS = 100
 _MORE_STARTS = 3
+_MIN_ROUNDS = 5  # as in the code of the authors
 
 
 class Atoms:
-    """Points that may speak for bags, as combinations of instances, and their kernel.
+    """Points that may represent bags, as combinations of instances, and their kernel.
 
     Parameters
     ----------
@@ -108,7 +109,7 @@ class Atoms:
 
 @dataclass(frozen=True, slots=True)
 class KeySolution:
-    """Where the cutting planes ended.
+    """Result of the cutting-plane method.
 
     Attributes
     ----------
@@ -169,9 +170,10 @@ class KeyInstanceProgramme:
         self._matrix = self._empty_matrix()
 
     def solve(self, max_iter: int) -> KeySolution:
-        """Add the most violated assignment until none lowers the optimum any more.
+        """Add the most violated assignment until it lowers the optimum by less than ``tol``.
 
-        At most ``max_iter`` assignments, and no more than 400 MB of their kernels.
+        At least five rounds if assignments help at all; at most ``max_iter`` assignments, and no
+        more than 400 MB of their kernels.
         """
         each = self.n_positive * len(self.ridge) * np.dtype(self.atoms.dtype).itemsize
         room = max(2, _ASSIGNMENT_BYTES // each)
@@ -194,17 +196,17 @@ class KeyInstanceProgramme:
                 break
             best = found
             objectives.append(found.objectives[0])
-            if gain <= self.tol * objectives[-1]:
+            if gain <= self.tol * objectives[-1] and len(objectives) >= _MIN_ROUNDS:
                 break
         else:
             if max_iter > 1:
-                told = (
+                limit = (
                     f"max_iter={max_iter} assignments; raise max_iter."
                     if max_iter <= room
                     else f"{room} assignments, and memory is kept for no more."
                 )
                 warnings.warn(
-                    f"KI-SVM still gained after {told}",
+                    f"KI-SVM still gained after {limit}",
                     ConvergenceWarning,
                     stacklevel=2,
                 )

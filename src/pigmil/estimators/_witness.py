@@ -3,24 +3,14 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from pigmil._core._sklearn_compat import StrOptions
 from pigmil._core.typing import FloatArray
-from pigmil.bags import Bags
-from pigmil.estimators._instance_svm import InstanceSVM, Signs, kernel_scores
-from pigmil.estimators._parameters import (
-    AT_LEAST_ONE,
-    CLASS_WEIGHT,
-    LENGTH_UNIT,
-    POS_LABEL,
-    POSITIVE,
-)
+from pigmil.estimators._instance_svm import InstanceSVM, KernelInstanceClassifier, Signs
 from pigmil.estimators._svm_solvers import class_costs
-from pigmil.estimators.base import MaxInstanceClassifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,24 +95,11 @@ def alternate(
     return Alternation(scores, signs, objectives, False)
 
 
-class WitnessSVM(MaxInstanceClassifier):
+class WitnessSVM(KernelInstanceClassifier):
     """Base class of mi-SVM and MI-SVM: the alternation and the scores.
 
     A subclass defines in ``_fit`` the first labels and how labels are imputed.
     """
-
-    _accepts_sparse = True
-
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "kernel": [StrOptions({"rbf", "linear"})],
-        "C": POSITIVE,
-        "gamma": POSITIVE,
-        "length_unit": LENGTH_UNIT,
-        "class_weight": CLASS_WEIGHT,
-        "max_iter": AT_LEAST_ONE,
-        "tol": POSITIVE,
-        "pos_label": POS_LABEL,
-    }
 
     def __init__(
         self,
@@ -162,19 +139,7 @@ class WitnessSVM(MaxInstanceClassifier):
         result = alternate(
             svm, start, impute, costs_of, max_iter=self.max_iter, name=type(self).__name__
         )
-        support = np.flatnonzero(svm.signed)
-        self.support_instances_ = svm.instances[support]
-        self.dual_coef_ = svm.signed[support]
-        self.intercept_ = svm.intercept
+        self._set_support(svm.instances, svm.signed, svm.intercept)
         self.objectives_ = np.array(result.objectives)
         self.n_iter_ = len(result.objectives)
         return result
-
-    def _score_instances(self, bags: Bags) -> FloatArray:
-        return kernel_scores(
-            bags.instances,
-            self.support_instances_,
-            self.dual_coef_,
-            self.intercept_,
-            self.kernel_width_,
-        )

@@ -1,26 +1,17 @@
 """Bag-KI-SVM and Ins-KI-SVM: a convex search for the instance that makes a bag positive."""
 
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from pigmil._core._sklearn_compat import StrOptions
 from pigmil._core.segments import offsets_of, segment_gather
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.estimators._instance_svm import kernel_scores, kernel_width
+from pigmil.estimators._instance_svm import KernelInstanceClassifier
 from pigmil.estimators._key_instances import Atoms, KeyInstanceProgramme
-from pigmil.estimators._parameters import (
-    AT_LEAST_ONE,
-    CLASS_WEIGHT,
-    LENGTH_UNIT,
-    POS_LABEL,
-    POSITIVE,
-)
 from pigmil.estimators._svm_solvers import class_costs
-from pigmil.estimators.base import MaxInstanceClassifier
 from pigmil.estimators.card import Card
 
 _PAPER = (
@@ -34,21 +25,8 @@ _MANY_INSTANCES = 10000
 _FEWER_NEGATIVES = 2000
 
 
-class _KISVM(MaxInstanceClassifier):
-    """What both levels share; a subclass says what stands for a negative bag."""
-
-    _accepts_sparse = True
-
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "kernel": [StrOptions({"rbf", "linear"})],
-        "C": POSITIVE,
-        "gamma": POSITIVE,
-        "length_unit": LENGTH_UNIT,
-        "class_weight": CLASS_WEIGHT,
-        "max_iter": AT_LEAST_ONE,
-        "tol": POSITIVE,
-        "pos_label": POS_LABEL,
-    }
+class _KISVM(KernelInstanceClassifier):
+    """Base class of both levels; a subclass defines the rows that represent negative bags."""
 
     def __init__(
         self,
@@ -73,10 +51,10 @@ class _KISVM(MaxInstanceClassifier):
 
     @abstractmethod
     def _negative_rows(self, bags: Bags, negatives: IntArray) -> tuple[Any, FloatArray]:
-        """Combinations of instances that stand for negative bags, and their share of a cost."""
+        """Return the combinations that represent negative bags, and their share of a cost."""
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
-        self.kernel_width_ = kernel_width(bags.instances, self.kernel, self.gamma, self.length_unit)
+        self._set_kernel_width(bags.instances)
         chosen = np.flatnonzero(positive)
         inside = segment_gather(bags.offsets, chosen)
         single = _averages(inside, np.ones(len(inside), dtype=np.int64), bags.n_instances)
@@ -93,27 +71,15 @@ class _KISVM(MaxInstanceClassifier):
         solution = programme.solve(self.max_iter)
 
         weights = combination.T @ solution.coefficients
-        support = np.flatnonzero(weights)
-        self.support_instances_ = bags.instances[support]
-        self.dual_coef_ = weights[support]
-        self.intercept_ = float(weights.sum())
+        self._set_support(bags.instances, weights, float(weights.sum()))
         self.objectives_ = np.array(solution.objectives)
         self.mixture_ = solution.mixture
         self.n_iter_ = len(solution.objectives)
         self._set_detection(bags, positive, self._score_instances(bags))
 
-    def _score_instances(self, bags: Bags) -> FloatArray:
-        return kernel_scores(
-            bags.instances,
-            self.support_instances_,
-            self.dual_coef_,
-            self.intercept_,
-            self.kernel_width_,
-        )
-
 
 class BagKISVM(_KISVM):
-    """Bag-KI-SVM: one constraint a bag; the mean of a negative bag must be negative.
+    """Bag-KI-SVM: one constraint per bag; the mean of a negative bag must be negative.
 
     Implements the bag-level programme of the paper: which instance of each positive bag is its
     key is relaxed to a mixture of assignments; cutting planes add the assignment that is most
@@ -143,10 +109,10 @@ class BagKISVM(_KISVM):
     class_weight : "balanced", dict or None, default=None
         Factors on ``C``; "balanced" counts bags.
     max_iter : int, default=50
-        Most assignments; a ConvergenceWarning tells when they did not suffice.
+        Largest number of assignments; a ConvergenceWarning is raised if they do not suffice.
     tol : float, default=1e-2
-        Least relative fall of the objective that is worth another assignment (the authors' value);
-        restricted problems are solved to a tenth of it.
+        Least relative fall of the objective that is worth another assignment after the first five
+        rounds (the authors' values); restricted problems are solved to a tenth of it.
     pos_label : label, optional
         The positive class; the greater label if not given.
 
@@ -173,9 +139,9 @@ class BagKISVM(_KISVM):
 
     Notes
     -----
-    In a narrow kernel an assignment raises the decision value at its own keys and nowhere else, and
-    the mixture divides what a bag gets among them: too few bags are then called positive, though
-    they are ranked well. Where that is seen, lower ``gamma`` or ``C``.
+    In a narrow kernel an assignment raises the decision value at its own keys only, and the mixture
+    divides the weight of a bag among them: too few bags are then called positive, though they are
+    ranked well. In that case lower ``gamma`` or ``C``.
 
     Cost: O(n_instances^2 n_features) for the kernel of the means, in blocks; then small problems
     of n_bags rows. Kernel rows of the instances of positive bags are kept in single precision
@@ -197,7 +163,7 @@ class BagKISVM(_KISVM):
 
     card = Card(
         name="Bag-KI-SVM",
-        title="Key-instance SVM, one constraint a bag",
+        title="Key-instance SVM, one constraint per bag",
         paper=_PAPER,
         year=2009,
         detects=True,
@@ -221,13 +187,13 @@ class InsKISVM(_KISVM):
     Departs from the paper: as :class:`BagKISVM`; and the paper's constant between the slacks of
     positive bags and of negative instances is fixed so that every bag weighs the same: a
     negative instance costs ``C`` over the size of its bag. Of more than 6000 negative instances
-    (2000 where there are more than 10000 instances) every second, third, ... is taken: the matrix
-    of the dual must fit in memory.
+    (2000 with more than 10000 instances) every second, third, ... is taken, because the matrix of
+    the dual must fit in memory.
     """
 
     card = Card(
         name="Ins-KI-SVM",
-        title="Key-instance SVM, one constraint a negative instance",
+        title="Key-instance SVM, one constraint per negative instance",
         paper=_PAPER,
         year=2009,
         detects=True,
@@ -247,6 +213,6 @@ class InsKISVM(_KISVM):
 
 
 def _averages(inside: IntArray, sizes: IntArray, n_instances: int) -> Any:
-    """One row a group of instances, with the mean of the group as a combination."""
+    """Return one row per group of instances: the mean of the group as a combination."""
     weights = np.repeat(1.0 / sizes, sizes)
     return sp.csr_array((weights, inside, offsets_of(sizes)), shape=(len(sizes), n_instances))

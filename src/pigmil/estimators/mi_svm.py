@@ -5,7 +5,7 @@ import numpy as np
 from pigmil._core.segments import segment_argmax
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
-from pigmil.estimators._instance_svm import InstanceSVM, Signs, kernel_width
+from pigmil.estimators._instance_svm import InstanceSVM, Signs
 from pigmil.estimators._witness import WitnessSVM
 from pigmil.estimators.card import Card
 
@@ -83,7 +83,6 @@ class MiSVM(WitnessSVM):
     20
     """
 
-    _accepts_sparse = True
     card = Card(
         name="mi-SVM",
         title="Maximum-margin formulation over instance labels",
@@ -110,7 +109,7 @@ class MiSVM(WitnessSVM):
             return signs
 
         start = np.where(in_positive, 1, -1).astype(np.int8)
-        self.kernel_width_ = kernel_width(bags.instances, self.kernel, self.gamma, self.length_unit)
+        self._set_kernel_width(bags.instances)
         svm = InstanceSVM(bags.instances, gamma=self.kernel_width_, C=self.C, tol=self.tol)
         result = self._alternate(svm, start, impute)
         self.imputed_positive_ = result.signs > 0

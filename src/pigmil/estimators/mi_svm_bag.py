@@ -9,7 +9,7 @@ from pigmil._core._sklearn_compat import StrOptions
 from pigmil._core.segments import segment_argmax, segment_mean
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
-from pigmil.estimators._instance_svm import InstanceSVM, SharedSlackSVM, Signs, kernel_width
+from pigmil.estimators._instance_svm import InstanceSVM, SharedSlackSVM, Signs
 from pigmil.estimators._svm_solvers import class_costs
 from pigmil.estimators._witness import WitnessSVM
 from pigmil.estimators.card import Card
@@ -144,7 +144,7 @@ class MISVM(WitnessSVM):
         self.negative_slack = negative_slack
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
-        self.kernel_width_ = kernel_width(bags.instances, self.kernel, self.gamma, self.length_unit)
+        self._set_kernel_width(bags.instances)
         means = _bag_means(bags, positive)
         n_instances, n_witnesses = bags.n_instances, means.shape[0]
         negatives = np.where(positive[bags.bag_index], 0, -1).astype(np.int8)
