@@ -76,8 +76,10 @@ def test_promising_instances_are_exact_and_the_rest_close():
     np.testing.assert_allclose(found.log_positive[0][found.exact], positive[found.exact])
     rest = ~exact
     assert np.corrcoef(found.log_negative[0][rest], negative[rest])[0, 1] > 0.9
-    assert np.median(np.abs(found.log_negative[0][rest] - negative[rest])) < 0.1
-    assert np.mean(found.log_negative[0][rest] >= negative[rest]) > 0.5
+    # Estimates are too low before they are raised, all by the same amount.
+    difference = found.log_negative[0][rest] - negative[rest]
+    assert np.mean(difference >= 0) > 0.8
+    assert difference.max() < 0.5
 
 
 @pytest.mark.usefixtures("coarse")
