@@ -78,7 +78,7 @@ test-deep:
 	fi
 
 fuzz: $(READY)
-	@for script in $(filter-out %/__init__.py %/conftest.py,$(wildcard tests/fuzz/*.py)); do \
+	@for script in $(wildcard tests/fuzz/fuzz_*.py); do \
 		echo $$script; $(BIN)/python $$script || exit 1; done
 
 docs: $(READY)

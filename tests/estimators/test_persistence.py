@@ -75,6 +75,7 @@ WRAPPED = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", WRAPPED)
 def test_models_around_methods_survive(name, bags, tmp_path):
     model = clone(WRAPPED[name]).fit(bags, bags.y)
@@ -83,6 +84,7 @@ def test_models_around_methods_survive(name, bags, tmp_path):
     np.testing.assert_array_equal(getattr(again, score)(bags), getattr(model, score)(bags))
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_search_with_a_scoring_function_names_the_way_out(bags, tmp_path):
     search = GridSearchCV(pigmil.MISVM(), {"C": [1.0]}, cv=2, scoring="roc_auc")
     path = pigmil.save_model(search.fit(bags, bags.y), tmp_path / "model.skops")

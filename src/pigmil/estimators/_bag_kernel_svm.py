@@ -5,12 +5,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from pigmil._core import state
 from pigmil._core.segments import segment_gather
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import length_unit
 from pigmil.estimators._pairwise import PairwiseBagClassifier, Scorer
 from pigmil.estimators._svm_solvers import class_costs, fit_gram_svm
+from pigmil.estimators.base import bags_state
 
 
 class BagKernelSVM(PairwiseBagClassifier):
@@ -24,6 +26,15 @@ class BagKernelSVM(PairwiseBagClassifier):
     C: float
     class_weight: Any
     length_unit: str | float
+
+    _state: ClassVar[dict[str, state.Field]] = {
+        "length_unit_": state.Number(positive=True),
+        "intercept_": state.Number(floating=True),
+        "support_": state.Integers(shape=("support",)),
+        "dual_coef_": state.Floats(shape=("support",)),
+        "support_bags_": bags_state("support"),
+        "support_description_": state.Floats(shape=None),
+    }
 
     # Whether ``_describe`` gives one row a bag, or one an instance.
     _describes_bags: ClassVar[bool] = True
@@ -40,6 +51,15 @@ class BagKernelSVM(PairwiseBagClassifier):
 
         ``described`` and ``known`` are what ``_describe`` gave for the two.
         """
+
+    def _check_state(self, sizes: state.Sizes) -> None:
+        super()._check_state(sizes)
+        # What describes new bags must have the shape of what describes the support bags.
+        support = self.support_bags_
+        n_rows = support.n_bags if self._describes_bags else support.n_instances
+        expected = (n_rows, *self._describe(support[:1]).shape[1:])
+        if self.support_description_.shape != expected:
+            raise state.StateError(f"support_description_ does not have shape {expected}")
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
         described, gram = self._described_gram(bags)

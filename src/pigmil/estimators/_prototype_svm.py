@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from sklearn.model_selection import StratifiedKFold
 
+from pigmil._core import state
 from pigmil._core.model_parts import model_part
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
@@ -47,6 +48,18 @@ class PrototypeSVM:
         ``P(positive) = 1 / (1 + exp(-slope * decision))``, fitted on held-out decisions.
     """
 
+    _state: ClassVar[dict[str, state.Field]] = {
+        "prototypes": state.Floats(shape=("prototypes", "features"), sparse=True),
+        "decay": state.Number(positive=True),
+        "unit": state.Number(positive=True),
+        "C": state.Number(positive=True),
+        "uses_score": state.Flag(),
+        "centre": state.Floats(shape=("columns",)),
+        "scale": state.Floats(shape=("columns",), positive=True, infinite=True),
+        "svm": state.Part(classes=(LinearSVM,), same={"columns": "columns"}),
+        "slope": state.Number(),
+    }
+
     prototypes: Any
     decay: float
     unit: float
@@ -56,6 +69,10 @@ class PrototypeSVM:
     scale: FloatArray
     svm: LinearSVM
     slope: float
+
+    def _check_state(self, sizes: state.Sizes) -> None:
+        if sizes["columns"] != sizes["prototypes"] + bool(self.uses_score):
+            raise state.StateError("classifier_ does not have one column per prototype")
 
     def embed(self, bags: Bags, best_scores: FloatArray | None = None) -> FloatArray:
         """Return the columns of every bag: similarities and best score, scaled as in training."""

@@ -1,13 +1,14 @@
 """The SVM inside the methods: hinge loss, free intercept, exact, the same answer every time."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.svm import SVC
 from sklearn.utils.class_weight import compute_class_weight
 
+from pigmil._core import state
 from pigmil._core.model_parts import model_part
 from pigmil._core.typing import BoolArray, FloatArray
 
@@ -31,6 +32,12 @@ class LinearSVM:
     alphas : array of shape (n_rows,)
         Dual variables, 0 where a row is no support vector.
     """
+
+    _state: ClassVar[dict[str, state.Field]] = {
+        "weights": state.Floats(shape=("columns",)),
+        "intercept": state.Number(),
+        "alphas": state.Floats(shape=("rows",)),
+    }
 
     weights: FloatArray
     intercept: float

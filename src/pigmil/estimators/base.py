@@ -12,6 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from pigmil._core import state
 from pigmil._core._sklearn_compat import fit_context, validate_data
 from pigmil._core.errors import PositiveLabelWarning, SingletonBagsWarning
 from pigmil._core.segments import segment_argmax, segment_reduce
@@ -20,6 +21,7 @@ from pigmil.bags import Bags, as_bags, check_no_missing, is_plain_table
 from pigmil.estimators.card import Card
 
 _LARGEST_VALUE = 1e150  # whose square, summed over features, is still finite
+_LARGEST_SCORE = 1e100  # per unit of the features: beyond it a model is damaged or does not fit
 
 
 def _detects(method: "BaseMIL") -> bool:
@@ -45,6 +47,17 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
     card: ClassVar[Card]
     _accepts_sparse: ClassVar[bool] = False
 
+    _state: ClassVar[dict[str, state.Field]] = {
+        "n_features_in_": state.Number(integer=True, low=1),
+        "feature_names_in_": state.Array(shape=("features",), kinds="OU", optional=True),
+        "classes_": state.Array(shape=(2,), kinds="biufUO"),
+        "_fitted_on_bags": state.Flag(),
+        "instance_scores_": state.Floats(
+            shape=("instances",), nan=True, infinite=True, optional=True
+        ),
+        "detected_instances_": state.Integers(shape=("detected",), of="instances", optional=True),
+    }
+
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> Any:
         """Fit on bags and their labels.
@@ -66,6 +79,17 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
         self._fitted_on_bags = bool(bags.sizes.max() > 1)
         self._fit(bags, y == self.positive_label_)
         return self
+
+    def _check_state(self, sizes: state.Sizes) -> None:
+        """Raise an error if the fitted attributes contradict each other; ``sizes`` are lengths."""
+        first, second = self.classes_.tolist()
+        if not first < second or self.positive_label_ not in (first, second):
+            raise state.StateError("classes_ are not two labels, positive_label_ one of them")
+        names = getattr(self, "feature_names_in_", np.empty(0, dtype=object))
+        if not all(isinstance(name, str) for name in names):
+            raise state.StateError("feature_names_in_ are not texts")
+        if self.card.detects and not hasattr(self, "detected_instances_"):
+            raise state.StateError("detected_instances_ is missing")
 
     @abstractmethod
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
@@ -202,7 +226,8 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
             Aligned with ``as_bags(X).instances``.
         """
         check_is_fitted(self, "classes_")
-        return self._score_instances(self._check_X(X, reset=False))
+        bags = self._check_X(X, reset=False)
+        return _checked_scores(self._score_instances(bags), bags)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -226,7 +251,8 @@ class MILClassifier(ClassifierMixin, BaseMIL):
 
     def _check_and_score(self, X: Any) -> FloatArray:
         check_is_fitted(self, "classes_")
-        return np.asarray(self._score_bags(self._check_X(X, reset=False)), dtype=np.float64)
+        bags = self._check_X(X, reset=False)
+        return _checked_scores(np.asarray(self._score_bags(bags), dtype=np.float64), bags)
 
     def decision_function(self, X: Any) -> FloatArray:
         """Return the decision value of every bag, above 0 where ``classes_[1]`` is predicted.
@@ -270,6 +296,29 @@ class MaxInstanceClassifier(MILClassifier):
 
     def _score_bags(self, bags: Bags) -> FloatArray:
         return segment_reduce(np.maximum, self._score_instances(bags), bags.offsets)
+
+
+def bags_state(bags: str, *, optional: bool = False) -> state.Part:
+    """Return the condition on bags kept by a fit: their features, and the name of their number."""
+    same = {"n_features": "features", "n_bags": bags}
+    return state.Part(classes=(Bags,), same=same, optional=optional)
+
+
+def _checked_scores(scores: FloatArray, bags: Bags) -> FloatArray:
+    """Return the scores; raise an error if they overflowed."""
+    with np.errstate(invalid="ignore"):
+        if (np.abs(scores) <= _LARGEST_SCORE).all():
+            return scores
+    values = bags.instances.data if bags.is_sparse else bags.instances
+    largest = float(np.abs(values).max()) if values.size else 0.0
+    bound = _LARGEST_SCORE * max(1.0, largest)
+    bad = np.flatnonzero(~(np.abs(scores) <= bound))
+    if bad.size:
+        raise ValueError(
+            f"{bad.size} of {scores.size} scores overflow, the first is {scores[bad[0]]:.3g}. "
+            "Scale the features as in fit; if they are, the model is damaged: fit it again."
+        )
+    return scores
 
 
 def _check_magnitude(bags: Bags) -> None:

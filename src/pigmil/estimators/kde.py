@@ -2,12 +2,13 @@
 
 from typing import Any, ClassVar
 
+from pigmil._core import state
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import length_unit
 from pigmil.distances.density import log_density
 from pigmil.estimators._parameters import LENGTH_UNIT, POS_LABEL, POSITIVE
-from pigmil.estimators.base import BaseMIL
+from pigmil.estimators.base import BaseMIL, bags_state
 from pigmil.estimators.card import Card
 
 _PAPER = (
@@ -22,6 +23,11 @@ class _KernelDensity(BaseMIL):
 
     _accepts_sparse = True
     _reduction: ClassVar[str]
+
+    _state: ClassVar[dict[str, state.Field]] = {
+        "length_unit_": state.Number(positive=True),
+        "negative_bags_": bags_state("negative bags"),
+    }
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "gamma": POSITIVE,

@@ -1,11 +1,12 @@
 """Bag-KI-SVM and Ins-KI-SVM: a convex search for the instance that makes a bag positive."""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
+from pigmil._core import state
 from pigmil._core.segments import offsets_of, segment_gather
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
@@ -27,6 +28,10 @@ _FEWER_NEGATIVES = 2000
 
 class _KISVM(KernelInstanceClassifier):
     """Base class of both levels; a subclass defines the rows that represent negative bags."""
+
+    _state: ClassVar[dict[str, state.Field]] = {
+        "mixture_": state.Floats(shape=("kernels",)),
+    }
 
     def __init__(
         self,

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from sklearn.svm import SVC
 
+from pigmil._core import state
 from pigmil._core._sklearn_compat import Interval, StrOptions
 from pigmil._core.model_parts import model_part
 from pigmil._core.segments import segment_argmax, segment_reduce
@@ -23,7 +24,7 @@ from pigmil.estimators._parameters import (
 )
 from pigmil.estimators._selection import min_error_threshold, select_by_cv, stratified_folds
 from pigmil.estimators._standardise import centre_and_spread, content_order, standardised
-from pigmil.estimators._svm_solvers import class_costs, fit_linear_svm, for_libsvm
+from pigmil.estimators._svm_solvers import LinearSVM, class_costs, fit_linear_svm, for_libsvm
 from pigmil.estimators.base import MaxInstanceClassifier
 from pigmil.estimators.card import Card
 from pigmil.exemplars.svm import exemplar_svms
@@ -50,6 +51,10 @@ class Setting(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class KernelSVM:
     """A fitted SVM with a Gaussian kernel, with the interface of a LinearSVM."""
+
+    _state: ClassVar[dict[str, state.Field]] = {
+        "svc": state.Part(classes=(SVC,), same={"n_features_in_": "columns"}),
+    }
 
     svc: SVC
 
@@ -223,6 +228,19 @@ class MiSim(MaxInstanceClassifier):
         "those of Eastwest with the classes swapped: what marks a positive bag there marks a "
         "negative one here.",
     )
+
+    _state: ClassVar[dict[str, state.Field]] = {
+        "candidates_": state.Integers(shape=("candidates",), of="instances"),
+        "centre_": state.Floats(shape=("features",)),
+        "spread_": state.Number(positive=True),
+        "ranking_scores_": state.Floats(shape=("candidates",), nan=True, infinite=True),
+        "ranked_instances_": state.Integers(shape=("positive bags",), of="instances"),
+        "threshold_": state.Number(infinite=True),
+        "kernel_": state.Choice(among=("linear", "rbf")),
+        "C_": state.Number(positive=True),
+        "gamma_": state.Number(positive=True),
+        "svm_": state.Part(classes=(LinearSVM, KernelSVM), same={"columns": "features"}),
+    }
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "C": POSITIVE_OR_CV,

@@ -1,7 +1,10 @@
 """mi-SVM: an SVM over instances whose labels are imputed until they stop changing."""
 
+from typing import ClassVar
+
 import numpy as np
 
+from pigmil._core import state
 from pigmil._core.segments import segment_argmax
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
@@ -83,6 +86,9 @@ class MiSVM(WitnessSVM):
     20
     """
 
+    _state: ClassVar[dict[str, state.Field]] = {
+        "imputed_positive_": state.Flags(shape=("instances",)),
+    }
     card = Card(
         name="mi-SVM",
         title="Maximum-margin formulation over instance labels",

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.svm import SVC
 
+from pigmil._core import state
 from pigmil._core._sklearn_compat import StrOptions
 from pigmil._core.segments import segment_argmax, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
@@ -16,8 +17,8 @@ from pigmil.distances import embed_bags, length_unit, nearest_in_bags
 from pigmil.estimators._parameters import CLASS_WEIGHT, LENGTH_UNIT, POS_LABEL, POSITIVE_OR_CV
 from pigmil.estimators._selection import min_error_threshold, select_by_cv, stratified_folds
 from pigmil.estimators._standardise import content_order
-from pigmil.estimators._svm_solvers import class_costs, fit_linear_svm, for_libsvm
-from pigmil.estimators.base import MILClassifier
+from pigmil.estimators._svm_solvers import LinearSVM, class_costs, fit_linear_svm, for_libsvm
+from pigmil.estimators.base import MILClassifier, bags_state
 from pigmil.estimators.card import Card
 
 COSTS = (0.1, 1.0, 10.0, 100.0)
@@ -167,6 +168,17 @@ class MILD(MILClassifier):
         when_to_use="Positives that form one cluster which most positive bags share.",
     )
 
+    _state: ClassVar[dict[str, state.Field]] = {
+        "length_unit_": state.Number(positive=True),
+        "training_bags_": bags_state("bags"),
+        "training_positive_": state.Flags(shape=("bags",)),
+        "true_positives_": state.Floats(shape=("positive bags", "features"), sparse=True),
+        "precision_threshold_": state.Number(infinite=True),
+        "C_": state.Number(positive=True),
+        "gamma_": state.Number(positive=True),
+        "svm_": state.Part(classes=(LinearSVM, SVC)),
+    }
+
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "level": [StrOptions({"bag", "instance"})],
         "kernel": [StrOptions({"linear", "rbf"})],
@@ -195,6 +207,16 @@ class MILD(MILClassifier):
         self.length_unit = length_unit
         self.class_weight = class_weight
         self.pos_label = pos_label
+
+    def _check_state(self, sizes: state.Sizes) -> None:
+        super()._check_state(sizes)
+        columns = sizes["positive bags" if self.level == "bag" else "features"]
+        svm: Any = self.svm_
+        linear = isinstance(svm, LinearSVM)
+        if linear != (self.kernel == "linear") or columns != (
+            len(svm.weights) if linear else svm.n_features_in_
+        ):
+            raise state.StateError(f"svm_ is not an SVM on {columns} columns")
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
         self.length_unit_ = length_unit(bags.instances, self.length_unit)

@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from pigmil._core import state
 from pigmil._core._sklearn_compat import StrOptions
 from pigmil._core.segments import offsets_of, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray
@@ -110,6 +111,17 @@ class MILES(MILClassifier):
         when_to_use="A strong default for bags of any kind. Instances are scored as bags of their "
         "own; the published score, a share in the decision on the bag, is an option.",
     )
+
+    _state: ClassVar[dict[str, state.Field]] = {
+        "decay_": state.Number(positive=True),
+        "n_iter_": state.Number(integer=True),
+        "prototype_instances_": state.Integers(shape=("prototypes",), of="instances"),
+        "prototypes_": state.Floats(shape=("prototypes", "features"), sparse=True),
+        "coef_": state.Floats(shape=("prototypes",)),
+        "intercept_": state.Number(floating=True),
+        "dual_coef_": state.Floats(shape=("bags",)),
+        "objective_": state.Number(),
+    }
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "C": POSITIVE,

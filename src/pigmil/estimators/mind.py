@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.svm import SVC
 
+from pigmil._core import state
 from pigmil._core._sklearn_compat import HasMethods, StrOptions
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
@@ -13,6 +14,7 @@ from pigmil.distances import BAG_DISTANCES, bag_distances
 from pigmil.estimators._pairwise import PairwiseBagClassifier, Scorer
 from pigmil.estimators._parameters import AT_LEAST_ONE, CLASS_WEIGHT, POS_LABEL, POSITIVE
 from pigmil.estimators._svm_solvers import class_costs
+from pigmil.estimators.base import bags_state
 from pigmil.estimators.card import Card
 
 _MAX_ITER = 1_000_000  # libsvm may never end on bags that repeat each other under two labels
@@ -86,6 +88,11 @@ class MInD(PairwiseBagClassifier):
         grid={"dissimilarity": ("hausdorff", "mean-min", "min-min"), "C": (100.0, 1000.0)},
     )
 
+    _state: ClassVar[dict[str, state.Field]] = {
+        "training_bags_": bags_state("bags"),
+        "scale_": state.Number(positive=True),
+    }
+
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "dissimilarity": [StrOptions(set(BAG_DISTANCES))],
         "rank": AT_LEAST_ONE,
@@ -111,6 +118,11 @@ class MInD(PairwiseBagClassifier):
         self.C = C
         self.class_weight = class_weight
         self.pos_label = pos_label
+
+    def _check_state(self, sizes: state.Sizes) -> None:
+        super()._check_state(sizes)
+        if getattr(self.classifier_, "n_features_in_", None) != sizes["bags"]:
+            raise state.StateError("classifier_ does not take one distance per training bag")
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
         self.training_bags_ = bags

@@ -16,6 +16,7 @@ from pigmil._core.optional import import_optional
 from pigmil.estimators._model_archive import ModelArchive, regular_size
 from pigmil.estimators._model_classes import admitted_classes
 from pigmil.estimators._model_schema import Schema, UnknownParts
+from pigmil.estimators._model_state import check_objects
 
 _FORMAT = 1
 
@@ -95,7 +96,9 @@ def load_model(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> 
         with path.open("rb") as file, warnings.catch_warnings():
             # The versions are compared below, in one message.
             warnings.simplefilter("ignore", InconsistentVersionWarning)
-            content = Schema(ModelArchive(file, size), admit).build()
+            schema = Schema(ModelArchive(file, size), admit)
+            content = schema.build()
+        check_objects(schema.objects)
     except UnknownParts as error:
         raise ModelFileError(
             f"'{path}' holds parts that pigmil does not know and will not build: {error}. If you "

@@ -11,6 +11,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from pigmil._core import state
 from pigmil._core._sklearn_compat import Interval, StrOptions
 from pigmil._core.logs import log_to_stderr
 from pigmil._core.segments import segment_argmax, segment_reduce
@@ -25,9 +26,9 @@ from pigmil.estimators._parameters import (
     POS_LABEL,
     POSITIVE_OR_CV,
 )
-from pigmil.estimators._prototype_svm import fit_prototype_svm
+from pigmil.estimators._prototype_svm import PrototypeSVM, fit_prototype_svm
 from pigmil.estimators._svm_solvers import class_costs
-from pigmil.estimators.base import MILClassifier
+from pigmil.estimators.base import MILClassifier, bags_state
 from pigmil.estimators.card import Card
 from pigmil.exemplars import KernelExemplars, exemplar_lda, exemplar_svms
 from pigmil.graph import (
@@ -48,6 +49,8 @@ from pigmil.graph import (
     working_bags,
     working_sets,
 )
+from pigmil.graph.csdg import CSDG
+from pigmil.graph.trace import Trace
 
 DECAYS = (1.0, 2.0, 3.0, 5.0, 8.0)
 
@@ -206,6 +209,22 @@ class PIGMIL(MILClassifier):
         cost="O(N_positive N_negative d) + O(m^2 d) and O(m) graphs for m candidates",
         when_to_use="Find the instances that make bags positive when bags share a cause.",
     )
+
+    _state: ClassVar[dict[str, state.Field]] = {
+        "length_unit_": state.Number(positive=True),
+        "decay_": state.Number(positive=True),
+        "negative_bags_": bags_state("negative bags"),
+        "working_bags_": state.Part(classes=(WorkingBags,)),
+        "working_sets_": state.IntegerLists(of="instances"),
+        "initial_pool_": state.Integers(shape=("first pool",), of="instances"),
+        "pool_": state.Integers(shape=("pool",), of="instances"),
+        "csdg_": state.Part(classes=(CSDG,)),
+        "trace_": state.Part(classes=(Trace,)),
+        "best_instances_": state.Integers(shape=("positive bags",), of="instances"),
+        "_scoring_pool": state.Floats(shape=("scoring", "features"), sparse=True, least=1),
+        "prototypes_": state.Integers(shape=("chosen",), of="instances"),
+        "classifier_": state.Part(classes=(PrototypeSVM,), same={"features": "features"}),
+    }
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "working_score": [StrOptions({"supported", "density_ratio", "kde_min"})],

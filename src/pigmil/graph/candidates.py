@@ -2,11 +2,12 @@
 
 import logging
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pigmil._core import state
 from pigmil._core.model_parts import model_part
 from pigmil._core.segments import segment_argmin, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
@@ -53,6 +54,12 @@ class WorkingBags:
     kept : array of bool of shape (n_positive_bags,)
         Whether it is a working bag.
     """
+
+    _state: ClassVar[dict[str, state.Field]] = {
+        "bags": state.Integers(shape=("bags",)),
+        "t": state.Floats(shape=("bags",), nan=True, infinite=True),
+        "kept": state.Flags(shape=("bags",)),
+    }
 
     bags: IntArray
     t: FloatArray

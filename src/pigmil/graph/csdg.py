@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pigmil._core import state
 from pigmil._core.model_parts import model_part
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.graph.consistency import consistency
@@ -53,6 +54,15 @@ class CSDG:
     discrimination, scores : ndarray of shape (n_vertices,)
         Of each vertex; ``scores`` are the ranking scores of Alg. 1.
     """
+
+    _state: ClassVar[dict[str, state.Field]] = {
+        "vertices": state.Integers(shape=("vertices",)),
+        "similarity": state.Floats(shape=("vertices", "vertices"), nan=True, infinite=True),
+        "consistency": state.Array(shape=("vertices", "vertices"), kinds="iuf"),
+        "discrimination": state.Floats(shape=("vertices",), nan=True, infinite=True),
+        "weights": state.Floats(shape=("vertices", "vertices"), nan=True, infinite=True),
+        "scores": state.Floats(shape=("vertices",), nan=True, infinite=True),
+    }
 
     vertices: IntArray
     similarity: FloatArray

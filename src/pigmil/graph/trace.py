@@ -1,10 +1,12 @@
 """The record of an updating: every try, compact and replayable."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pigmil._core import state
 from pigmil._core.model_parts import model_part
 from pigmil._core.typing import FloatArray, IntArray
 
@@ -53,6 +55,15 @@ class Trace:
     initial_objective : float
         Objective of the pool at the start.
     """
+
+    _state: ClassVar[dict[str, state.Field]] = {
+        "bag": state.Integers(shape=("tries",)),
+        "vertex": state.Integers(shape=("tries",)),
+        "instance": state.Integers(shape=("tries",)),
+        "objective": state.Floats(shape=("tries",), nan=True, infinite=True),
+        "accepted": state.Flags(shape=("tries",)),
+        "initial_objective": state.Number(infinite=True),
+    }
 
     bag: IntArray
     vertex: IntArray

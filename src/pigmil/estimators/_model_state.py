@@ -1,0 +1,181 @@
+"""The state of everything a model file built, checked before the model is handed out.
+
+The lists of this library's classes are with the classes (see :mod:`pigmil._core.state`); those
+of scikit-learn's classes are here. libsvm and the compiled kernels follow indices without looking
+at the ends of arrays, so nothing they are given may point outside.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.decomposition import PCA
+from sklearn.feature_selection import VarianceThreshold
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
+from sklearn.svm import SVC, LinearSVC
+
+from pigmil._core import state
+from pigmil._core.errors import ModelFileError
+
+_PER_FEATURE = state.Floats(shape=("features",), none=True)
+_SCALE = state.Floats(shape=("features",), positive=True, none=True)
+_LINEAR: dict[str, state.Field] = {
+    "coef_": state.Floats(shape=("rows", "features")),
+    "intercept_": state.Floats(shape=("rows",)),
+}
+_SKLEARN_STATE: dict[type, dict[str, state.Field]] = {
+    StandardScaler: {"mean_": _PER_FEATURE, "scale_": _SCALE},
+    MinMaxScaler: {"min_": _PER_FEATURE, "scale_": _PER_FEATURE},
+    MaxAbsScaler: {"scale_": _SCALE},
+    RobustScaler: {"center_": _PER_FEATURE, "scale_": _SCALE},
+    VarianceThreshold: {"variances_": state.Floats(shape=("features",), infinite=True)},
+    PCA: {
+        "mean_": _PER_FEATURE,
+        "components_": state.Floats(shape=("components", "features")),
+    },
+    LogisticRegression: _LINEAR,
+    LinearSVC: _LINEAR,
+}
+
+
+def check_objects(objects: Iterable[tuple[str, Any]]) -> None:
+    """Check parameters and fitted attributes of every object of a model file.
+
+    Parameters
+    ----------
+    objects : iterable of (str, object)
+        Place in the model, and the object.
+
+    Raises
+    ------
+    ModelFileError
+        For the first that no fit could have left.
+    """
+    for where, built in objects:
+        try:
+            if hasattr(built, "_parameter_constraints"):
+                built._validate_params()
+            _check_one(built)
+        except Exception as error:  # attributes of any type stand where others are expected
+            raise ModelFileError(f"{where}: {type(built).__name__}: {error}") from error
+
+
+def _check_one(built: Any) -> None:
+    special = _SPECIAL.get(type(built))
+    if special is not None:
+        special(built)
+    if type(built) in _SKLEARN_STATE:
+        if not hasattr(built, "n_features_in_"):  # never fitted
+            return
+        state.check_state(built, _SKLEARN_STATE[type(built)])
+    elif hasattr(type(built), "_state"):
+        fitted = state.state_fields(type(built))
+        held = getattr(built, "__dict__", None)
+        # A model that was never fitted has none of them.
+        if held is None or not isinstance(built, BaseEstimator) or set(fitted) & set(held):
+            state.check_state(built)
+
+
+def _check_pipeline(pipeline: Pipeline) -> None:
+    for step in pipeline.steps:
+        name, estimator = step
+        known = estimator is None or estimator == "passthrough"
+        if not isinstance(name, str) or not (known or isinstance(estimator, BaseEstimator)):
+            raise state.StateError("steps are not names and estimators")
+
+
+def _check_calibrated(model: CalibratedClassifierCV) -> None:
+    fitted = getattr(model, "calibrated_classifiers_", [])
+    if not isinstance(fitted, list):
+        raise state.StateError("calibrated_classifiers_ is not a list")
+    for one in fitted:
+        calibrators = one.calibrators
+        if not isinstance(one.estimator, BaseEstimator) or not isinstance(calibrators, list):
+            raise state.StateError("a calibrated classifier has no estimator or no calibrators")
+        same = np.array_equal(one.classes, model.classes_) and one.method == model.method
+        if not same or len(calibrators) != 1:
+            raise state.StateError("a calibrated classifier has other classes or another method")
+        for calibrator in calibrators:
+            state.Number().bind(calibrator.a_, "a_", {})
+            state.Number().bind(calibrator.b_, "b_", {})
+
+
+def _check_search(search: GridSearchCV | RandomizedSearchCV) -> None:
+    if not isinstance(getattr(search, "best_estimator_", search), BaseEstimator):
+        raise state.StateError("best_estimator_ is not an estimator")
+
+
+def _check_one_vs_rest(model: OneVsRestClassifier) -> None:
+    fitted = getattr(model, "estimators_", [])
+    if not isinstance(fitted, list) or not all(isinstance(one, BaseEstimator) for one in fitted):
+        raise state.StateError("estimators_ is not a list of estimators")
+
+
+def _check_svc(svc: SVC) -> None:
+    """Check all that is handed to libsvm, which looks at no bounds."""
+    if not hasattr(svc, "support_"):
+        return
+    if callable(svc.kernel):
+        raise state.StateError("kernel is a function")
+    n_classes = len(svc.classes_)
+    n_support = len(svc.support_)
+    rows, columns = (int(length) for length in svc.shape_fit_)
+    per_class = svc._n_support
+    if per_class.dtype != np.int32 or per_class.shape != (n_classes,) or n_classes < 2:
+        raise state.StateError("_n_support does not have one count per class")
+    if (per_class < 0).any() or int(per_class.sum(dtype=np.int64)) != n_support:
+        raise state.StateError("_n_support does not add up to the support vectors")
+    if svc.support_.dtype != np.int32 or svc.support_.ndim != 1:
+        raise state.StateError("support_ is not an array of indices")
+    if n_support and not 0 <= svc.support_.min() <= svc.support_.max() < rows:
+        raise state.StateError("support_ holds indices outside the training rows")
+    if svc.n_features_in_ != columns or (svc.kernel == "precomputed" and rows != columns):
+        raise state.StateError("shape_fit_ and n_features_in_ differ")
+    pairs = n_classes * (n_classes - 1) // 2
+    _check_matrix(svc, "_dual_coef_", (n_classes - 1, n_support))
+    _check_matrix(svc, "dual_coef_", (n_classes - 1, n_support))
+    if svc.kernel != "precomputed":
+        _check_matrix(svc, "support_vectors_", (n_support, columns))
+    for name, lengths in (
+        ("_intercept_", (pairs,)), ("intercept_", (pairs,)), ("_probA", (0, pairs)),
+        ("_probB", (0, pairs)), ("class_weight_", (n_classes,)),
+    ):  # fmt: skip
+        values = getattr(svc, name)
+        if values.dtype != np.float64 or values.ndim != 1 or len(values) not in lengths:
+            raise state.StateError(f"{name} has {values.shape} values of {values.dtype}")
+        state.Floats(shape=None).verify(values, name, {})
+    for name in ("nu", "epsilon", "coef0"):
+        state.Number().bind(getattr(svc, name), name, {})
+    if not (abs(svc.degree) < 2**31 and abs(svc.max_iter) < 2**31):
+        raise state.StateError("degree or max_iter have more than 32 bits")
+    state.Number(low=0).bind(svc._gamma, "_gamma", {})
+    if not isinstance(svc._sparse, bool) or svc._sparse != sp.issparse(svc._dual_coef_):
+        raise state.StateError("_sparse is not what the coefficients are")
+    if not isinstance(svc._effective_probability, bool):
+        raise state.StateError("_effective_probability is neither true nor false")
+
+
+def _check_matrix(svc: SVC, name: str, shape: tuple[int, int]) -> None:
+    value = getattr(svc, name)
+    if sp.issparse(value) != svc._sparse or value.shape != shape or value.dtype != np.float64:
+        raise state.StateError(f"{name} is not a table of {shape[0]} by {shape[1]}")
+    if sp.issparse(value) and not value.indices.dtype == value.indptr.dtype == np.int32:
+        raise state.StateError(f"{name} does not have 32-bit indices")
+    state.Floats(shape=None, sparse=True).verify(value, name, {})
+
+
+_SPECIAL: dict[type, Callable[[Any], None]] = {
+    CalibratedClassifierCV: _check_calibrated,
+    GridSearchCV: _check_search,
+    OneVsRestClassifier: _check_one_vs_rest,
+    Pipeline: _check_pipeline,
+    RandomizedSearchCV: _check_search,
+    SVC: _check_svc,
+}
