@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -145,6 +146,23 @@ def test_labels_as_asked_for(tmp_path):
 
 def test_unlabelled_table(tmp_path):
     assert read_bags(table(tmp_path, GOOD.replace("x,1", "x,").replace("y,0", "y,"))).y is None
+
+
+def test_long_ids_and_labels(tmp_path):
+    """One long id must not cost its length for every bag; a long label is no label."""
+    rows = "".join(f"b{at},{at % 2},1\n" for at in range(400))
+    path = table(tmp_path, f"bag,bag_label,a\n{'x' * 500_000},1,2\n{rows}")
+    tracemalloc.start()
+    try:
+        bags = read_bags(path)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(bags.ids[0]) == 500_000
+    assert peak < 100e6  # fixed-width text would take 800 MB; a slab for the rows takes 40
+    path = table(tmp_path, f"bag,bag_label,a\nx,{'y' * 2000},2\nz,0,1\n")
+    with pytest.raises(BagFormatError, match="has a label of 2000 characters"):
+        read_bags(path)
 
 
 def test_ids_that_look_like_numbers(tmp_path):

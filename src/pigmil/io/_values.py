@@ -13,6 +13,7 @@ from pigmil.bags import Bags, Decoder, text_array
 from pigmil.io._common import listed, raise_format_error
 
 MISSING = ("", "?")
+_MAX_LABEL = 1000  # characters of a label
 _WHOLE = re.compile(r"-?[1-9][0-9]{0,17}|0")
 _SIGNED = re.compile(r"[+-]?[0-9]{1,18}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -34,14 +35,14 @@ def decode(values: Sequence[Any], *, want: Any = None, strict: bool = False) -> 
     Examples
     --------
     >>> decode(["+1", "-1"]), decode(["a", "1"]), decode(["007"], strict=True)
-    (array([ 1, -1]), array(['a', '1'], dtype='<U1'), array(['007'], dtype='<U3'))
+    (array([ 1, -1]), array(['a', '1'], dtype=object), array(['007'], dtype=object))
     """
     values = list(values)
     if not all(isinstance(value, str) for value in values):
         array = np.array(values) if values else np.array([], dtype=np.int64)
         return array if want is None or array.dtype == object else array.astype(want)
     if want is str:
-        return np.array(values, dtype=str)
+        return text_array(values)
     if want is not None:
         return np.array([want(value) for value in values])
     whole = _WHOLE if strict else _SIGNED
@@ -53,7 +54,7 @@ def decode(values: Sequence[Any], *, want: Any = None, strict: bool = False) -> 
             return np.array(numbers)
     if not strict and set(values) <= {"True", "False"}:
         return np.array([value == "True" for value in values])
-    return np.array(values, dtype=str)
+    return text_array(values)
 
 
 class TextDecoder(Decoder):
@@ -127,8 +128,10 @@ def decode_labels(
     """
     kind = want if isinstance(want, type) else None
     try:
-        bag = None if bag_values is None else decode(bag_values, want=kind)
-        instance = None if instance_values is None else _with_missing(path, instance_values, kind)
+        bag = None if bag_values is None else _label_array(path, decode(bag_values, want=kind))
+        instance = None
+        if instance_values is not None:
+            instance = _label_array(path, _with_missing(path, instance_values, kind))
     except (TypeError, ValueError) as error:
         raise_format_error(
             path, f"has labels that are not {getattr(kind, '__name__', kind)} ({error})."
@@ -144,6 +147,20 @@ def decode_labels(
             path, f"labels={want!r} is not understood; use a type, a mapping or 'signs'."
         )
     return _mapped(path, bag, table), _mapped(path, instance, table)
+
+
+def _label_array(path: Path, labels: NDArray[Any]) -> NDArray[Any]:
+    """Return labels as NumPy holds them, at the width of the longest, which is bounded."""
+    if labels.dtype != object or not all(isinstance(label, str) for label in labels.tolist()):
+        return labels
+    longest = max(labels.tolist(), key=len, default="")
+    if len(longest) > _MAX_LABEL:
+        raise_format_error(
+            path,
+            f"has a label of {len(longest)} characters, which starts with {longest[:40]!r}.",
+            hint="The file may be damaged, or another column holds the labels.",
+        )
+    return labels.astype(str)
 
 
 def _with_missing(path: Path, values: Sequence[Any], kind: type | None) -> NDArray[Any]:
