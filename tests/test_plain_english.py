@@ -10,15 +10,13 @@ FOLDERS = ("src", "tests", "docs", "examples", "benchmarks")
 SUFFIXES = {".py", ".md", ".rst", ".j2", ".js", ".toml"}
 GENERATED = {"_build", "auto_examples", "generated", "reproduction"}
 
-# Packages that are being rewritten, in src and tests.
-LATER = {
-    "bags", "datasets", "estimators", "evaluation", "exemplars", "graph", "io", "reproduction"
-}  # fmt: skip
+# Being rewritten, in src and tests.
+LATER = {"evaluation"}
 
 # Each pattern with the words to use instead.
 AVOID = {
     r"\bmend(s|ed|ing|ings)?\b": "fix, repair, hint",
-    r"\b(told|tell|tells|telling)\b": "report, say, show, distinguish",
+    r"(?<!\.)\b(told|tell|tells|telling)\b": "report, say, show, distinguish",
     r"\bspoken\b": "logged, printed",
     r"\bone (row|column|file|line|class|data set) an? [a-z]+": "one row per instance",
     r"\bends well\b": "succeeds",
@@ -62,7 +60,7 @@ def test_docstrings_do_not_open_with_what():
 
 def test_the_list_reads_the_whole_tree():
     # Otherwise a moved folder would let the tests above pass by reading nothing.
-    assert len(TEXTS) > 60
+    assert len(TEXTS) > 150
     assert {"README.md", "src/pigmil/cli/app.py", "docs/tour.md"} <= set(TEXTS)
     assert re.search(next(iter(AVOID)), "how to mend it")
     assert DOCSTRING.search('"""What it returns."""')

@@ -95,9 +95,9 @@ def test_verbose_speaks_while_fitting_and_leaves_logging_as_it_was(ring, capsys)
     logger = logging.getLogger("pigmil")
     before = (logger.level, list(logger.handlers))
     PIGMIL(random_state=0, verbose=True).fit(ring)
-    told = capsys.readouterr().err
-    assert "initialisation:" in told
-    assert "updating:" in told
+    log = capsys.readouterr().err
+    assert "initialisation:" in log
+    assert "updating:" in log
     assert (logger.level, logger.handlers) == before
     PIGMIL(random_state=0).fit(ring)
     assert capsys.readouterr().err == ""

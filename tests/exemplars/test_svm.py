@@ -238,8 +238,8 @@ def test_degenerate_data_stay_finite(n, C):
         for values in (svms.weights, svms.intercepts, svms.duality_gap):
             assert np.isfinite(values).all()
         # Twelve digits between the features and C = 1e6 may cost the certificate, not silently.
-        told = [issubclass(warning.category, ConvergenceWarning) for warning in caught]
-        assert told == [True] * bool((svms.duality_gap > 1e-4).any())
+        warned = [issubclass(warning.category, ConvergenceWarning) for warning in caught]
+        assert warned == [True] * bool((svms.duality_gap > 1e-4).any())
 
 
 def test_overflowing_working_sets_are_taken_over(monkeypatch):

@@ -26,15 +26,15 @@ TINY = Size(
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Table I and the figures, and what the second call of each told of its work."""
+    """Table I and the figures, and what the second call of each reported."""
     folder = tmp_path_factory.mktemp("reproduction")
-    told = []
+    steps = []
     mpl.use("agg")
     for part in ("table1", "figures"):
         place = folder / part
-        written = reproduce(part, place, size=TINY, callback=lambda *step: told.append(step))
+        written = reproduce(part, place, size=TINY, callback=lambda *step: steps.append(step))
         (place / "written.json").write_text(json.dumps([str(path) for path in written]))
-    assert told
+    assert steps
     return folder
 
 
@@ -154,13 +154,13 @@ def test_cells_below_the_paper_are_listed():
         ("fox", "mi-Sim", float("nan"), "new"),
     ]
     table = pd.DataFrame(rows, columns=["data", "method", "difference", "mark"])
-    (told,) = pages._lower(table)
-    assert told.startswith(
+    (sentence,) = pages._lower(table)
+    assert sentence.startswith(
         "More than two points below the paper's mean, 2 of 4: MILES on Fox -9.0; "
         "MILD on Musk-1 -3.0 (≈). "
     )
-    (told,) = pages._lower(table[2:])
-    assert told.startswith("No default configuration")
+    (sentence,) = pages._lower(table[2:])
+    assert sentence.startswith("No default configuration")
 
 
 def test_the_ten_columns_of_table_2_and_the_literal_method():
@@ -187,11 +187,11 @@ def test_a_detection_is_the_same_every_time():
 
 
 def test_table_1_goes_on_with_more_seeds(tmp_path):
-    told = []
+    steps = []
     store = tmp_path / "r.sqlite"
     table1(seeds=1, store=store)
-    table1(seeds=2, store=store, callback=told.append)
-    assert len(told) == 24
+    table1(seeds=2, store=store, callback=steps.append)
+    assert len(steps) == 24
 
 
 def test_a_set_that_cannot_be_had_is_left_out_and_told(tmp_path, monkeypatch, caplog):

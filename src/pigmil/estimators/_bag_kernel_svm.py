@@ -36,12 +36,12 @@ class BagKernelSVM(PairwiseBagClassifier):
         "support_description_": state.Floats(shape=None),
     }
 
-    # Whether ``_describe`` gives one row a bag, or one an instance.
+    # Whether ``_describe`` gives one row per bag, or one per instance.
     _describes_bags: ClassVar[bool] = True
 
     @abstractmethod
     def _describe(self, bags: Bags) -> FloatArray:
-        """What the kernel needs to know of each bag (or instance) by itself."""
+        """Return what the kernel needs of each bag (or instance) alone."""
 
     @abstractmethod
     def _gram(

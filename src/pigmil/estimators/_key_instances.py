@@ -285,7 +285,7 @@ class KeyInstanceProgramme:
         return self.atoms.block(key, self.negatives)
 
     def _pull_of_negatives(self, alphas: FloatArray) -> FloatArray:
-        """What the negative rows add to the decision value of the instances of positive bags."""
+        """Return what negative rows add to the decision values of instances of positive bags."""
         weights = -alphas[self.n_positive :]
         pull = np.empty(self.n_instances)
         for start in range(0, self.n_instances, _BLOCK_ROWS):
@@ -294,7 +294,7 @@ class KeyInstanceProgramme:
         return pull
 
     def _pull_of(self, atoms: IntArray, weights: FloatArray) -> FloatArray:
-        """What weighted atoms of positive bags add to it."""
+        """Return what weighted atoms of positive bags add to the decision values."""
         pull = np.zeros(self.n_instances)
         for start in range(0, len(atoms), _BLOCK_ROWS):
             some = slice(start, start + _BLOCK_ROWS)

@@ -140,7 +140,7 @@ def fit_l1_svm(X: NDArray[Any], positive: BoolArray, row_costs: FloatArray) -> L
 
 
 def _first_corner(positive: BoolArray, row_costs: FloatArray) -> _Corner:
-    """No weights; the intercept gives a row of the dearer class its margin."""
+    """No weights; the intercept gives a row of the costlier class its margin."""
     dear = row_costs[positive].sum() > row_costs[~positive].sum()
     none = np.empty(0, dtype=np.int64)
     elbow = np.flatnonzero(positive == dear)[:1]

@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What a method is, where it comes from, what it does and what it costs.
+    """Facts about a method: name, source, abilities and cost.
 
     Parameters
     ----------

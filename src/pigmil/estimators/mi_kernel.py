@@ -27,7 +27,7 @@ class MIKernel(BagKernelSVM):
     and the polynomial min-max statistic kernel ``(<s(X), s(X')> + 1)^p`` where
     ``s`` holds the smallest and the largest value of every feature.
 
-    Without normalisation the number of instances of a bag tells in the kernel, which helps where
+    Without normalisation the number of instances of a bag affects the kernel, which helps where
     classes differ in it, as mutagenic molecules do by their many chains.
 
     Departs from the paper: lengths are measured in ``length_unit``, so that the width needs no

@@ -132,7 +132,7 @@ class MInD(PairwiseBagClassifier):
         return bag_distances(bags, None, self.dissimilarity, rank=self.rank)
 
     def _fit_pairwise(self, tables: FloatArray, positive: BoolArray) -> Scorer:
-        # All bags alike: nothing to scale by, and nothing to tell apart.
+        # All bags alike: nothing to scale by, and nothing to distinguish.
         self.scale_ = float(np.sqrt((tables**2).sum(axis=1).mean())) or 1.0
         self.classifier_ = self._new_classifier(positive).fit(tables / self.scale_, positive)
         return self._score_vectors

@@ -15,7 +15,7 @@ MAX_PASSES = 60
 SUBSAMPLE = 1000  # negatives in the subsample that is mined first
 GROWTH = 12  # how much larger each next subsample is
 ROUNDS_ON_SUBSAMPLE = 4
-ROUGH = 0.1  # gap at which a subsample has nothing more to tell
+ROUGH = 0.1  # gap at which a subsample gives no further information
 
 
 @dataclass
@@ -46,7 +46,7 @@ class WorkingSets:
         self._slot = np.full(self.negatives.n, -1, np.int64)
         self._rows = np.empty((0, d))
         self._n_rows = 0
-        # Reused in every pass: fresh memory is dearer than the passes over small sets.
+        # Reused in every pass: allocating memory costs more than passes over small sets.
         self._largest = np.empty((m, COLLECTED))
         self._index = np.empty((m, COLLECTED), np.int64)
         self._new = np.empty((m, ADDED), np.int64)
@@ -91,7 +91,7 @@ class WorkingSets:
         self._grow(which, collected[1], collected[2], collected[3], -np.inf)
 
     def improve(self, which: IntArray, stride: int, tol: float) -> IntArray:
-        """One pass: certify or mend the candidates ``which``; return those still open."""
+        """One pass: certify or correct the candidates ``which``; return those still open."""
         from pigmil.exemplars._mining_kernels import exact_hinges
 
         weights = self.weights[which]

@@ -1,4 +1,4 @@
-"""What every family of exemplar classifiers offers: a confidence of exemplar i in instance j."""
+"""Protocol of the exemplar classifiers: the confidence of exemplar i in instance j."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -13,7 +13,7 @@ _BLOCK_ELEMENTS = 1 << 22
 
 
 class Confidence(Protocol):
-    """What the similarity needs of a classifier family: how sure exemplar i is of instance j."""
+    """Protocol of a family of classifiers: the confidence of exemplar i in instance j."""
 
     def confidence(self, instances: Any, include_bias: bool = True) -> FloatArray:
         """Confidence of each exemplar (rows) in each instance (columns)."""

@@ -91,7 +91,7 @@ def grow(
     """Add vertices as long as the set is a quasi-clique again after at most a few steps.
 
     The missing pairs allowed grow faster than one vertex may need, so a step that breaks the
-    density can be mended by the next one.
+    density can be corrected by the next one.
     """
     n = degree.shape[0]
     while state[0] < n:

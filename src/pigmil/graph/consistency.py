@@ -55,7 +55,7 @@ def consistency(
 
     From some 40 mutually similar vertices on, any pair at all can join them without breaking
     density 0.9. Consistency then saturates: on large graphs it says "there is a dense core" and
-    hardly tells edges apart.
+    hardly distinguishes edges.
 
     Local search agrees with branch and bound on more than 99 % of the edges of graphs of 20 to 40
     vertices. On graphs of 150 vertices nested cores fall short of local search by 0 to 5 % when
@@ -203,7 +203,7 @@ def _refined_order(edges: NDArray[np.int8]) -> IntArray:
     """Order the vertices by degree, refined by what their neighbours look like.
 
     The order depends on the graph only, except among vertices that a few rounds of colour
-    refinement cannot tell apart.
+    refinement cannot distinguish.
     """
     n = len(edges)
     links = edges.astype(np.float64)

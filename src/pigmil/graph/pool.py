@@ -1,4 +1,4 @@
-"""What follows from a pool: scores of instances, further detected instances, hard negatives."""
+"""Results derived from a pool: instance scores, further detected instances, hard negatives."""
 
 from typing import Any
 

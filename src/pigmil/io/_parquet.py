@@ -39,7 +39,7 @@ _OPEN = {
     "thrift_string_size_limit": 1 << 28,
     "thrift_container_size_limit": 1 << 24,
 }
-_KEY = b"pigmil"  # schema metadata: which columns are what, where the names alone do not tell
+_KEY = b"pigmil"  # schema metadata: the roles of columns, where the names do not show them
 
 
 def read(path: Path, request: Request) -> Bags:

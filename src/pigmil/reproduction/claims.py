@@ -1,4 +1,4 @@
-"""What the paper claims, and whether our numbers say the same."""
+"""The claims of the paper, and whether our numbers confirm them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ def change(frame: Any, start: float, end: float) -> tuple[float, float]:
     return float(difference.mean()), error
 
 
-def told(values: Any) -> str:
+def format_values(values: Any) -> str:
     """A curve in words: x: mean, x: mean."""
     return ", ".join(f"{x:g}: {value:.1f}" for x, value in values.items())
 
@@ -193,7 +193,7 @@ def noise_claims(frame: Any) -> list[Claim]:
                 variant,
                 "accuracy falls with noise",
                 all(fall < -2 * error for fall, error in falls.values()),
-                "; ".join(f"{data} {told(values)}" for data, values in curves.items()),
+                "; ".join(f"{data} {format_values(values)}" for data, values in curves.items()),
             )
         )
         if {2, 3, 4, 5} <= set(levels):
@@ -223,7 +223,7 @@ def noise_claims(frame: Any) -> list[Claim]:
 
 
 def detection_claims(frame: Any) -> list[Claim]:
-    """Claims about the working sets and the pool, one row a set and configuration."""
+    """Claims about the working sets and the pool, one row per set and configuration."""
     claims = []
     for variant, part in frame.groupby("variant", sort=False):
         part = part.set_index("data")
@@ -270,7 +270,7 @@ def influence_claims(frame: Any) -> list[Claim]:
 
 
 def graph_claims(frame: Any) -> list[Claim]:
-    """Claims about a ranked graph, one row a vertex."""
+    """Claims about a ranked graph, one row per vertex."""
     if len(frame) < 3 or frame["weighted_degree"].nunique() < 2 or frame["score"].nunique() < 2:
         return []
     rank = float(stats.spearmanr(frame["weighted_degree"], frame["score"]).statistic)

@@ -95,7 +95,7 @@ def detect(what: Detection, seed: int) -> dict[str, Any]:
         positives in the working sets, and ``positives_in_working_sets``, the share of positives
         that are there.
     """
-    with recorded_warnings() as told:
+    with recorded_warnings() as caught:
         bags, method = fitted(what, seed)
     detected = method.detected_instances_
     positive = bags.y == bags.y.max()
@@ -111,7 +111,7 @@ def detect(what: Detection, seed: int) -> dict[str, Any]:
         "detection_accuracy": detection_accuracy(detected, bags.instance_labels, pos_label=1),
         "every_bag_accuracy": detection_accuracy(best, bags.instance_labels, pos_label=1),
         "covered": float(covered),
-        "warnings": sorted(set(told)),
+        "warnings": sorted(set(caught)),
     }
 
 

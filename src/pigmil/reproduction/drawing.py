@@ -8,7 +8,7 @@ import numpy as np
 from pigmil._core.optional import import_optional
 from pigmil.reproduction.printed_tables import SYNTHETIC
 
-# Told apart by people of any colour vision (Okabe and Ito).
+# Distinguishable with any colour vision (Okabe and Ito).
 COLOURS = {"BASIC": "#0072B2", "RHOMBUS": "#D55E00", "RING": "#009E73"}
 TWO = {"PIGMIL": "#0072B2", "PIGMIL|paper": "#D55E00"}
 NAMES = {"PIGMIL": "PIGMIL()", "PIGMIL|paper": "PIGMIL.paper()"}
@@ -80,7 +80,7 @@ def _scatter(points: Any, mark: Callable[[Any, Any], None]) -> Any:
 
 
 def draw_influence(frame: Any) -> Any:
-    """The function d of distance, near and far told apart."""
+    """The function d of distance, near and far separately."""
     figure = _figure(5.6, 3.8)
     axes = figure.subplots()
     near, far = frame[frame["delta"] <= 1], frame[frame["delta"] >= 1]
@@ -130,7 +130,7 @@ def draw_graph(vertices: Any, edges: Any) -> Any:
 
 
 def draw_ratio(frame: Any) -> Any:
-    """One column a set, one row a reading of the ratio."""
+    """One column per set, one row per reading of the ratio."""
     meanings = _second(frame)
     figure = _figure(11, 3.1 * len(meanings))
     grid = figure.subplots(len(meanings), len(SYNTHETIC), sharey=True, squeeze=False)
@@ -147,7 +147,7 @@ def draw_ratio(frame: Any) -> Any:
 
 
 def draw_noise(frame: Any) -> Any:
-    """One column a configuration, one row a reading of noise."""
+    """One column per configuration, one row per reading of noise."""
     kinds = _second(frame)
     figure = _figure(9, 3.3 * len(kinds))
     grid = figure.subplots(len(kinds), len(TWO), sharey=True, squeeze=False)
@@ -208,7 +208,7 @@ def _part(frame: Any, variant: str, data: str) -> Any:
 
 
 def _second(frame: Any) -> list[str]:
-    """What follows the configuration in the variants, in their order."""
+    """Return the suffixes of the variants after the configuration, in their order."""
     return list(dict.fromkeys(variant.split(", ", 1)[1] for variant in frame["variant"]))
 
 

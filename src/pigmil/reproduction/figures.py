@@ -289,7 +289,7 @@ def _working_set(run: Run, fractions: Sequence[int]) -> Outcome:
 
 
 def _frame(rows: list[dict[str, Any]], variants: list[str]) -> Any:
-    """One row a fit: variant, data, x, seed, accuracy."""
+    """One row per fit: variant, data, x, seed, accuracy."""
     pd = import_optional("pandas", extra="evaluation", purpose="Figures")
     seeds = len(rows) // len(variants)
     return pd.DataFrame(

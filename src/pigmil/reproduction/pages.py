@@ -43,7 +43,7 @@ REASONS = {
 
 
 def environment(command: str, *, seconds: float, n_jobs: int | None) -> dict[str, Any]:
-    """What the numbers were made with."""
+    """Return the versions and the machine behind the numbers."""
     return {
         "command": command,
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
@@ -156,12 +156,12 @@ def _lower(table: Any) -> list[str]:
     short = own[own["difference"] < -2].sort_values("difference")
     if short.empty:
         return ["No default configuration is more than two points below the paper's mean."]
-    told = "; ".join(
+    listed = "; ".join(
         f"{row.method} on {REAL[row.data]} {row.difference:+.1f}{'' if row.mark == '-' else ' (≈)'}"
         for row in short.itertuples()
     )
     return [
-        f"More than two points below the paper's mean, {len(short)} of {len(own)}: {told}. "
+        f"More than two points below the paper's mean, {len(short)} of {len(own)}: {listed}. "
         "`pigmil methods NAME` says why, where a reason is known."
     ]
 

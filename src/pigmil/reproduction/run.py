@@ -130,7 +130,7 @@ def reproduce(
 
 
 class _Work:
-    """What one call has computed and written."""
+    """The results and files of one call."""
 
     def __init__(
         self,
@@ -180,7 +180,7 @@ class _Work:
         self.sections.append(("table2", (table, results, self._diagram(results))))
 
     def _loaded(self) -> dict[str, Any]:
-        """The real sets that can be had; the page tells of the others."""
+        """The real sets that can be had; the page lists the others."""
         if isinstance(self.size.sets, Mapping):
             return dict(self.size.sets)
         sets = {}
