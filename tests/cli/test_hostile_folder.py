@@ -9,7 +9,7 @@ import pytest
 
 from pigmil._core import children
 from pigmil.datasets import _wheel as wheel
-from pigmil.evaluation.limits import run_guarded
+from pigmil.evaluation.executors import Call, ProcessExecutor
 
 # Imported early by a worker, by the process that enforces limits, or by a fit.
 HOSTILE = ("numpy", "joblib", "scipy", "sklearn", "numba", "pandas", "pickle", "pip", "queue")
@@ -68,9 +68,10 @@ def test_the_planted_modules_would_run(folder):
     assert ran(folder) == ["ran-joblib"]
 
 
-def test_limited_calls_run_nothing_of_the_folder(folder):
+def test_workers_run_nothing_of_the_folder(folder):
     plant(folder)
-    assert run_guarded(dict, {"a": 1}, time_limit=100) == ({"a": 1}, None)
+    (outcome,) = ProcessExecutor(1, time_limit=100).run([Call("key", dict, {"a": 1})])
+    assert (outcome.result, outcome.error) == ({"a": 1}, None)
     assert ran(folder) == []
 
 

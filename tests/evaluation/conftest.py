@@ -39,12 +39,12 @@ def fakes(monkeypatch, tmp_path):
 
 @pytest.fixture
 def start(tmp_path, bags):
-    """Start ``run_compare.py`` in a process of its own, ready to be told to go."""
+    """Start ``run_compare.py`` in a process of its own, where it waits for a line of input."""
     data = tmp_path / "data.npz"
     np.savez(data, instances=bags.instances, offsets=bags.offsets, y=bags.y)
     started = []
 
-    def start(store, *, jobs=1, **environment):
+    def start(store, *, jobs=0, **environment):
         process = subprocess.Popen(
             [sys.executable, str(HELPERS / "run_compare.py"), str(store), str(data), str(jobs)],
             stdin=subprocess.PIPE,

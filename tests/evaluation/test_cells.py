@@ -1,26 +1,27 @@
-"""What is measured in a cell, by hand."""
+"""Measurements of a cell, by hand."""
 
-import threading
 import warnings
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.base import clone
-from sklearn.model_selection import LeaveOneOut
-from sklearn.pipeline import Pipeline
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.model_selection import GridSearchCV, LeaveOneOut, StratifiedKFold
+from sklearn.pipeline import Pipeline, make_pipeline
 
-from pigmil import Bags, CitationKNN
+from pigmil import MILES, Bags, CitationKNN
 from pigmil.bags import BagScaler
-from pigmil.evaluation.cells import compute_cell, recorded_warnings
-from pigmil.evaluation.protocol import TableSearch, protocol_estimator
-from pigmil.evaluation.splits import Split
+from pigmil.estimators import get_estimator
+from pigmil.evaluation.cells import Entry, _prepare, compute_cell, recorded_warnings
+from pigmil.evaluation.protocol import PairwiseSearch, protocol_estimator
+from pigmil.evaluation.splits import Split, inner_splits
 
 
 def cell(bags, method, train, test, **changes):
     split = Split(0, 0, np.asarray(train), np.asarray(test))
-    settings = {"parameters": {}, "tune": False, "seed": 0, **changes}
-    return compute_cell(bags, split, method, **settings)
+    parameters = changes.pop("parameters", {})
+    entry = Entry(get_estimator(method)(**parameters), protocol=True, fixed=tuple(parameters))
+    return compute_cell(bags, split, entry, **{"tune": False, "seed": 0, **changes})
 
 
 @pytest.fixture
@@ -32,14 +33,14 @@ def line():
 
 
 def test_bag_metrics_by_hand(fakes, line):
-    found = cell(line, "Mean rule", range(6), range(6, 10))
-    assert found["accuracy"] == 0.5
-    assert found["balanced_accuracy"] == 0.5
-    assert found["f1"] == 0.5
+    measured = cell(line, "Mean rule", range(6), range(6, 10))
+    assert measured["accuracy"] == 0.5
+    assert measured["balanced_accuracy"] == 0.5
+    assert measured["f1"] == 0.5
     # Scores order the test bags 2.5, 1.5, -1.5, -2.5 and truth is 0, 1, 0, 1: one pair of four.
-    assert found["auc"] == 0.25
-    assert found["fit_seconds"] >= 0
-    assert found["peak_mb"] > 10 or np.isnan(found["peak_mb"])
+    assert measured["auc"] == 0.25
+    assert measured["fit_seconds"] >= 0
+    assert measured["peak_mb"] > 10 or np.isnan(measured["peak_mb"])
 
 
 @pytest.mark.parametrize("method", ["APR", "MILES"])
@@ -68,10 +69,10 @@ def test_instance_metrics_are_those_of_the_positive_class(bags):
 
 
 def test_a_fold_of_one_class_has_no_auc(fakes, line):
-    found = cell(line, "Mean rule", range(6), [6])
-    assert found["accuracy"] == 1.0
-    assert np.isnan(found["auc"])
-    assert np.isnan(found["balanced_accuracy"])
+    measured = cell(line, "Mean rule", range(6), [6])
+    assert measured["accuracy"] == 1.0
+    assert np.isnan(measured["auc"])
+    assert np.isnan(measured["balanced_accuracy"])
 
 
 @pytest.fixture
@@ -91,25 +92,25 @@ def known():
 
 
 def test_instance_metrics_by_hand(fakes, known):
-    found = cell(known, "First feature", [0, 1], [2, 3])
-    assert found["detection_accuracy"] == 1.0
-    assert found["top1"] == 1.0
-    assert found["instance_auc"] == 1.0
-    assert found["instance_ap"] == 1.0
+    measured = cell(known, "First feature", [0, 1], [2, 3])
+    assert measured["detection_accuracy"] == 1.0
+    assert measured["top1"] == 1.0
+    assert measured["instance_auc"] == 1.0
+    assert measured["instance_ap"] == 1.0
 
 
 def test_a_fold_without_positive_instances_has_no_instance_metrics(fakes, known):
     # In bag 2 "no" is the only label: it must not be taken for the positive one.
-    found = cell(known, "First feature", [0, 1, 3], [2])
-    assert np.isnan(found["top1"])
-    assert np.isnan(found["instance_auc"])
-    assert found["detection_accuracy"] == 1.0
+    measured = cell(known, "First feature", [0, 1, 3], [2])
+    assert np.isnan(measured["top1"])
+    assert np.isnan(measured["instance_auc"])
+    assert measured["detection_accuracy"] == 1.0
 
 
 def test_detectors_that_do_not_classify_have_no_bag_metrics(bags):
-    found = cell(bags, "KDE_min", range(0, 24, 2), range(1, 24, 2))
-    assert "accuracy" not in found
-    assert "fit_seconds" in found
+    measured = cell(bags, "KDE_min", range(0, 24, 2), range(1, 24, 2))
+    assert "accuracy" not in measured
+    assert "fit_seconds" in measured
 
 
 def test_scaling_is_fitted_inside_the_fold(fakes, line):
@@ -124,25 +125,82 @@ def test_sparse_bags_are_scaled_but_not_centred():
     parts = [sp.csr_array(rng.random((2, 4)) + 5.0 * (number % 2)) for number in range(8)]
     bags = Bags.from_list(parts, y=np.arange(8) % 2)
     split = Split(0, 0, np.arange(6), np.arange(6, 8))
-    found = compute_cell(bags, split, "MILES", {}, tune=False, seed=0)
-    assert found["accuracy"] == 1.0
+    measured = compute_cell(bags, split, Entry(MILES(), protocol=True), tune=False, seed=0)
+    assert measured["accuracy"] == 1.0
 
 
-def test_tuning_sees_training_bags_only(fakes, bags):
-    estimator = protocol_estimator("Tuned", tune=True).fit(bags, bags.y)
+def test_tuning(fakes, bags):
+    tuned = get_estimator("Tuned")
+    estimator = protocol_estimator(tuned(), bags).fit(bags, bags.y)
     assert estimator.best_params_ == {"method__shift": 0.0}
     assert cell(bags, "Tuned", range(0, 24, 2), range(1, 24, 2), tune=True)["accuracy"] > 0.8
-    fixed = protocol_estimator("Tuned", tune=True, shift=100.0)
-    assert not hasattr(fixed, "cv")  # a parameter that is given is not searched
+    fixed = protocol_estimator(tuned(shift=100.0), bags, fixed=["shift"])
+    assert isinstance(fixed, Pipeline)  # a parameter that is given is not searched
 
 
-def test_a_grid_of_one_value_is_taken_without_a_search():
+def test_a_grid_of_one_value_is_used_without_a_search(bags):
     assert CitationKNN.card.grid == {"rank": (None,)}
-    fixed = protocol_estimator("Citation-kNN")
-    assert isinstance(fixed, Pipeline)
-    assert fixed[-1].rank is None
-    assert protocol_estimator("Citation-kNN", rank=2)[-1].rank == 2
-    assert protocol_estimator("Citation-kNN", tune=False)[-1].rank == 1
+    single = protocol_estimator(CitationKNN(), bags)
+    assert isinstance(single, Pipeline)
+    assert single[-1].rank is None
+    assert protocol_estimator(CitationKNN(rank=2), bags, fixed=["rank"])[-1].rank == 2
+    assert protocol_estimator(CitationKNN(), bags, tune=False)[-1].rank == 1
+
+
+def test_inner_folds_keep_groups_together(fakes, bags):
+    groups = np.repeat(np.arange(8), 3)
+    search = protocol_estimator(get_estimator("Tuned")(), bags, groups=groups)
+    assert len(search.cv) == 4  # as many folds as a class has groups
+    for train, test in search.cv:
+        assert not set(groups[train]) & set(groups[test])
+    assert inner_splits([0, 0, 1, 1], groups=[0, 0, 1, 2]) == []
+
+
+def test_inner_folds_of_a_search_given_by_the_user(fakes, bags):
+    groups = np.repeat(np.arange(8), 3)
+    search = GridSearchCV(get_estimator("Tuned")(), {"shift": [0.0, 100.0]}, cv=2)
+    split = Split(0, 0, np.arange(0, 24, 1), np.arange(0, 24, 1))
+    estimator, arguments = _prepare(Entry(search), bags, groups, True, 3)
+    assert estimator.cv.n_splits == 2
+    for train, test in estimator.cv.split(np.zeros(24), bags.y, **arguments):
+        assert not set(groups[train]) & set(groups[test])
+    measured = compute_cell(bags, split, Entry(search), groups=groups, tune=True, seed=0)
+    assert measured["warnings"] == []
+    assert search.cv == 2  # the caller's object is not changed
+    ignoring = GridSearchCV(get_estimator("Tuned")(), {"shift": [0.0]}, cv=StratifiedKFold(2))
+    measured = compute_cell(bags, split, Entry(ignoring), groups=groups, tune=True, seed=0)
+    assert "groups parameter is ignored by StratifiedKFold" in measured["warnings"][0]
+
+
+class Probabilities(ClassifierMixin, BaseEstimator):
+    """An estimator of another library: probabilities, a threshold of its own, no decision."""
+
+    def __init__(self, random_state=None):
+        self.random_state = random_state
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        self.seed_ = self.random_state
+        return self
+
+    def predict_proba(self, X):
+        p = 1 / (1 + np.exp(-np.array([bag.mean() for bag in X])))
+        return np.column_stack([1 - p, p])
+
+    def predict(self, X):
+        return self.classes_[(self.predict_proba(X)[:, 1] > 0.9).astype(int)]
+
+
+def test_any_estimator_is_measured_as_it_is(line):
+    split = Split(0, 0, np.arange(6), np.arange(6, 10))
+    measured = compute_cell(line, split, Entry(Probabilities()), tune=True, seed=0)
+    # Means 1.5, -1.5, 2.5, -2.5 with truth 1, 0, 0, 1; only 2.5 has a probability above 0.9.
+    assert measured["accuracy"] == 0.25
+    assert measured["auc"] == 0.25
+    assert measured["bags"]["called"] == [0, 0, 1, 0]
+    assert measured["bags"]["group"] == [6, 7, 8, 9]
+    estimator, _ = _prepare(Entry(make_pipeline(BagScaler(), Probabilities())), line, None, True, 7)
+    assert estimator[-1].random_state == 7
 
 
 def test_a_search_on_tables_takes_the_first_of_the_best():
@@ -151,7 +209,9 @@ def test_a_search_on_tables_takes_the_first_of_the_best():
     bags = Bags.from_list([[[float(point)]] for point in points], y=np.repeat([0, 1], 8))
     pipeline = Pipeline([("scale", BagScaler()), ("method", CitationKNN())])
     for ranks in ((2, 1, None), (None, 2)):
-        search = TableSearch(pipeline, {"rank": ranks}, LeaveOneOut()).fit(bags, bags.y)
+        search = PairwiseSearch(pipeline, {"rank": ranks}, list(LeaveOneOut().split(bags.y))).fit(
+            bags, bags.y
+        )
         assert search.best_params_ == {"method__rank": ranks[0]}
         assert search.score(bags, bags.y) == 1.0
 
@@ -163,7 +223,9 @@ def test_a_search_on_tables_takes_the_best():
     bags = Bags.from_list([[[point]] for point in points], y=[0, 0, 1, 0, 0, 1, 1, 0, 1, 1])
     pipeline = Pipeline([("scale", BagScaler()), ("method", CitationKNN(n_citers=0))])
     grid = {"n_references": (1, 3)}
-    leave_one_out = TableSearch(pipeline, grid, LeaveOneOut()).fit(bags, bags.y)
+    leave_one_out = PairwiseSearch(pipeline, grid, list(LeaveOneOut().split(bags.y))).fit(
+        bags, bags.y
+    )
     right = {
         size: sum(
             clone(pipeline)
@@ -182,31 +244,18 @@ def test_inner_folds_shrink_with_the_smallest_class(fakes, bags):
     # Three positive training bags cannot be dealt into five folds, one cannot into two.
     for n_positive in (3, 1):
         train = [*range(12), *range(12, 12 + n_positive)]
-        found = cell(bags, "Tuned", train, range(16, 24), tune=True)
-        assert not any("least populated" in text for text in found["warnings"])
+        measured = cell(bags, "Tuned", train, range(16, 24), tune=True)
+        assert not any("least populated" in text for text in measured["warnings"])
 
 
 def test_warnings_are_kept_with_the_cell(fakes, line):
-    found = cell(line, "Warning", range(6), range(6, 10))
-    assert found["warnings"] == ["ConvergenceWarning: seen 6 bags"]
+    measured = cell(line, "Warning", range(6), range(6, 10))
+    assert measured["warnings"] == ["ConvergenceWarning: seen 6 bags"]
 
 
-def test_threads_keep_their_warnings_apart():
+def test_recorded_warnings_leave_the_filters_alone():
     before = list(warnings.filters)
-    barrier = threading.Barrier(4)
-    heard = {}
-
-    def work(number):
-        with recorded_warnings() as told:
-            for _ in range(20):
-                barrier.wait()
-                warnings.warn(f"of {number}", UserWarning, stacklevel=1)
-        heard[number] = set(told)
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert heard == {number: {f"UserWarning: of {number}"} for number in range(4)}
+    with recorded_warnings() as messages:
+        warnings.warn("careful", UserWarning, stacklevel=1)
+    assert messages == ["UserWarning: careful"]
     assert list(warnings.filters) == before

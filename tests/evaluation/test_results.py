@@ -22,6 +22,7 @@ def row(data, method, repeat, fold, accuracy, **changes):
         "key": f"{data}{method}{repeat}{fold}",
         "data": data,
         "method": method,
+        "estimator": method,
         "parameters": "{}",
         "protocol": '{"folds":2}',
         "repeat": repeat,
@@ -169,7 +170,9 @@ def test_a_store_with_several_runs_gives_the_last_one(tmp_path, caplog):
         for folds, accuracy in (("5", 0.25), ("10", 0.75)):
             for fold in range(2):
                 store.finish(
-                    Cell("data", "x", "KDE", "{}", f'{{"folds":{folds}}}', 0, fold, "0"),
+                    Cell(
+                        "data", "x", "KDE", "pigmil.KDE", "{}", f'{{"folds":{folds}}}', 0, fold, "0"
+                    ),
                     {"accuracy": accuracy},
                 )
         store._connection.execute(

@@ -4,11 +4,13 @@ import logging
 
 import numpy as np
 import pytest
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
 
-from pigmil import Bags
+from pigmil import Bags, BagScaler
 from pigmil._core.errors import BagsError
 from pigmil.evaluation import Results, compare
-from pigmil.evaluation.splits import bag_splits, duplicate_groups
+from pigmil.evaluation.splits import bag_groups, bag_splits, duplicate_groups
 
 
 def run(methods, data, tmp_path, **changes):
@@ -34,7 +36,7 @@ def test_a_failing_method_is_recorded_and_the_rest_goes_on(fakes, bags, tmp_path
 
 def test_failed_cells_are_tried_again_only_when_asked(fakes, bags, tmp_path, monkeypatch):
     run(["Failing"], bags, tmp_path)
-    monkeypatch.setenv("FAKE_MENDED", "1")
+    monkeypatch.setenv("FAKE_REPAIRED", "1")
     assert len(run(["Failing"], bags, tmp_path).failures) == 3
     assert run(["Failing"], bags, tmp_path, retry_failed=True).failures == []
 
@@ -52,14 +54,23 @@ def test_some_failed_cells_are_told_in_the_table(fakes, bags, tmp_path):
     assert partial.table(statistic="text").loc["data", "Mean rule"].endswith("(2/3)")
 
 
-def test_every_method_meets_the_same_folds(fakes, bags, tmp_path):
-    run({"Counting|a": {}, "Counting|b": {}}, bags, tmp_path)
+def test_every_method_has_the_same_folds(fakes, bags, tmp_path):
+    run({"Counting|a": {}, "Counting|b": {"note": 1}}, bags, tmp_path)
     seen = [line.split()[1] for line in fakes.read_text().splitlines()]
     assert seen[:3] == seen[3:]
     assert len(set(seen)) == 3
-    # A method added later, by another call, meets them too.
-    run(["Counting"], bags, tmp_path)
+    # A method added later, by another call, has them too.
+    run({"Counting": {"note": 2}}, bags, tmp_path)
     assert [line.split()[1] for line in fakes.read_text().splitlines()][6:] == seen[:3]
+
+
+def test_equal_estimators_are_computed_once_under_any_label(fakes, bags, tmp_path):
+    results = run({"Counting|a": {}, "mine": "Counting"}, bags, tmp_path)
+    assert len(fakes.read_text().splitlines()) == 3
+    assert results.table().columns.tolist() == ["Counting|a", "mine"]
+    again = run({"other": "Counting"}, bags, tmp_path)
+    assert len(fakes.read_text().splitlines()) == 3
+    assert again.table().columns.tolist() == ["other"]
 
 
 def test_folds_are_stratified_and_cover_every_bag_once_a_repeat(bags):
@@ -95,15 +106,111 @@ def test_duplicates_stay_in_one_fold(fakes, twins, tmp_path):
     assert not {row["key"] for row in loose.rows} & {row["key"] for row in kept.rows}
 
 
-def test_groups_may_be_given(fakes, bags, tmp_path):
+def test_groups_of_a_comparison(fakes, bags, tmp_path):
     pairs = np.repeat(np.arange(12), 2)
-    assert run(["Mean rule"], {"x": bags}, tmp_path, groups={"x": pairs}).failures == []
-    with pytest.raises(ValueError, match="groups of 'x' has 3 entries for 24 bags"):
-        run(["Mean rule"], {"x": bags}, tmp_path, groups={"x": [1, 2, 3]})
-    with pytest.raises(ValueError, match="groups must be 'duplicates'"):
-        run(["Mean rule"], bags, tmp_path, groups="twins")
-    with pytest.raises(ValueError, match="got a ndarray"):
-        run(["Mean rule"], bags, tmp_path, groups=pairs)
+    named = bags.with_info(bag_info={"patient": [f"p{pair}" for pair in pairs]})
+    keys = []
+    for data, groups in (
+        ({"x": bags}, {"x": pairs}),
+        ({"x": bags}, pairs),
+        ({"x": named}, "patient"),
+        ({"x": named}, ("patient", "duplicates")),
+    ):
+        results = run(["Mean rule"], data, tmp_path, groups=groups)
+        assert results.failures == []
+        keys.append([row["key"] for row in results.rows])
+    assert keys[0] == keys[1] == keys[2] == keys[3]
+    assert run(["Mean rule"], {"x": bags}, tmp_path, groups={"y": pairs}).rows[0]["key"] not in keys
+
+
+def test_groups_that_cannot_be_used(bags, tmp_path):
+    named = bags.with_info(bag_info={"patient": np.arange(24)})
+    with pytest.raises(ValueError, match="groups has 3 entries for 24 bags; give one value per"):
+        run(["KDE"], {"x": bags}, tmp_path, groups={"x": [1, 2, 3]})
+    with pytest.raises(ValueError, match=r"'site' is neither .* the bags have 'patient'\."):
+        run(["KDE"], named, tmp_path, groups="site")
+    with pytest.raises(ValueError, match=r"the bags have none\."):
+        run(["KDE"], bags, tmp_path, groups="site")
+
+
+def test_groups_are_merged_where_they_share_a_bag():
+    bags = Bags.from_list(
+        [np.array([[float(value)]]) for value in (1, 2, 3, 1, 5, 6)],
+        bag_info={"patient": list("abbcde"), "site": [1, 1, 2, 3, 4, 4]},
+    )
+    assert bag_groups(bags, "patient").tolist() == [0, 1, 1, 2, 3, 4]
+    # Bags 0-1 share a site, 1-2 a patient, 0-3 are identical, 4-5 share a site.
+    assert bag_groups(bags, ("patient", "site")).tolist() == [0, 0, 0, 1, 2, 2]
+    assert bag_groups(bags, ("patient", "site", "duplicates")).tolist() == [0, 0, 0, 0, 1, 1]
+    assert bag_groups(bags, None) is None
+
+
+def test_any_estimator_can_be_compared(fakes, bags, tmp_path):
+    import fake_methods
+
+    pipeline = make_pipeline(BagScaler(), fake_methods.MeanRule())
+    search = GridSearchCV(fake_methods.Tuned(), {"shift": [0.0, 100.0]}, cv=2)
+    methods = {
+        "pipeline": pipeline,
+        "search": search,
+        "name": "Mean rule",
+        "Tuned|fixed": {"shift": 0.0},
+        "bare": fake_methods.MeanRule(),
+    }
+    results = run(methods, bags, tmp_path)
+    assert results.failures == []
+    table = results.table().loc["data"]
+    assert table.index.tolist() == list(methods)
+    assert table["pipeline"] == table["name"]  # the protocol scales, and has nothing to tune
+    assert not hasattr(pipeline[-1], "classes_")  # what was given is not fitted
+    assert run(fake_methods.MeanRule(), bags, tmp_path).table().columns.tolist() == ["MeanRule"]
+
+
+def test_methods_that_cannot_be_compared(fakes, bags, tmp_path):
+    import fake_methods
+
+    with pytest.raises(TypeError, match="'x' must be an estimator, the name of a method or a dict"):
+        run({"x": 3}, bags, tmp_path)
+    with pytest.raises(TypeError, match="must be an estimator"):
+        run({"x": fake_methods.MeanRule}, bags, tmp_path)
+    with pytest.raises(ValueError, match="Two methods have the same label"):
+        run([fake_methods.MeanRule(), fake_methods.MeanRule()], bags, tmp_path)
+
+
+def test_key_of_a_cell_is_class_version_and_parameters(fakes, bags, tmp_path):
+    import fake_methods
+
+    def keys(estimator, **changes):
+        return [row["key"] for row in run({"x": estimator}, bags, tmp_path, **changes).rows]
+
+    first = keys(fake_methods.Tuned())
+    assert keys(fake_methods.Tuned(shift=0.0)) == first
+    others = [
+        keys(fake_methods.Tuned(shift=1.0)),
+        keys(fake_methods.MeanRule()),
+        keys(make_pipeline(BagScaler(), fake_methods.Tuned())),
+        keys(make_pipeline(BagScaler(with_mean=False), fake_methods.Tuned())),
+        keys("Tuned"),  # scaled and tuned
+    ]
+    assert len({tuple(one) for one in [first, *others]}) == 6
+
+
+def test_text_labels_need_a_positive_one(fakes, bags, tmp_path):
+    named = bags.with_labels(np.where(bags.y == 1, "active", "inert"))
+    message = (
+        r"labels of 'x' are text; say which one is positive: pos_label='active' \(12 bags\) or "
+        r"pos_label='inert' \(12 bags\)"
+    )
+    with pytest.raises(BagsError, match=message):
+        run(["Mean rule"], {"x": named}, tmp_path)
+    with pytest.raises(BagsError, match=r"pos_label='x' is not among the labels \['active'"):
+        run(["Mean rule"], named, tmp_path, pos_label="x")
+    numbers = run(["MILES"], {"x": bags}, tmp_path)
+    text = run(["MILES"], {"x": named}, tmp_path, pos_label="active")
+    own = run({"MILES": {"pos_label": "active"}}, {"x": named}, tmp_path, pos_label={"x": "active"})
+    for results in (text, own):
+        assert results.failures == []
+        assert results.table().equals(numbers.table())
 
 
 def test_severe_findings_are_refused_only_when_strict(fakes, twins, tmp_path):

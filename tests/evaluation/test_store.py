@@ -6,7 +6,6 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,9 +13,9 @@ import numpy as np
 import pytest
 
 from pigmil.evaluation import Results
-from pigmil.evaluation.store import Cell, Store, StoreError, canonical
+from pigmil.evaluation.store import Cell, Store, StoreError, canonical_json
 
-CELL = Cell("data", "abc", "KDE", "{}", "{}", 0, 0, "0.1.0")
+CELL = Cell("data", "abc", "KDE", "pigmil.KDE", "{}", "{}", 0, 0, "0.1.0")
 CLAIM = """
 import sys
 from pigmil.evaluation.store import Store
@@ -37,39 +36,17 @@ def claim_elsewhere(path):
     return process
 
 
-def test_a_claim_holds_while_its_process_lives(tmp_path):
+def test_claim_lasts_as_long_as_its_process(tmp_path, monkeypatch):
     path = tmp_path / "r.sqlite"
     process = claim_elsewhere(path)
+    monkeypatch.setattr("time.time", lambda: 1e12)  # no clock has a say in it
     with Store(path) as store:
         assert not store.claim("key")
         process.kill()
         process.communicate()
         assert store.claim("key")
-
-
-def test_a_claim_without_a_sign_of_life_is_free(tmp_path):
-    path = tmp_path / "r.sqlite"
-    process = claim_elsewhere(path)
-    try:
-        with Store(path) as store:
-            # As if its process number had gone to another program meanwhile.
-            store._connection.execute("UPDATE claims SET seen = seen - 1000")
-            assert store.claim("key")
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def test_a_claim_of_another_host_is_respected_until_its_lease_ends(tmp_path):
-    with Store(tmp_path / "r.sqlite") as store, Store(tmp_path / "r.sqlite") as other:
-        other._host, other._pid = "elsewhere", 1
-        assert other.claim("key")
-        assert not store.claim("key")
-        store._connection.execute("UPDATE claims SET seen = seen - 1000")
-        other.alive()
-        assert not store.claim("key")
-        store._connection.execute("UPDATE claims SET seen = seen - 1000")
-        assert store.claim("key")
+        assert [path.name for path in tmp_path.glob("*.lock")] == [f".r.sqlite.{store.owner}.lock"]
+    assert os.listdir(tmp_path) == ["r.sqlite"]
 
 
 def test_two_stores_of_one_process_do_not_take_each_others_cells(tmp_path):
@@ -99,7 +76,7 @@ def test_one_store_serves_many_threads(tmp_path):
             assert all(threads.map(claim, range(10)))
 
         def finish(number):
-            store.finish(Cell("data", "abc", str(number), "{}", "{}", 0, 0, "0"), {"a": 1.0})
+            store.finish(Cell("data", "abc", "KDE", str(number), "{}", "{}", 0, 0, "0"), {"a": 1.0})
 
         with ThreadPoolExecutor(8) as threads:
             list(threads.map(finish, range(40)))
@@ -114,28 +91,8 @@ def test_many_may_open_a_new_store_at_once(tmp_path):
         store.close()
 
 
-def test_opening_waits_for_one_that_holds_the_file(tmp_path):
-    path = tmp_path / "r.sqlite"
-    Store(path).close()
-    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    other.execute("PRAGMA journal_mode=DELETE")
-    other.execute("BEGIN")
-    other.execute("SELECT * FROM meta").fetchall()  # holds the file until the transaction ends
-    with (
-        contextlib.closing(sqlite3.connect(path, timeout=5)) as hasty,
-        pytest.raises(sqlite3.OperationalError, match="locked"),
-    ):
-        hasty.execute("PRAGMA journal_mode=WAL")
-    release = threading.Timer(0.2, other.execute, ["COMMIT"])
-    release.start()
-    with Store(path) as store:
-        assert store._connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
-    release.join()
-    other.close()
-
-
 def test_only_the_named_failures_are_forgotten(tmp_path):
-    other = Cell("data", "abc", "DD", "{}", "{}", 0, 0, "0.1.0")
+    other = Cell("data", "abc", "DD", "pigmil.DD", "{}", "{}", 0, 0, "0.1.0")
     with Store(tmp_path / "r.sqlite") as store:
         store.finish(CELL, {}, "an error")
         store.finish(other, {}, "another")
@@ -144,16 +101,18 @@ def test_only_the_named_failures_are_forgotten(tmp_path):
 
 
 def test_the_key_is_the_content_not_the_name():
-    assert CELL.key == Cell("other", *list(vars(CELL).values())[1:]).key
-    for field, value in {"checksum": "x", "method": "x", "parameters": "x", "protocol": "x",
+    assert Cell(**{**vars(CELL), "data": "other", "method": "other"}).key == CELL.key
+    for field, value in {"checksum": "x", "estimator": "x", "parameters": "x", "protocol": "x",
                          "repeat": 1, "fold": 1, "version": "x"}.items():  # fmt: skip
         assert Cell(**{**vars(CELL), field: value}).key != CELL.key, field
 
 
 def test_equal_parameters_give_equal_text():
-    assert canonical({"C": np.float64(1.5), "k": np.int64(3)}) == canonical({"k": 3, "C": 1.5})
-    assert canonical({"f": np.mean}) == '{"f":"numpy.mean"}'
-    assert canonical([np.array([1, 2])]) == "[[1,2]]"
+    assert canonical_json({"C": np.float64(1.5), "k": np.int64(3)}) == canonical_json(
+        {"k": 3, "C": 1.5}
+    )
+    assert canonical_json({"f": np.mean}) == '{"f":"numpy.mean"}'
+    assert canonical_json([np.array([1, 2])]) == "[[1,2]]"
 
 
 def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path):
@@ -178,12 +137,59 @@ def test_a_database_of_another_program_is_refused_and_left_alone(tmp_path):
     assert path.read_bytes() == before
 
 
-def test_another_schema_is_refused(tmp_path):
+def damage(path, *statements):
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("PRAGMA user_version=99", "has schema 99, this version of pigmil writes 2; name a new"),
+        ("PRAGMA user_version=0", "has schema 1, this version"),
+        ("DROP TABLE claims", "table 'claims' is missing or damaged"),
+        ("ALTER TABLE cells RENAME COLUMN error TO mistake", "table 'cells' is missing or damaged"),
+    ],
+)
+@pytest.mark.parametrize("read_only", [False, True])
+def test_unknown_schema_is_refused_and_left_alone(tmp_path, statement, message, read_only):
     path = tmp_path / "r.sqlite"
     with Store(path) as store:
-        store._connection.execute("UPDATE meta SET value = '99'")
-    with pytest.raises(StoreError, match="has schema 99, this version of pigmil writes 1"):
+        store.finish(CELL, {"accuracy": 0.5})
+    damage(path, statement)
+    before = path.read_bytes(), path.stat().st_mtime_ns
+    with pytest.raises(StoreError, match=message):
+        Store(path, read_only=read_only)
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == before
+    if not read_only:
+        assert os.listdir(tmp_path) == ["r.sqlite"]
+
+
+def test_damaged_rows_and_pages_are_named(tmp_path):
+    path = tmp_path / "r.sqlite"
+    with Store(path) as store:
+        store.finish(CELL, {"accuracy": 0.5})
+        store.save_audit("abc", "data", [])
+    damage(path, "UPDATE cells SET metrics = 'no json'")
+    with pytest.raises(StoreError, match="the metrics of a row are damaged: Expecting value"):
+        Results.from_store(path)
+    damage(path, "UPDATE audits SET findings = '['")
+    with Store(path) as store, pytest.raises(StoreError, match="the findings of a row are damaged"):
+        store.audits()
+    content = path.read_bytes()
+    path.write_bytes(content[:4096] + bytes(len(content) - 4096))
+    with Store(path) as store, pytest.raises(StoreError, match="malformed"):
+        store.rows()
+
+
+def test_empty_file_is_refused_and_left_alone(tmp_path):
+    path = tmp_path / "r.sqlite"
+    path.touch()
+    with pytest.raises(StoreError, match="it is not a database"):
         Store(path)
+    assert path.read_bytes() == b""
 
 
 def test_reading_writes_nothing(tmp_path):
@@ -192,7 +198,7 @@ def test_reading_writes_nothing(tmp_path):
         store.finish(CELL, {"accuracy": 0.5})
     before = path.read_bytes()
     assert Results.from_store(path).table().loc["data", "KDE"] == 50.0
-    with Store(path, read_only=True) as store, pytest.raises(sqlite3.OperationalError):
+    with Store(path, read_only=True) as store, pytest.raises(StoreError, match="readonly"):
         store.finish(CELL, {})
     assert path.read_bytes() == before
 

@@ -7,8 +7,6 @@ mode instead (``-P`` and ``PYTHONSAFEPATH``, Python 3.11).
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 SAFE_PATH = "PYTHONSAFEPATH"
 _ON = {SAFE_PATH: "1"}
@@ -34,28 +32,6 @@ def child_environment() -> dict[str, str]:
 def safe_environment() -> dict[str, str]:
     """Return the environment of this process with safe-path mode switched on."""
     return {**os.environ, **_ON}
-
-
-@contextmanager
-def safe_children() -> Iterator[None]:
-    """Start in safe-path mode whatever other libraries start inside the block, joblib's workers.
-
-    Examples
-    --------
-    >>> import os
-    >>> with safe_children():
-    ...     os.environ["PYTHONSAFEPATH"]
-    '1'
-    """
-    before = os.environ.get(SAFE_PATH)
-    os.environ.update(_ON)
-    try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop(SAFE_PATH, None)
-        else:
-            os.environ[SAFE_PATH] = before
 
 
 def leave_working_folder() -> None:

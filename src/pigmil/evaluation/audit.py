@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from pigmil._core.typing import BoolArray
 from pigmil.bags import Bags
-from pigmil.evaluation.splits import bag_splits, duplicate_groups, instance_prints
+from pigmil.evaluation.splits import bag_splits, duplicate_groups, instance_hashes
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def _repeated_bags(
 
 
 def _repeated_instances(bags: Bags) -> list[Finding]:
-    _, group = np.unique(instance_prints(bags), return_inverse=True)
+    _, group = np.unique(instance_hashes(bags), return_inverse=True)
     group = group.ravel()
     positive = _positive_rows(bags)
     in_both = np.intersect1d(group[~positive], group[positive])

@@ -1,185 +1,246 @@
 """One cell of a comparison: fit on the training bags of a fold, measure on its test bags."""
 
-import threading
 import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, roc_auc_score
+from sklearn.model_selection import StratifiedGroupKFold
 from threadpoolctl import threadpool_limits
 
 from pigmil import metrics
 from pigmil.bags import Bags
-from pigmil.estimators import card_of
 from pigmil.evaluation.protocol import protocol_estimator
 from pigmil.evaluation.splits import Split
 
-_INNER_FOLDS = 5
-_lock = threading.Lock()
-_told = threading.local()
-_recording: list[None] = []
-_saved: list[Any] = []
+PER_BAG = "bags"  # key of the predictions for single bags, among the metrics
+_RECALLS = (1, 5, 10)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An estimator in a comparison.
+
+    Attributes
+    ----------
+    estimator : estimator
+        Not fitted.
+    protocol : bool
+        Whether the benchmark protocol scales and tunes it; otherwise it is fitted as it is.
+    fixed : tuple of str
+        Parameters that are not tuned.
+    """
+
+    estimator: Any
+    protocol: bool = False
+    fixed: tuple[str, ...] = ()
 
 
 def compute_cell(
-    bags: Bags, split: Split, method: str, parameters: dict[str, Any], *, tune: bool, seed: int
+    bags: Bags, split: Split, entry: Entry, *, groups: Any = None, tune: bool, seed: int
 ) -> dict[str, Any]:
-    """Fit a method on the training bags of a split and measure it on the test bags.
+    """Fit an estimator on the training bags of a split and measure it on the test bags.
 
     Parameters
     ----------
     bags : Bags
         Labelled bags.
     split : Split
-        Which of them train and test.
-    method : str
-        Name of the method.
-    parameters : dict
-        Parameters beside its defaults.
+        Training and test bags.
+    entry : Entry
+        The estimator.
+    groups : array of shape (n_bags,), optional
+        Bags of one group stay in one inner fold.
     tune : bool
-        Whether the grid of its card is searched by inner cross-validation.
+        Whether the protocol tunes by inner cross-validation.
     seed : int
-        For the method and its inner folds.
+        For the estimator and its inner folds.
 
     Returns
     -------
     dict
-        ``accuracy``, ``balanced_accuracy``, ``f1``, ``auc`` of the test bags; where instance
-        labels are known and the method detects, ``detection_accuracy`` on the training bags and
-        ``instance_auc``, ``instance_ap``, ``top1`` on the test bags; ``fit_seconds``,
-        ``predict_seconds`` (processor time), ``peak_mb``; ``warnings``, a list.
+        ``accuracy``, ``balanced_accuracy``, ``f1``, ``auc`` of the test bags, and ``bags``, the
+        predictions for each. Where instance labels are known and the estimator scores instances:
+        ``detection_accuracy`` on the training bags, and on the test bags ``instance_auc``,
+        ``instance_ap``, ``per_bag_auc``, ``per_bag_ap``, ``top1``, ``top1_chance``, ``hit3``,
+        ``hit3_chance``, ``froc`` and ``recall_1``, ``recall_5``, ``recall_10``. Also
+        ``fit_seconds``, ``predict_seconds`` (processor time), ``peak_mb``, and ``warnings``.
     """
     train, test = bags[split.train], bags[split.test]
-    inner = min(_INNER_FOLDS, int(np.unique(train.y, return_counts=True)[1].min()))
-    estimator = protocol_estimator(
-        method,
-        tune=tune and inner > 1,
-        inner_folds=inner,
-        random_state=seed,
-        centre=not bags.is_sparse,
-        **parameters,
-    )
-    # Threads of one process share its processor time; a worker process has its own.
-    alone = threading.current_thread() is threading.main_thread()
-    clock = time.process_time if alone else time.thread_time
-    _reset_peak()
-    with recorded_warnings() as told, threadpool_limits(1):
-        start = clock()
-        estimator.fit(train, train.y)
-        fitted = clock()
-        found: dict[str, Any] = {}
-        if card_of(method).classifies:
-            found |= _bag_metrics(estimator, test)
-        predicted = clock()
-        if bags.instance_labels is not None and card_of(method).detects:
-            found |= _instance_metrics(estimator, train, test, bags)
+    train_groups = None if groups is None else np.asarray(groups)[split.train]
+    estimator, fit_arguments = _prepare(entry, train, train_groups, tune, seed)
+    _reset_peak_memory()
+    with recorded_warnings() as messages, threadpool_limits(1):
+        start = time.process_time()
+        estimator.fit(train, train.y, **fit_arguments)
+        fitted = time.process_time()
+        measured = _bag_metrics(estimator, test, split, groups, entry.protocol)
+        predicted = time.process_time()
+        if bags.instance_labels is not None:
+            measured |= _instance_metrics(estimator, train, test, bags)
     return {
-        **found,
+        **measured,
         "fit_seconds": fitted - start,
         "predict_seconds": predicted - fitted,
-        "peak_mb": _peak(),
-        "warnings": sorted(set(told)),
+        "peak_mb": _peak_memory(),
+        "warnings": sorted(set(messages)),
     }
+
+
+def _prepare(
+    entry: Entry, train: Bags, groups: Any, tune: bool, seed: int
+) -> tuple[Any, dict[str, Any]]:
+    """Return the estimator to fit, and further arguments of its ``fit``."""
+    estimator = clone(entry.estimator)
+    unset = {
+        name: seed
+        for name, value in estimator.get_params().items()
+        if value is None and name.rpartition("__")[2] == "random_state"
+    }
+    estimator.set_params(**unset)
+    if entry.protocol:
+        return (
+            protocol_estimator(
+                estimator, train, tune=tune, fixed=entry.fixed, groups=groups, random_state=seed
+            ),
+            {},
+        )
+    if groups is None or not hasattr(estimator, "cv"):
+        return estimator, {}
+    if estimator.cv is None or isinstance(estimator.cv, int):
+        n_folds = estimator.cv or 5
+        estimator.set_params(cv=StratifiedGroupKFold(n_folds, shuffle=True, random_state=seed))
+    return estimator, {"groups": groups}
 
 
 @contextmanager
 def recorded_warnings() -> Iterator[list[str]]:
-    """Collect the warnings of this thread, none shown.
-
-    ``warnings.catch_warnings`` is not made for threads: the filters that one thread puts back
-    can be those of another. Here the first to enter sets them and the last to leave restores.
-    """
-    with _lock:
-        if not _recording:
-            saved = warnings.catch_warnings()
-            saved.__enter__()
-            warnings.simplefilter("always")
-            warnings.showwarning = _keep
-            _saved.append(saved)
-        _recording.append(None)
-    mine: list[str] = []
-    _told.messages = mine
-    try:
-        yield mine
-    finally:
-        del _told.messages
-        with _lock:
-            _recording.pop()
-            if not _recording:
-                _saved.pop().__exit__(None, None, None)
+    """Collect warnings for users and about convergence instead of displaying them."""
+    messages: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield messages
+    messages += [
+        f"{item.category.__name__}: {item.message}"
+        for item in caught
+        if issubclass(item.category, ConvergenceWarning | UserWarning)
+    ]
 
 
-def _keep(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
-    if issubclass(category, ConvergenceWarning | UserWarning):
-        getattr(_told, "messages", []).append(f"{category.__name__}: {message}")
+def _innermost(estimator: Any) -> Any:
+    """Return the fitted method inside searches and pipelines."""
+    while True:
+        if hasattr(estimator, "best_estimator_"):
+            estimator = estimator.best_estimator_
+        elif hasattr(estimator, "steps"):
+            estimator = estimator.steps[-1][1]
+        else:
+            return estimator
 
 
-def _bag_metrics(estimator: Any, test: Bags) -> dict[str, float]:
-    decision = estimator.decision_function(test)
-    classes = np.unique(test.y) if not hasattr(estimator, "classes_") else estimator.classes_
-    positive = _positive_label(estimator, classes)
-    if positive != classes[-1]:
-        decision = -decision  # its sign follows the order of the classes
-    truth = test.y == positive
-    called = decision > 0
+def _positive_label(estimator: Any, labels: Any) -> Any:
+    classes = getattr(estimator, "classes_", np.unique(labels))
+    return getattr(_innermost(estimator), "positive_label_", classes[-1])
+
+
+def _bag_metrics(
+    estimator: Any, test: Bags, split: Split, groups: Any, protocol: bool
+) -> dict[str, Any]:
+    if not hasattr(estimator, "predict"):
+        return {}
+    positive = _positive_label(estimator, test.y)
+    truth = np.asarray(test.y == positive)
+    decision = _decision(estimator, test, positive)
+    # The methods of the library call a bag positive above 0; others may have their own rule.
+    called = decision > 0 if protocol else np.asarray(estimator.predict(test) == positive)
     both = 0 < truth.sum() < len(truth)
+    units = split.test if groups is None else np.asarray(groups)[split.test]
+    scores = called.astype(np.float64) if decision is None else decision
     return {
         "accuracy": float(accuracy_score(truth, called)),
         "balanced_accuracy": float(balanced_accuracy_score(truth, called)) if both else np.nan,
         "f1": float(f1_score(truth, called, zero_division=0.0)),
-        "auc": float(roc_auc_score(truth, decision)) if both else np.nan,
+        "auc": float(roc_auc_score(truth, scores)) if both and decision is not None else np.nan,
+        PER_BAG: {
+            "positive": truth.astype(int).tolist(),
+            "called": called.astype(int).tolist(),
+            "score": None if decision is None else decision.tolist(),
+            "group": np.asarray(units).tolist(),
+        },
     }
 
 
-def _positive_label(estimator: Any, classes: Any) -> Any:
-    """Positive label of the method inside a pipeline or search; the last class if it has none."""
-    fitted = getattr(estimator, "best_estimator_", estimator)
-    method = fitted[-1] if hasattr(fitted, "steps") else fitted
-    return getattr(method, "positive_label_", classes[-1])
+def _decision(estimator: Any, test: Bags, positive: Any) -> Any:
+    """Return a score per bag that is higher for the positive class; None without one."""
+    is_last = positive == getattr(estimator, "classes_", [positive])[-1]
+    if hasattr(estimator, "decision_function"):
+        decision = np.asarray(estimator.decision_function(test), dtype=np.float64)
+        return decision if is_last else -decision  # its sign follows the order of the classes
+    if hasattr(estimator, "predict_proba"):
+        probability = np.asarray(estimator.predict_proba(test), dtype=np.float64)
+        return probability[:, list(estimator.classes_).index(positive)]
+    return None
 
 
 def _instance_metrics(estimator: Any, train: Bags, test: Bags, bags: Bags) -> dict[str, float]:
-    pipeline = getattr(estimator, "best_estimator_", estimator)
-    method = pipeline[-1]
-    scores = method.decision_function_instances(pipeline[:-1].transform(test))
-    # A fold may lack positive instances; which label is positive is known from all the bags.
-    known = bags.instance_labels == bags.instance_labels
-    values = np.unique(bags.instance_labels[known])
-    positive = method.positive_label_
-    is_positive = positive if positive in values else values[-1]
-    inside = np.repeat(test.y == positive, test.sizes)
-    truth = _positive(test.instance_labels, is_positive)
-    mixed = np.unique(truth[inside][truth[inside] == truth[inside]]).size == 2
-    found = _positive(train.instance_labels, is_positive)
-    return {
-        "detection_accuracy": metrics.detection_accuracy(
-            method.detected_instances_, found, pos_label=1.0
-        )
-        if (found == 1.0).any()
-        else np.nan,
-        "instance_auc": metrics.instance_auc(scores[inside], truth[inside]) if mixed else np.nan,
-        "instance_ap": metrics.instance_average_precision(scores[inside], truth[inside])
-        if mixed
-        else np.nan,
-        "top1": metrics.top1_hit_rate(
-            scores, test, test.y, truth, pos_label=1.0, bag_pos_label=positive
-        )
-        if (truth == 1.0).any()
-        else np.nan,
+    try:
+        scores = metrics.instance_scores(estimator, test)
+    except TypeError:  # it does not score instances
+        return {}
+    positive = _positive_label(estimator, bags.y)
+    # A fold may lack positive instances; which label is positive is known from all bags.
+    values = np.unique(bags.instance_labels[bags.instance_labels == bags.instance_labels])
+    positive_instance = positive if positive in values else values[-1]
+    truth = _is_positive(test.instance_labels, positive_instance)
+    measured = _detection(estimator, _is_positive(train.instance_labels, positive_instance))
+    in_positive_bag = np.repeat(np.asarray(test.y == positive), test.sizes)
+    inside, inside_scores = truth[in_positive_bag], scores[in_positive_bag]
+    if len(np.unique(inside[inside == inside])) == 2:
+        measured["instance_auc"] = metrics.instance_auc(inside_scores, inside)
+        measured["instance_ap"] = metrics.instance_average_precision(inside_scores, inside)
+    if not (truth == 1.0).any():
+        return measured
+    by_bag: Any = (test, test.y, truth)
+    labels: Any = {"pos_label": 1.0, "bag_pos_label": positive}
+    return measured | {
+        "top1": metrics.hit_at_k(scores, *by_bag, k=1, **labels),
+        "top1_chance": metrics.hit_at_k_chance(*by_bag, k=1, **labels),
+        "hit3": metrics.hit_at_k(scores, *by_bag, k=3, **labels),
+        "hit3_chance": metrics.hit_at_k_chance(*by_bag, k=3, **labels),
+        "per_bag_auc": metrics.per_bag_auc(scores, *by_bag, **labels),
+        "per_bag_ap": metrics.per_bag_average_precision(scores, *by_bag, **labels),
+        "froc": metrics.froc_score(scores, test, truth, pos_label=1.0),
+        **{
+            f"recall_{percent}": metrics.recall_at_fraction(
+                scores, truth, fraction=percent / 100, pos_label=1.0
+            )
+            for percent in _RECALLS
+        },
     }
 
 
-def _positive(labels: Any, positive: Any) -> Any:
-    """1 for positive, 0 for negative, NaN for unknown."""
+def _detection(estimator: Any, truth: Any) -> dict[str, float]:
+    detected = getattr(_innermost(estimator), "detected_instances_", None)
+    unknown = dict.fromkeys(("detection_accuracy", "instance_auc", "instance_ap", "top1"), np.nan)
+    if detected is None or not (truth == 1.0).any():
+        return unknown
+    accuracy = metrics.detection_accuracy(detected, truth, pos_label=1.0)
+    return unknown | {"detection_accuracy": accuracy}
+
+
+def _is_positive(labels: Any, positive: Any) -> Any:
+    """Return 1 for positive, 0 for negative, NaN for unknown."""
     return np.where(labels == labels, (labels == positive).astype(np.float64), np.nan)
 
 
-def _reset_peak() -> None:
-    """Let the kernel count the peak memory of this process from now on, where it can."""
+def _reset_peak_memory() -> None:
+    """Let the kernel measure the peak memory of this process from now on, where it can."""
     try:
         with open("/proc/self/clear_refs", "w") as file:
             file.write("5")
@@ -187,8 +248,8 @@ def _reset_peak() -> None:
         return
 
 
-def _peak() -> float:
-    """Peak memory of this process in mebibytes, NaN where it cannot be told."""
+def _peak_memory() -> float:
+    """Return the peak memory of this process in mebibytes; NaN where it is not known."""
     try:
         with open("/proc/self/status") as file:
             for line in file:

@@ -1,37 +1,35 @@
-"""Cells computed in parallel and kept one by one; what another process is at is waited for."""
+"""Compute the cells that a store lacks, and save each as it is finished."""
 
 import logging
-import sqlite3
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from joblib import Parallel, delayed
-
-from pigmil._core.children import safe_children
-from pigmil.evaluation.limits import run_guarded
+from pigmil.evaluation.executors import Call, Executor, make_executor
 from pigmil.evaluation.store import Cell, Store
 
 _logger = logging.getLogger("pigmil")
-_HEARTBEAT = 20.0
-_LOOK_AGAIN = 0.5  # seconds between looks at cells that another process has claimed
+_LOOK_AGAIN = 0.5  # seconds between looks at cells that another comparison has claimed
 
 
 @dataclass(frozen=True)
 class Task:
-    """What computes a cell: a module-level function and its arguments."""
+    """A cell and the call that computes it; see :class:`pigmil.evaluation.executors.Call`."""
 
     cell: Cell
     function: Callable[..., dict[str, Any]]
     arguments: dict[str, Any]
+    shared: dict[str, tuple[str, Any]] = field(default_factory=dict)
+
+    def call(self) -> Call:
+        """Return the call for an executor."""
+        return Call(self.cell.key, self.function, self.arguments, self.shared)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the work is, as handed to the callback after every finished cell.
+    """State of the work after a finished cell, as passed to the callback.
 
     Attributes
     ----------
@@ -40,9 +38,9 @@ class Progress:
     cell : Cell
         The one just finished.
     error : str or None
-        What it failed with.
+        The error it failed with.
     elapsed, remaining : float
-        Seconds so far and seconds left, from what cells of the same data and method took.
+        Seconds so far, and seconds left as estimated from cells of the same data and method.
     """
 
     done: int
@@ -58,9 +56,7 @@ def run_tasks(
     tasks: Sequence[Task],
     store: Store,
     *,
-    n_jobs: int | None = None,
-    time_limit: float | None = None,
-    memory_limit: float | None = None,
+    executor: Executor | None = None,
     callback: Callable[[Progress], None] | None = None,
 ) -> list[dict[str, Any]]:
     """Compute the cells that the store does not hold yet, and return the rows of all.
@@ -68,132 +64,93 @@ def run_tasks(
     Parameters
     ----------
     tasks : sequence of Task
-        What is wanted; tasks of one key are computed once.
+        The cells wanted; tasks with the same key are computed once.
     store : Store
-        Where finished cells are kept, each at once. Other processes may use it too: what they
-        have claimed is waited for, and taken over if they are gone.
-    n_jobs : int, optional
-        Parallel cells, by the joblib backend in force.
-    time_limit, memory_limit : float, optional
-        Seconds and mebibytes a cell may take.
+        Each finished cell is saved at once, by this process. Other comparisons may use the store
+        too: cells that they have claimed are waited for, and taken over if they have ended.
+    executor : Executor, optional
+        Computes the cells; this process by default.
     callback : callable, optional
         Called with a :class:`Progress` after every cell finished here.
 
     Returns
     -------
     list of dict
-        One row a task, in their order, under the data name of the task.
+        One row per task, in their order, under the names of the task.
     """
+    executor = executor or make_executor(None)
     wanted = {task.cell.key: task for task in tasks}
-    clock = _Clock(list(wanted.values()))
-    with _heartbeat(store), safe_children():
-        while True:
-            finished = store.finished()
-            open_tasks = [task for key, task in wanted.items() if key not in finished]
-            clock.note_open(open_tasks)
-            if not open_tasks:
-                break
-            computed = _one_pass(
-                open_tasks, store, n_jobs, (time_limit, memory_limit), clock, callback
-            )
-            if not computed:
-                time.sleep(_LOOK_AGAIN)
+    clock = _Clock(len(wanted))
+    while True:
+        finished = store.finished()
+        unfinished = [task for key, task in wanted.items() if key not in finished]
+        if not unfinished:
+            break
+        clock.start_round(unfinished)
+        if not _compute_claimable(unfinished, store, executor, clock, callback):
+            time.sleep(_LOOK_AGAIN)
     rows = {row["key"]: row for row in store.rows() if row["key"] in wanted}
-    return [{**rows[task.cell.key], "data": task.cell.data} for task in tasks]
+    return [
+        {**rows[task.cell.key], "data": task.cell.data, "method": task.cell.method}
+        for task in tasks
+    ]
 
 
-def _one_pass(
+def _compute_claimable(
     tasks: Sequence[Task],
     store: Store,
-    n_jobs: int | None,
-    limits: tuple[float | None, float | None],
+    executor: Executor,
     clock: "_Clock",
     callback: Callable[[Progress], None] | None,
 ) -> int:
-    """Compute every cell that can be claimed; returns how many there were."""
+    """Compute every cell that can be claimed; return their number."""
     claimed: dict[str, Task] = {}
-    computed = 0
+    n_computed = 0
 
-    def claimable() -> Iterable[Any]:
+    def claim_one_by_one() -> Iterable[Call]:
         for task in tasks:
             if store.claim(task.cell.key):
                 claimed[task.cell.key] = task
-                yield delayed(_one)(task, *limits)
+                yield task.call()
 
-    # One cell is dispatched when one returns: claims are taken late, so that another process on
-    # the same store finds work, and each result is kept as it comes.
-    parallel = Parallel(
-        n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1
-    )
-    outcomes: Iterator[Any] = parallel(claimable())
+    outcomes = executor.run(claim_one_by_one())
     try:
-        for key, found, error, seconds in outcomes:
-            task = claimed.pop(key)
-            store.finish(task.cell, found, error)
-            computed += 1
-            progress = clock.tick(task.cell, error, seconds)
-            if error is not None:
-                _logger.warning("%s on %s failed: %s", task.cell.method, task.cell.data, error)
+        for outcome in outcomes:
+            cell = claimed.pop(outcome.key).cell
+            store.finish(cell, outcome.result, outcome.error)
+            n_computed += 1
+            progress = clock.tick(cell, outcome.error, outcome.seconds)
+            if outcome.error is not None:
+                _logger.warning("%s on %s failed: %s", cell.method, cell.data, outcome.error)
             if callback is not None:
                 callback(progress)
     finally:
-        outcomes.close()  # type: ignore[attr-defined]
+        outcomes.close()
         store.release(list(claimed))
-    return computed
-
-
-def _one(
-    task: Task, time_limit: float | None, memory_limit: float | None
-) -> tuple[str, dict[str, Any], str | None, float]:
-    start = time.perf_counter()
-    found, error = run_guarded(
-        task.function, task.arguments, time_limit=time_limit, memory_limit=memory_limit
-    )
-    return task.cell.key, found, error, time.perf_counter() - start
+    return n_computed
 
 
 class _Clock:
-    """Counts cells and tells the time left from what cells of the same kind took."""
+    """Counts cells, and estimates the time left from the time that cells of the same kind took."""
 
-    def __init__(self, tasks: Sequence[Task]) -> None:
-        self.total = len(tasks)
+    def __init__(self, total: int) -> None:
+        self.total = total
         self.start = time.perf_counter()
         self.failed = 0
-        self.spent: dict[tuple[str, str], list[float]] = {}
-        self.open: dict[str, tuple[str, str]] = {}
+        self.seconds: dict[tuple[str, str], list[float]] = {}
+        self.unfinished: dict[str, tuple[str, str]] = {}
 
-    def note_open(self, tasks: Sequence[Task]) -> None:
-        self.open = {task.cell.key: (task.cell.data, task.cell.method) for task in tasks}
+    def start_round(self, tasks: Sequence[Task]) -> None:
+        self.unfinished = {task.cell.key: (task.cell.data, task.cell.method) for task in tasks}
 
     def tick(self, cell: Cell, error: str | None, seconds: float) -> Progress:
-        kind = self.open.pop(cell.key)
-        self.spent.setdefault(kind, []).append(seconds)
+        kind = self.unfinished.pop(cell.key)
+        self.seconds.setdefault(kind, []).append(seconds)
         self.failed += error is not None
         elapsed = time.perf_counter() - self.start
-        means = {kind: sum(taken) / len(taken) for kind, taken in self.spent.items()}
+        means = {kind: sum(taken) / len(taken) for kind, taken in self.seconds.items()}
         overall = sum(means.values()) / len(means)
-        ahead = sum(means.get(kind, overall) for kind in self.open.values())
-        at_once = max(1.0, sum(map(sum, self.spent.values())) / max(elapsed, 1e-9))
-        done = self.total - len(self.open)
-        return Progress(done, self.total, self.failed, cell, error, elapsed, ahead / at_once)
-
-
-@contextmanager
-def _heartbeat(store: Store) -> Iterator[None]:
-    """Renew the claims of a store from a thread of its own, while a long cell computes."""
-    stop = threading.Event()
-
-    def beat() -> None:
-        while not stop.wait(_HEARTBEAT):
-            try:
-                store.alive()
-            except sqlite3.Error as error:
-                _logger.warning("the claims on '%s' could not be renewed: %s", store.path, error)
-
-    thread = threading.Thread(target=beat, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+        ahead = sum(means.get(kind, overall) for kind in self.unfinished.values())
+        speed = max(1.0, sum(map(sum, self.seconds.values())) / max(elapsed, 1e-9))
+        done = self.total - len(self.unfinished)
+        return Progress(done, self.total, self.failed, cell, error, elapsed, ahead / speed)

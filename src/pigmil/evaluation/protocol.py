@@ -1,25 +1,25 @@
 """How a method enters a comparison: scaled inside the fold, tuned on the training bags only."""
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.model_selection import GridSearchCV, RepeatedStratifiedKFold, StratifiedKFold
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
 
 from pigmil.bags import Bags, BagScaler
-from pigmil.estimators import get_estimator
 from pigmil.estimators._pairwise import PairwiseBagClassifier, grid_accuracies
+from pigmil.evaluation.splits import inner_splits
 
-_TABLE_REPEATS = 4  # of the inner folds, where a repeat costs next to nothing
+_PAIRWISE_REPEATS = 4  # of the inner folds, where a repeat costs next to nothing
 
 
-class TableSearch(ClassifierMixin, BaseEstimator):
-    """Grid search over a pipeline whose last step sees bags through tables of bags by bags.
+class PairwiseSearch(ClassifierMixin, BaseEstimator):
+    """Grid search over a pipeline whose last step is a :class:`PairwiseBagClassifier`.
 
-    As GridSearchCV, but the bags are scaled once, on all that ``fit`` is given, and every table is
-    made once: see :func:`pigmil.estimators._pairwise.grid_accuracies`. Of equally good
-    settings the first is taken.
+    As GridSearchCV, but the bags are scaled once, on all bags that ``fit`` receives, and every
+    table of bags by bags is computed once. Among equally good settings the first one is chosen.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class TableSearch(ClassifierMixin, BaseEstimator):
         Scaler and method.
     grid : dict of str to sequence
         Values of the parameters of the method.
-    cv : splitter
+    cv : list of (array of int, array of int)
         The inner folds.
 
     Attributes
@@ -35,7 +35,7 @@ class TableSearch(ClassifierMixin, BaseEstimator):
     best_params_ : dict
         The chosen setting.
     best_estimator_ : Pipeline
-        Fitted with it on all the bags.
+        Fitted with it on all bags.
     classes_ : array
         The two labels.
     """
@@ -45,85 +45,100 @@ class TableSearch(ClassifierMixin, BaseEstimator):
         self.grid = grid
         self.cv = cv
 
-    def fit(self, X: Bags, y: Any) -> "TableSearch":
+    def fit(self, X: Bags, y: Any) -> "PairwiseSearch":
         """Choose the setting and fit with it."""
         scaled = clone(self.pipeline[:-1]).fit_transform(X)
-        splits = self.cv.split(np.zeros(len(y)), y)
-        found = grid_accuracies(self.pipeline[-1], scaled, y, self.grid, splits)
-        best = np.argmax(np.round([accuracy for _, accuracy in found], 9))
+        scored = grid_accuracies(self.pipeline[-1], scaled, y, self.grid, self.cv)
+        best = np.argmax(np.round([accuracy for _, accuracy in scored], 9))
         name = self.pipeline.steps[-1][0]
-        self.best_params_ = {f"{name}__{key}": value for key, value in found[best][0].items()}
+        self.best_params_ = {f"{name}__{key}": value for key, value in scored[best][0].items()}
         self.best_estimator_ = clone(self.pipeline).set_params(**self.best_params_).fit(X, y)
         self.classes_ = self.best_estimator_.classes_
         return self
 
     def decision_function(self, X: Bags) -> Any:
-        """Decision value of every bag."""
+        """Return the decision value of every bag."""
         return self.best_estimator_.decision_function(X)
 
     def predict(self, X: Bags) -> Any:
-        """Label of every bag."""
+        """Return the label of every bag."""
         return self.best_estimator_.predict(X)
 
 
+def scaled_pipeline(method: Any, bags: Bags) -> Pipeline:
+    """Return a pipeline of z-scoring and a method; sparse instances are scaled, not centred.
+
+    Examples
+    --------
+    >>> from pigmil import MILES
+    >>> from pigmil.datasets import make_ring
+    >>> list(scaled_pipeline(MILES(), make_ring(random_state=0)).named_steps)
+    ['scale', 'method']
+    """
+    return Pipeline([("scale", BagScaler(with_mean=not bags.is_sparse)), ("method", method)])
+
+
 def protocol_estimator(
-    name: str,
+    method: Any,
+    bags: Bags,
     *,
     tune: bool = True,
-    inner_folds: int = 5,
+    fixed: Collection[str] = (),
+    groups: Any = None,
     random_state: int = 0,
-    centre: bool = True,
-    **parameters: Any,
 ) -> Any:
-    """Pipeline of the benchmark protocol for a method.
+    """Return a method as the benchmark protocol fits it to training bags.
 
-    Features are z-scored on the training instances; where the method's card states a grid, it is
-    searched by stratified cross-validation over the training bags, repeated four times for methods
-    on tables of bags by bags, for which a repeat costs next to nothing.
+    Features are z-scored on the training instances. The grid of the method's card is searched by
+    stratified cross-validation over the training bags, repeated four times for methods on tables
+    of bags by bags, for which a repeat costs next to nothing.
 
     Parameters
     ----------
-    name : str
-        Name of a method, see :func:`pigmil.all_estimators`.
+    method : estimator with a card
+        The method, not fitted.
+    bags : Bags
+        The labelled training bags.
     tune : bool, default=True
-        Search the grid of the card; otherwise the defaults are used.
-    inner_folds : int, default=5
-        Folds of the search.
+        Search the grid of the card; otherwise the parameters are used as they are.
+    fixed : collection of str
+        Parameters that are not searched.
+    groups : array of shape (n_bags,), optional
+        Bags of one group stay in one inner fold.
     random_state : int, default=0
-        For the inner folds and for the method.
-    centre : bool, default=True
-        Whether z-scoring moves the mean to 0; sparse instances cannot be centred.
-    **parameters
-        Parameters of the method that replace its defaults; they are not searched.
+        For the inner folds.
 
     Returns
     -------
     estimator
-        A Pipeline, or a search over it: GridSearchCV, or :class:`TableSearch`.
+        A Pipeline, or a search over it: GridSearchCV, or :class:`PairwiseSearch`.
 
     Examples
     --------
-    >>> protocol_estimator("KDE_min").steps[0][0]
+    >>> from pigmil import KDEMin
+    >>> from pigmil.datasets import make_ring
+    >>> protocol_estimator(KDEMin(), make_ring(random_state=0)).steps[0][0]
     'scale'
     """
-    method = get_estimator(name)().set_params(**parameters)
-    if "random_state" in method.get_params() and "random_state" not in parameters:
-        method.set_params(random_state=random_state)
-    pipeline = Pipeline([("scale", BagScaler(with_mean=centre)), ("method", method)])
-    grid = {key: values for key, values in method.card.grid.items() if key not in parameters}
+    method = clone(method)
+    pipeline = scaled_pipeline(method, bags)
     if not tune:
         return pipeline
-    # What has one value only needs no search.
-    method.set_params(**{key: values[0] for key, values in grid.items() if len(values) == 1})
-    grid = {key: values for key, values in grid.items() if len(values) > 1}
-    if not grid:
+    grid = {name: values for name, values in method.card.grid.items() if name not in fixed}
+    # A single value needs no search.
+    method.set_params(**{name: values[0] for name, values in grid.items() if len(values) == 1})
+    grid = {name: values for name, values in grid.items() if len(values) > 1}
+    pairwise = isinstance(method, PairwiseBagClassifier)
+    splits = inner_splits(
+        bags.y,
+        groups=groups,
+        repeats=_PAIRWISE_REPEATS if pairwise else 1,
+        random_state=random_state,
+    )
+    if not grid or not splits:
         return pipeline
-    if isinstance(method, PairwiseBagClassifier):
-        repeated = RepeatedStratifiedKFold(
-            n_splits=inner_folds, n_repeats=_TABLE_REPEATS, random_state=random_state
-        )
-        return TableSearch(pipeline, grid, repeated)
-    folds = StratifiedKFold(inner_folds, shuffle=True, random_state=random_state)
+    if pairwise:
+        return PairwiseSearch(pipeline, grid, splits)
     return GridSearchCV(
-        pipeline, {f"method__{key}": values for key, values in grid.items()}, cv=folds
+        pipeline, {f"method__{name}": values for name, values in grid.items()}, cv=splits
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pigmil._core.optional import import_optional
+from pigmil.evaluation.cells import PER_BAG
 from pigmil.evaluation.exports import write_results
 from pigmil.evaluation.statistics import (
     Comparison,
@@ -68,7 +69,7 @@ class Results:
         another version of the library, the run that ended last counts.
         """
         with Store(path, read_only=True) as store:
-            findings = {row["data"]: row["found"] for row in store.audits()}
+            findings = {row["data"]: row["findings"] for row in store.audits()}
             rows = store.rows()
         runs: dict[tuple[str, str], dict[tuple[str, ...], float]] = {}
         for row in rows:
@@ -88,11 +89,11 @@ class Results:
     def frame(self) -> Any:
         """One row a finished cell, one column a metric, as a pandas DataFrame."""
         pd = import_optional("pandas", extra="evaluation", purpose="Tables of results")
-        named = ("data", "method", "repeat", "fold")
+        named, no_numbers = ("data", "method", "repeat", "fold"), ("warnings", PER_BAG)
         return pd.DataFrame(
             [
                 {key: row[key] for key in named}
-                | {key: value for key, value in row["metrics"].items() if key != "warnings"}
+                | {key: value for key, value in row["metrics"].items() if key not in no_numbers}
                 for row in self.rows
                 if row["status"] == "done"
             ]
@@ -251,4 +252,6 @@ class Results:
 
 def _run_of(row: dict[str, Any]) -> tuple[str, ...]:
     """What sets one run of a method on a data set apart from another."""
-    return tuple(row[name] for name in ("checksum", "parameters", "protocol", "version"))
+    return tuple(
+        row[name] for name in ("checksum", "estimator", "parameters", "protocol", "version")
+    )

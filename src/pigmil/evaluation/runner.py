@@ -1,31 +1,33 @@
 """``compare``: methods x data sets x repeats x folds, resumable, cell by cell."""
 
-import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from pigmil._core.errors import BagsError
-from pigmil._core.version import __version__
+from pigmil._core.json import to_json_safe
 from pigmil.bags import Bags, as_bags
 from pigmil.datasets import load_dataset
 from pigmil.estimators import card_of, get_estimator
 from pigmil.evaluation.audit import audit
-from pigmil.evaluation.cells import compute_cell
+from pigmil.evaluation.cells import Entry, compute_cell
 from pigmil.evaluation.execution import Progress, Task, run_tasks
-from pigmil.evaluation.limits import check_limits
+from pigmil.evaluation.executors import make_executor
+from pigmil.evaluation.identity import estimator_identity
 from pigmil.evaluation.results import Results
-from pigmil.evaluation.splits import bag_splits, data_checksum, duplicate_groups
-from pigmil.evaluation.store import Cell, Store, canonical
+from pigmil.evaluation.splits import bag_groups, bag_splits, data_checksum
+from pigmil.evaluation.store import Cell, Store, canonical_json
 
 _logger = logging.getLogger("pigmil")
 
 
 def compare(
-    methods: Sequence[str] | Mapping[str, Mapping[str, Any]],
+    methods: str | Sequence[Any] | Mapping[str, Any],
     datasets: Any,
     *,
     repeats: int = 5,
@@ -35,6 +37,7 @@ def compare(
     tune: bool = True,
     random_state: int = 0,
     groups: Any = None,
+    pos_label: Any = None,
     strict: bool = False,
     retry_failed: bool = False,
     time_limit: float | None = None,
@@ -43,37 +46,45 @@ def compare(
 ) -> Results:
     """Compare methods on data sets by repeated stratified cross-validation over bags.
 
-    Preprocessing and tuning see the training bags of a fold only; every method meets the same
-    folds. Each finished cell (method, data set, repeat, fold) is kept in the store at once:
-    stopped at any moment, the same call goes on where it was. A cell that fails is kept with its
+    Preprocessing and tuning see the training bags of a fold only, and every method has the same
+    folds. Each finished cell (method, data set, repeat, fold) is saved in the store at once: a
+    call that was stopped at any moment goes on where it was. A cell that fails is saved with its
     error, and the rest goes on.
 
     Parameters
     ----------
-    methods : sequence of str, or mapping of label to parameters
-        Names as in :func:`pigmil.all_estimators`; or ``{"PIGMIL": {"prototypes": "pool"}}``,
-        where a label may be ``"method|anything"`` to enter one method several times.
+    methods : str, estimator, sequence of these, or mapping
+        Names as in :func:`pigmil.all_estimators`: such a method is z-scored and tuned in every
+        fold. Or estimators, pipelines and searches, which are fitted as they are. A mapping gives
+        them labels: ``{"mine": make_pipeline(BagScaler(), MyMIL()), "MILES": "MILES"}``. A
+        dictionary of parameters stands for the method named by the label, up to a ``|``:
+        ``{"PIGMIL|pool": {"prototypes": "pool"}}``.
     datasets : sequence of str, mapping of name to bags, or Bags
-        Names as in :func:`pigmil.datasets.list_datasets`, or labelled bags under names of your own.
+        Names as in :func:`pigmil.datasets.list_datasets`, or labelled bags under your own names.
     repeats, folds : int, default=5, 10
         The paper's protocol.
     store : path, default="pigmil-results.sqlite"
-        File of the results; several processes may share it.
+        File of the results; several comparisons on one machine may share it.
     n_jobs : int, optional
-        Parallel cells; any joblib backend set by ``joblib.parallel_config`` is used.
+        Number of worker processes. By default cells are computed in this process. A worker that
+        is killed, for want of memory say, fails its cell only.
     tune : bool, default=True
         Search the grid of a method's card by inner cross-validation.
     random_state : int, default=0
         Seed of folds and methods.
-    groups : {"duplicates"} or mapping of name to array, optional
-        Bags that must stay in one fold: identical ones, or as given for each data set.
+    groups : str, array, tuple of these, or mapping of data set to these, optional
+        Bags that stay in one fold, outer and inner: ``"duplicates"`` for identical bags, a column
+        of ``bag_info`` such as ``"patient"`` or ``"site"`` (site-preserving folds), or one value
+        per bag. A tuple combines several.
+    pos_label : label, or mapping of data set to label, optional
+        The positive label of the bags; required where labels are text.
     strict : bool, default=False
         Refuse to start when the audit of a data set finds something severe.
     retry_failed : bool, default=False
-        Try cells again that failed before.
+        Compute cells again that failed before.
     time_limit, memory_limit : float, optional
-        Seconds and mebibytes a cell may take; each cell then runs in a process of its own, and
-        one that goes beyond is recorded as failed.
+        Seconds and mebibytes that a cell may take; cells are then computed in worker processes,
+        and one that goes beyond its limit is recorded as failed.
     callback : callable, optional
         Called with a :class:`Progress` after every finished cell.
 
@@ -82,6 +93,11 @@ def compare(
     Results
         ``.table()``, ``.ranks()``, ``.significance()``, ``.export(path)``; write a report with
         :func:`pigmil.report.write_report`.
+
+    Notes
+    -----
+    The key of a cell holds the import path of the estimator's class, the versions of the packages
+    it comes from and its parameters, besides the data, the folds and the seed.
 
     Examples
     --------
@@ -95,32 +111,35 @@ def compare(
     ...     len(results.rows)
     2
     """
-    check_limits(time_limit, memory_limit)
-    entries = _entries_of(methods)
-    sets = _bags_of(datasets)
-    grouping = {name: _groups_of(bags, groups, name) for name, bags in sets.items()}
-    with Store(store) as kept:
-        findings = _audit_all(sets, grouping, kept, folds, repeats, random_state, strict)
+    executor = make_executor(n_jobs, time_limit=time_limit, memory_limit=memory_limit)
+    entries = _check_methods(methods)
+    given = _check_datasets(datasets)
+    sets = {
+        name: _with_positive_label(bags, _for_data_set(pos_label, name), name)
+        for name, bags in given.items()
+    }
+    grouping = {name: bag_groups(bags, _for_data_set(groups, name)) for name, bags in sets.items()}
+    with Store(store) as open_store:
+        findings = _audit_all(sets, grouping, open_store, folds, repeats, random_state, strict)
         tasks = [
             task
             for name, bags in sets.items()
             for task in _tasks(
-                name, bags, grouping[name], entries, repeats, folds, tune, random_state
+                name,
+                bags,
+                grouping[name],
+                {label: _relabel(entry, given[name], bags) for label, entry in entries.items()},
+                repeats,
+                folds,
+                tune,
+                random_state,
             )
         ]
-        # Repeat by repeat: stopped early, every method has met every data set, and the time left
-        # can be told.
+        # Repeat by repeat: if stopped early, every method has results on every data set.
         tasks.sort(key=lambda task: task.cell.repeat)
         if retry_failed:
-            kept.forget_failures(task.cell.key for task in tasks)
-        rows = run_tasks(
-            tasks,
-            kept,
-            n_jobs=n_jobs,
-            time_limit=time_limit,
-            memory_limit=memory_limit,
-            callback=callback,
-        )
+            open_store.forget_failures(task.cell.key for task in tasks)
+        rows = run_tasks(tasks, open_store, executor=executor, callback=callback)
     return Results(rows, findings=findings, path=Path(store))
 
 
@@ -128,41 +147,49 @@ def _tasks(
     name: str,
     bags: Bags,
     groups: Any,
-    entries: Mapping[str, tuple[str, dict[str, Any]]],
+    entries: Mapping[str, Entry],
     repeats: int,
     folds: int,
     tune: bool,
     random_state: int,
 ) -> Iterator[Task]:
     checksum = data_checksum(bags)
-    protocol = _protocol(folds, tune, random_state, groups)
     splits = list(
         bag_splits(bags, repeats=repeats, folds=folds, random_state=random_state, groups=groups)
     )
-    for label, (method, parameters) in entries.items():
+    for label, entry in entries.items():
+        path, parameters, version = estimator_identity(entry.estimator)
+        protocol = {
+            "folds": folds,
+            "seed": random_state,
+            "groups": groups,
+            "scale": entry.protocol,
+            "tune": tune and entry.protocol,
+            "fixed": sorted(entry.fixed),
+        }
         for split in splits:
             cell = Cell(
                 data=name,
                 checksum=checksum,
                 method=label,
-                parameters=canonical(parameters),
-                protocol=protocol,
+                estimator=path,
+                parameters=parameters,
+                protocol=canonical_json(protocol),
                 repeat=split.repeat,
                 fold=split.fold,
-                version=__version__,
+                version=version,
             )
             arguments = {
-                "bags": bags,
                 "split": split,
-                "method": method,
-                "parameters": parameters,
+                "entry": entry,
+                "groups": groups,
                 "tune": tune,
                 "seed": random_state + split.repeat,
             }
-            yield Task(cell, compute_cell, arguments)
+            yield Task(cell, compute_cell, arguments, {"bags": (checksum, bags)})
 
 
-def _bags_of(datasets: Any) -> dict[str, Bags]:
+def _check_datasets(datasets: Any) -> dict[str, Bags]:
     if isinstance(datasets, Bags):
         sets = {"data": datasets}
     elif isinstance(datasets, Mapping):
@@ -176,47 +203,94 @@ def _bags_of(datasets: Any) -> dict[str, Bags]:
     return sets
 
 
-def _entries_of(methods: Any) -> dict[str, tuple[str, dict[str, Any]]]:
-    if isinstance(methods, str):
-        methods = [methods]
-    given = methods if isinstance(methods, Mapping) else {name: {} for name in methods}
-    entries = {}
-    for label, parameters in given.items():
-        name, _, variant = str(label).partition("|")
-        printed = card_of(name).name
-        get_estimator(name)().set_params(**parameters)  # an unknown parameter raises here
-        entries[f"{printed}|{variant}" if variant else printed] = (printed, dict(parameters))
+def _for_data_set(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, Mapping) else value
+
+
+def _with_positive_label(bags: Bags, pos_label: Any, name: str) -> Bags:
+    """Return the bags with labels 0 and 1 if a positive label is given, or raise if it is needed.
+
+    Text labels have no order that could say which one is positive.
+    """
+    values, counts = np.unique(bags.y, return_counts=True)
+    if pos_label is None:
+        if len(values) == 2 and isinstance(values[-1], str):
+            choices = " or ".join(
+                f"pos_label={str(value)!r} ({count} bags)"
+                for value, count in zip(values, counts, strict=True)
+            )
+            raise BagsError(
+                f"The labels of '{name}' are text; say which one is positive: {choices}."
+            )
+        return bags
+    if pos_label not in values:
+        raise BagsError(
+            f"pos_label={pos_label!r} is not among the labels {values.tolist()} of '{name}'."
+        )
+    labels = bags.instance_labels
+    if labels is not None:
+        known = labels == labels
+        positive = pos_label if (labels[known] == pos_label).any() else max(labels[known])
+        labels = np.where(known, (labels == positive).astype(np.float64), np.nan)
+    return Bags(
+        bags.instances,
+        bags.offsets,
+        ids=bags.ids,
+        y=(bags.y == pos_label).astype(np.int64),
+        instance_labels=labels,
+        feature_names=bags.feature_names,
+        instance_info=bags.instance_info,
+        bag_info=bags.bag_info,
+    )
+
+
+def _relabel(entry: Entry, given: Bags, bags: Bags) -> Entry:
+    """Return the entry with its own ``pos_label`` translated to the labels 0 and 1 of the bags."""
+    if given is bags:
+        return entry
+    codes = dict(zip(given.y.tolist(), bags.y.tolist(), strict=True))
+    translated = {
+        name: codes[value]
+        for name, value in entry.estimator.get_params().items()
+        if name.rpartition("__")[2] == "pos_label" and value in codes
+    }
+    return replace(entry, estimator=clone(entry.estimator).set_params(**translated))
+
+
+def _check_methods(methods: Any) -> dict[str, Entry]:
+    if isinstance(methods, Mapping):
+        entries = dict(_named_entry(str(label), value) for label, value in methods.items())
+        n_given = len(methods)
+    else:
+        alone = isinstance(methods, str) or hasattr(methods, "fit")
+        given = [methods] if alone else list(methods)
+        entries = dict(
+            _named_entry(one if isinstance(one, str) else type(one).__name__, one) for one in given
+        )
+        n_given = len(given)
+    if len(entries) < n_given:
+        raise ValueError("Two methods have the same label; give a mapping of labels to estimators.")
     return entries
 
 
-def _groups_of(bags: Bags, groups: Any, name: str) -> Any:
-    if groups is None:
-        return None
-    if isinstance(groups, str):
-        if groups != "duplicates":
-            raise ValueError(f"groups must be 'duplicates', a mapping or None; got {groups!r}.")
-        return duplicate_groups(bags)
-    if not isinstance(groups, Mapping):
-        raise ValueError(
-            f"groups must be 'duplicates', a mapping of data set to array, or None; got a "
-            f"{type(groups).__name__}."
+def _named_entry(label: str, value: Any) -> tuple[str, Entry]:
+    if isinstance(value, str):
+        estimator = get_estimator(value)()
+        return (card_of(value).name if label == value else label), Entry(estimator, protocol=True)
+    if isinstance(value, Mapping):
+        name, _, variant = label.partition("|")
+        printed = card_of(name).name
+        estimator = get_estimator(name)().set_params(**value)
+        return (
+            f"{printed}|{variant}" if variant else printed,
+            Entry(estimator, protocol=True, fixed=tuple(value)),
         )
-    if name in groups and len(groups[name]) != bags.n_bags:
-        raise ValueError(
-            f"groups of '{name}' has {len(groups[name])} entries for {bags.n_bags} bags."
+    if not (hasattr(value, "fit") and hasattr(value, "get_params")) or isinstance(value, type):
+        raise TypeError(
+            f"{label!r} must be an estimator, the name of a method or a dictionary of its "
+            f"parameters; got {value!r}."
         )
-    return np.asarray(groups[name]) if name in groups else None
-
-
-def _protocol(folds: int, tune: bool, seed: int, groups: Any) -> str:
-    return canonical(
-        {
-            "folds": folds,
-            "tune": tune,
-            "seed": seed,
-            "groups": None if groups is None else np.asarray(groups).tolist(),
-        }
-    )
+    return label, Entry(value)
 
 
 def _audit_all(
@@ -233,8 +307,8 @@ def _audit_all(
         found = audit(
             bags, folds=folds, repeats=repeats, random_state=random_state, groups=grouping[name]
         )
-        findings[name] = [json.loads(canonical(vars(finding))) for finding in found]
-        store.note_audit(data_checksum(bags), name, findings[name])
+        findings[name] = [to_json_safe(vars(finding)) for finding in found]
+        store.save_audit(data_checksum(bags), name, findings[name])
         for finding in found:
             _logger.warning("%s: %s", name, finding.message)
     impossible = {"unlabelled", "classes", "small_class", "few_groups"}

@@ -1,16 +1,19 @@
-"""Folds over bags, the same for every method."""
+"""Folds over bags, the same for every method, and the groups that stay in one fold."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from pigmil._core.typing import IntArray
 from pigmil.bags import Bags
+
+_INNER_FOLDS = 5
 
 
 @dataclass(frozen=True)
@@ -26,9 +29,9 @@ class Split:
 def bag_splits(
     bags: Bags, *, repeats: int = 5, folds: int = 10, random_state: int = 0, groups: Any = None
 ) -> Iterator[Split]:
-    """Repeated stratified folds over bags.
+    """Yield repeated stratified folds over bags.
 
-    They depend on the labels, the groups and the seed only, so that every method meets the same
+    They depend on the labels, the groups and the seed only, so that every method has the same
     folds, whenever and wherever it runs.
 
     Parameters
@@ -40,7 +43,7 @@ def bag_splits(
     random_state : int, default=0
         Seed; repeat ``r`` uses ``random_state + r``.
     groups : array of shape (n_bags,), optional
-        Bags of one group stay in one fold; see :func:`duplicate_groups`.
+        Bags of one group stay in one fold; see :func:`bag_groups`.
 
     Yields
     ------
@@ -52,21 +55,118 @@ def bag_splits(
     >>> len(list(bag_splits(make_ring(random_state=0))))
     50
     """
-    places = np.zeros(bags.n_bags)
     for repeat in range(repeats):
-        seed = random_state + repeat
-        if groups is None:
-            splitter: Any = StratifiedKFold(folds, shuffle=True, random_state=seed)
-            parts = splitter.split(places, bags.y)
-        else:
-            splitter = StratifiedGroupKFold(folds, shuffle=True, random_state=seed)
-            parts = splitter.split(places, bags.y, groups)
+        parts = _stratified(bags.y, folds, groups, random_state + repeat)
         for fold, (train, test) in enumerate(parts):
             yield Split(repeat, fold, train, test)
 
 
+def inner_splits(
+    y: Any, *, groups: Any = None, repeats: int = 1, random_state: int = 0
+) -> list[tuple[IntArray, IntArray]]:
+    """Return the folds for tuning on training bags: five, or fewer where a class is small.
+
+    Parameters
+    ----------
+    y : array of shape (n_bags,)
+        Labels of the training bags.
+    groups : array of shape (n_bags,), optional
+        Bags of one group stay in one fold.
+    repeats : int, default=1
+        How often the bags are divided anew.
+    random_state : int, default=0
+        Seed.
+
+    Returns
+    -------
+    list of (array of int, array of int)
+        Empty if some class has fewer than two bags, or two groups.
+    """
+    y = np.asarray(y)
+    units = np.arange(len(y)) if groups is None else np.asarray(groups)
+    folds = min(_INNER_FOLDS, *(len(np.unique(units[y == label])) for label in np.unique(y)))
+    if folds < 2:
+        return []
+    return [
+        split
+        for repeat in range(repeats)
+        for split in _stratified(y, folds, groups, random_state + repeat)
+    ]
+
+
+def _stratified(y: Any, folds: int, groups: Any, seed: int) -> Iterator[tuple[IntArray, IntArray]]:
+    kind = StratifiedKFold if groups is None else StratifiedGroupKFold
+    return kind(folds, shuffle=True, random_state=seed).split(np.zeros(len(y)), y, groups)
+
+
+def bag_groups(bags: Bags, groups: Any) -> IntArray | None:
+    """Return the group number of each bag.
+
+    Parameters
+    ----------
+    bags : Bags
+        The bags.
+    groups : str, array of shape (n_bags,), tuple of these, or None
+        ``"duplicates"`` for bags with the same instances, the name of a column of
+        ``bags.bag_info``, or one value per bag. With a tuple, bags that agree in any of its parts
+        are one group: ``("patient", "site")`` keeps both patients and sites in one fold.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pigmil import Bags
+    >>> bags = Bags.from_list([np.eye(2)] * 4, bag_info={"site": ["a", "b", "b", "c"]})
+    >>> bag_groups(bags, "site")
+    array([0, 1, 1, 2])
+    >>> bag_groups(bags, ("site", [1, 2, 3, 1]))
+    array([0, 1, 1, 0])
+    """
+    if groups is None:
+        return None
+    if isinstance(groups, str):
+        return _named_groups(bags, groups)
+    if isinstance(groups, tuple):
+        parts = [bag_groups(bags, one) for one in groups]
+        return _merge_groups([part for part in parts if part is not None])
+    if len(groups) != bags.n_bags:
+        raise ValueError(
+            f"groups has {len(groups)} entries for {bags.n_bags} bags; give one value per bag, the "
+            "name of a column of bag_info, or a tuple of these."
+        )
+    return _number(np.asarray(groups))
+
+
+def _named_groups(bags: Bags, name: str) -> IntArray:
+    if name == "duplicates":
+        return duplicate_groups(bags)
+    if name not in bags.bag_info:
+        known = ", ".join(map(repr, bags.bag_info)) or "none"
+        raise ValueError(
+            f"groups={name!r} is neither 'duplicates' nor a column of bag_info; the bags have "
+            f"{known}."
+        )
+    return _number(np.asarray(bags.bag_info[name]))
+
+
+def _number(values: Any) -> IntArray:
+    """Number groups in the order in which they first occur."""
+    values = np.asarray([str(value) for value in values]) if values.dtype == object else values
+    _, first, group = np.unique(values, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[group.ravel()].astype(np.int64)
+
+
+def _merge_groups(parts: Sequence[IntArray]) -> IntArray:
+    """Unite groups that share a bag: the connected components of bags and groups."""
+    n_bags = len(parts[0])
+    starts = n_bags + np.cumsum([0, *(int(part.max()) + 1 for part in parts)])
+    columns = np.concatenate([part + start for part, start in zip(parts, starts, strict=False)])
+    rows = np.tile(np.arange(n_bags), len(parts))
+    graph = sp.coo_array((np.ones(len(rows)), (rows, columns)), shape=(starts[-1], starts[-1]))
+    return _number(connected_components(graph, directed=False)[1][:n_bags])
+
+
 def duplicate_groups(bags: Bags) -> IntArray:
-    """Group number of each bag: bags with the same instances, in any order, share one.
+    """Return the group number of each bag; bags with the same instances, in any order, share one.
 
     Examples
     --------
@@ -76,18 +176,16 @@ def duplicate_groups(bags: Bags) -> IntArray:
     >>> duplicate_groups(Bags.from_list([a, b, a + 1]))
     array([0, 0, 1])
     """
-    rows = instance_prints(bags)
-    parts = np.split(rows, bags.offsets[1:-1])
-    prints = np.array([hashlib.sha256(np.sort(part).tobytes()).hexdigest() for part in parts])
-    _, first, group = np.unique(prints, return_index=True, return_inverse=True)
-    appearance = np.argsort(np.argsort(first))
-    return appearance[group.ravel()].astype(np.int64)
+    hashes = np.split(instance_hashes(bags), bags.offsets[1:-1])
+    return _number(
+        np.array([hashlib.sha256(np.sort(part).tobytes()).hexdigest() for part in hashes])
+    )
 
 
-def instance_prints(bags: Bags) -> Any:
-    """Fingerprint of each instance, 16 bytes: equal instances have equal ones.
+def instance_hashes(bags: Bags) -> Any:
+    """Return a hash of 16 bytes for each instance; equal instances have equal hashes.
 
-    Cost: one hash an instance; sparse bags are made dense one bag at a time.
+    Cost: one hash per instance; sparse bags are made dense one bag at a time.
     """
     return np.array(
         [
@@ -100,9 +198,9 @@ def instance_prints(bags: Bags) -> Any:
 
 
 def data_checksum(bags: Bags) -> str:
-    """Sha256 of the content of labelled bags: values, bags, labels."""
+    """Return the sha256 of the content of labelled bags: values, bags, labels."""
     digest = hashlib.sha256()
-    for part in (bags.offsets, _labels(bags.y), _labels(bags.instance_labels)):
+    for part in (bags.offsets, _label_bytes(bags.y), _label_bytes(bags.instance_labels)):
         digest.update(np.ascontiguousarray(part).tobytes())
     digest.update(str(bags.shape).encode())
     for bag in bags:
@@ -110,7 +208,7 @@ def data_checksum(bags: Bags) -> str:
     return digest.hexdigest()
 
 
-def _labels(labels: Any) -> Any:
+def _label_bytes(labels: Any) -> Any:
     return np.array("none") if labels is None else np.char.encode(labels.astype(str), "utf-8")
 
 

@@ -1,10 +1,11 @@
-"""The results store: one SQLite file, one row a finished cell, safe against being killed."""
+"""The results store: one SQLite file with one row per finished cell, safe against kill -9."""
 
+import contextlib
 import hashlib
 import json
 import os
-import socket
 import sqlite3
+import tempfile
 import threading
 import time
 import uuid
@@ -17,28 +18,29 @@ from typing import Any
 from pigmil._core.errors import PigmilError
 from pigmil._core.json import to_json_safe
 
-SCHEMA = 1
-_APPLICATION = 0x5047494C  # marks the file as ours, so that no other database is written into
-_LEASE = 120.0  # seconds after which a claim without a sign of life is up for grabs
+SCHEMA = 2
+_APPLICATION = 0x5047494C  # marks the file as a store, so that no other database is written to
 _WAIT_SECONDS = 60.0  # for other processes that write
-_OWNERS: set[str] = set()  # open stores of this process; a claim of any other one is orphaned
-_TABLES = """
-CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS cells (
-    key TEXT PRIMARY KEY,
-    data TEXT NOT NULL, checksum TEXT NOT NULL, method TEXT NOT NULL, parameters TEXT NOT NULL,
-    protocol TEXT NOT NULL, repeat INTEGER NOT NULL, fold INTEGER NOT NULL, version TEXT NOT NULL,
-    status TEXT NOT NULL CHECK (status IN ('done', 'failed')),
-    metrics TEXT NOT NULL, error TEXT, finished REAL NOT NULL
-);
-CREATE TABLE IF NOT EXISTS claims (
-    key TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, owner TEXT NOT NULL,
-    seen REAL NOT NULL
-);
-CREATE TABLE IF NOT EXISTS audits (
-    data TEXT NOT NULL, checksum TEXT NOT NULL, found TEXT NOT NULL, PRIMARY KEY (data, checksum)
-);
-"""
+_TABLES = {
+    "cells": """
+        key TEXT PRIMARY KEY, data TEXT NOT NULL, checksum TEXT NOT NULL, method TEXT NOT NULL,
+        estimator TEXT NOT NULL, parameters TEXT NOT NULL, protocol TEXT NOT NULL,
+        repeat INTEGER NOT NULL, fold INTEGER NOT NULL, version TEXT NOT NULL,
+        status TEXT NOT NULL CHECK (status IN ('done', 'failed')),
+        metrics TEXT NOT NULL, error TEXT, finished REAL NOT NULL""",
+    "claims": "key TEXT PRIMARY KEY, owner TEXT NOT NULL",
+    "audits": """
+        data TEXT NOT NULL, checksum TEXT NOT NULL, findings TEXT NOT NULL,
+        PRIMARY KEY (data, checksum)""",
+}
+_COLUMNS = {
+    "cells": [
+        "key", "data", "checksum", "method", "estimator", "parameters", "protocol", "repeat",
+        "fold", "version", "status", "metrics", "error", "finished",
+    ],
+    "claims": ["key", "owner"],
+    "audits": ["data", "checksum", "findings"],
+}  # fmt: skip
 
 
 class StoreError(PigmilError, ValueError):
@@ -47,27 +49,30 @@ class StoreError(PigmilError, ValueError):
 
 @dataclass(frozen=True)
 class Cell:
-    """One fit and its test: what a row of the store is about.
+    """One fit and its test: the identity of a row of the store.
 
     Attributes
     ----------
     data, checksum : str
         Name of the data set, and sha256 of its content.
     method : str
-        Printed name of the method.
+        Label of the method in the tables.
+    estimator : str
+        Import path of its class.
     parameters : str
-        Its parameters beside the defaults, as canonical JSON.
+        Its parameters, as canonical JSON.
     protocol : str
-        Folds, repeats, tuning and seed, as canonical JSON.
+        Folds, tuning, groups and seed, as canonical JSON.
     repeat, fold : int
-        Which split.
+        Number of the split.
     version : str
-        Version of the library.
+        Version of the package that the class comes from, and of this library.
     """
 
     data: str
     checksum: str
     method: str
+    estimator: str
     parameters: str
     protocol: str
     repeat: int
@@ -76,18 +81,20 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """What identifies the result; the name of the data set does not, its content does."""
-        parts = {name: value for name, value in asdict(self).items() if name != "data"}
-        return hashlib.sha256(canonical(parts).encode()).hexdigest()
+        """Hash of everything that determines the result, so not of the two names."""
+        identity = {
+            name: value for name, value in asdict(self).items() if name not in ("data", "method")
+        }
+        return hashlib.sha256(canonical_json(identity).encode()).hexdigest()
 
 
-def canonical(value: Any) -> str:
-    """JSON with sorted keys and no spaces: equal values give equal text.
+def canonical_json(value: Any) -> str:
+    """Return JSON with sorted keys and no spaces: equal values give equal text.
 
     Examples
     --------
     >>> import numpy as np
-    >>> canonical({"b": np.int64(2), "a": (1, 2)})
+    >>> canonical_json({"b": np.int64(2), "a": (1, 2)})
     '{"a":[1,2],"b":2}'
     """
     safe = to_json_safe(value, keep_non_finite=True)
@@ -95,28 +102,27 @@ def canonical(value: Any) -> str:
 
 
 class Store:
-    """Results of comparisons, kept cell by cell.
+    """Results of comparisons, saved cell by cell.
 
-    Every finished cell is one committed transaction in write-ahead-log mode: killed at any
-    moment, nothing finished is lost and nothing half-finished is kept. Several processes may use
-    one store: each claims a cell before it computes it, and a claim whose process is gone is
-    free again.
+    Every finished cell is one committed transaction in write-ahead-log mode: a process that is
+    killed loses no finished cell and leaves no half-finished one. Several comparisons on one
+    machine may share a store: each claims a cell before computing it. A claim lasts as long as
+    its process: it holds a lock on a file beside the store, which the operating system releases
+    when the process ends in whatever way.
 
     Parameters
     ----------
     path : path
-        The file; made if it is not there.
+        The file; created if missing.
     read_only : bool, default=False
         Open an existing file and change nothing in it.
-    owner : str, optional
-        Name under which cells are claimed; that of another open store to share its claims.
 
     Examples
     --------
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
     >>> store = Store(folder.name + "/results.sqlite")
-    >>> cell = Cell("ring", "abc", "KDE", "{}", "{}", 0, 0, "0.1.0")
+    >>> cell = Cell("ring", "abc", "KDE", "pigmil.KDE", "{}", "{}", 0, 0, "0.1.0")
     >>> store.claim(cell.key)
     True
     >>> store.finish(cell, {"accuracy": 1.0})
@@ -127,180 +133,143 @@ class Store:
     >>> store.close(); folder.cleanup()
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str], *, read_only: bool = False, owner: str | None = None
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False) -> None:
         self.path = Path(path)
-        self.owner = owner or uuid.uuid4().hex
-        self._host, self._pid = socket.gethostname(), os.getpid()
-        # joblib asks for the next cell from threads of its own.
+        self.owner = uuid.uuid4().hex
+        self._owner_lock: int | None = None
         self._lock = threading.RLock()
         try:
-            if read_only:
-                self._connection = _open_to_read(self.path)
-            else:
+            if not read_only and not self.path.exists():
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._connection = sqlite3.connect(
-                    self.path, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False
-                )
+                _create(self.path)
+            _check_header(self.path)
+            self._connection = _open_to_read(self.path) if read_only else _open(self.path)
         except (sqlite3.Error, OSError) as error:
             raise _unusable(self.path, error) from error
         try:
-            self._connection.row_factory = sqlite3.Row
-            if not read_only:
-                self._prepare()
-            self._check_schema()
-        except BaseException as error:
+            self._check_tables()
+        except BaseException:
             self._connection.close()
-            if isinstance(error, sqlite3.Error):
-                raise _unusable(self.path, error) from error
             raise
-        _OWNERS.add(self.owner)
 
-    def _prepare(self) -> None:
-        """Make the tables of a new file; leave any other database as it is."""
-        self._connection.execute("PRAGMA synchronous=FULL")
-        with self._transaction():
-            tables = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-            if tables == 0:
-                self._connection.execute(f"PRAGMA application_id={_APPLICATION}")
-                for statement in _TABLES.split(";"):
-                    self._connection.execute(statement)
-                self._connection.execute("INSERT INTO meta VALUES ('schema', ?)", (str(SCHEMA),))
-        if self._is_ours():
-            self._use_log()
-
-    def _use_log(self) -> None:
-        """Turn on the write-ahead log.
-
-        Unlike other statements this one does not wait by itself when another process has the file
-        open, as happens when two start on a new store together.
-        """
-        end = time.monotonic() + _WAIT_SECONDS
-        while True:
-            try:
-                self._connection.execute("PRAGMA journal_mode=WAL")
-                return
-            except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or time.monotonic() > end:
-                    raise
-                time.sleep(0.01)
-
-    def _is_ours(self) -> bool:
-        mark = self._connection.execute("PRAGMA application_id").fetchone()[0]
-        return bool(mark == _APPLICATION)
-
-    def _check_schema(self) -> None:
-        if not self._is_ours():
-            raise _unusable(self.path, "it is a database of another program")
-        found = self._connection.execute("SELECT value FROM meta WHERE name = 'schema'")
-        schema = int(found.fetchone()[0])
-        if schema != SCHEMA:
-            raise StoreError(
-                f"'{self.path}' has schema {schema}, this version of pigmil writes {SCHEMA}; name "
-                "a new file."
-            )
+    def _check_tables(self) -> None:
+        for table, expected in _COLUMNS.items():
+            columns = [row["name"] for row in self._read(f"PRAGMA table_info({table})")]
+            if columns != expected:
+                raise _unusable(self.path, f"its table '{table}' is missing or damaged")
 
     @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        with self._lock:
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-            except BaseException:
-                self._connection.execute("ROLLBACK")
-                raise
-            self._connection.execute("COMMIT")
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        try:
+            with self._lock:
+                self._connection.execute("BEGIN IMMEDIATE")
+                try:
+                    yield self._connection
+                except BaseException:
+                    self._connection.execute("ROLLBACK")
+                    raise
+                self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise _unusable(self.path, error) from error
 
     def _read(self, query: str) -> list[sqlite3.Row]:
-        with self._lock:
-            return self._connection.execute(query).fetchall()
+        try:
+            with self._lock:
+                return self._connection.execute(query).fetchall()
+        except sqlite3.Error as error:
+            raise _unusable(self.path, error) from error
 
     def claim(self, key: str) -> bool:
-        """Take a cell for this process; False if it is finished or another one is at it."""
-        with self._transaction():
-            if self._connection.execute("SELECT 1 FROM cells WHERE key = ?", (key,)).fetchone():
+        """Reserve a cell for this store; False if it is finished or being computed elsewhere."""
+        with self._lock:
+            if self._owner_lock is None:
+                self._owner_lock = _take_lock(self._lock_path(self.owner))
+        with self._transaction() as connection:
+            if connection.execute("SELECT 1 FROM cells WHERE key = ?", (key,)).fetchone():
                 return False
-            row = self._connection.execute("SELECT * FROM claims WHERE key = ?", (key,)).fetchone()
-            if row is not None and not self._is_free(row):
+            row = connection.execute("SELECT owner FROM claims WHERE key = ?", (key,)).fetchone()
+            if row is not None and row["owner"] != self.owner and self._is_alive(row["owner"]):
                 return False
-            self._connection.execute(
-                "INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?, ?)",
-                (key, self._host, self._pid, self.owner, time.time()),
-            )
+            connection.execute("INSERT OR REPLACE INTO claims VALUES (?, ?)", (key, self.owner))
         return True
 
-    def _is_free(self, claim: sqlite3.Row) -> bool:
-        if claim["owner"] == self.owner or time.time() - claim["seen"] > _LEASE:
-            return True
-        if claim["host"] != self._host:
-            return False
-        if claim["pid"] == self._pid:
-            return claim["owner"] not in _OWNERS
-        return not _alive(claim["pid"])
+    def _lock_path(self, owner: str) -> Path:
+        return self.path.with_name(f".{self.path.name}.{owner}.lock")
 
-    def alive(self) -> None:
-        """Renew the claims of this store, for other processes to see that it is at work."""
-        with self._transaction():
-            self._connection.execute(
-                "UPDATE claims SET seen = ? WHERE owner = ?", (time.time(), self.owner)
-            )
+    def _is_alive(self, owner: str) -> bool:
+        path = self._lock_path(owner)
+        if not path.exists():
+            return False
+        lock = _take_lock(path)
+        if lock is None:
+            return True
+        os.close(lock)
+        path.unlink(missing_ok=True)
+        return False
 
     def release(self, keys: Iterable[str]) -> None:
-        """Give back cells that will not be computed."""
-        with self._transaction():
-            self._connection.executemany(
+        """Give up claims of this store on cells that it will not compute."""
+        with self._transaction() as connection:
+            connection.executemany(
                 "DELETE FROM claims WHERE key = ? AND owner = ?",
                 [(key, self.owner) for key in keys],
             )
 
     def finish(self, cell: Cell, metrics: dict[str, Any], error: str | None = None) -> None:
-        """Keep the outcome of a cell: its metrics, or the error it ended with."""
+        """Save the metrics of a cell, or the error it failed with."""
         status = "done" if error is None else "failed"
-        values = (*asdict(cell).values(), status, canonical(metrics), error, time.time())
-        with self._transaction():
-            self._connection.execute(
-                f"INSERT OR REPLACE INTO cells VALUES (?, {', '.join('?' * len(values))})",
-                (cell.key, *values),
+        row = (cell.key, *asdict(cell).values(), status, canonical_json(metrics), error,
+               time.time())  # fmt: skip
+        with self._transaction() as connection:
+            connection.execute(
+                f"INSERT OR REPLACE INTO cells VALUES ({', '.join('?' * len(row))})", row
             )
-            self._connection.execute("DELETE FROM claims WHERE key = ?", (cell.key,))
+            connection.execute("DELETE FROM claims WHERE key = ?", (cell.key,))
 
     def forget_failures(self, keys: Iterable[str]) -> int:
-        """Drop those of the cells that failed, to be tried again; returns how many they were."""
-        with self._transaction():
-            return self._connection.executemany(
+        """Delete those of the cells that failed, to compute them again; return their number."""
+        with self._transaction() as connection:
+            return connection.executemany(
                 "DELETE FROM cells WHERE status = 'failed' AND key = ?", [(key,) for key in keys]
             ).rowcount
 
     def finished(self) -> set[str]:
-        """Keys of all finished cells."""
+        """Return the keys of all finished cells, failed ones included."""
         return {row["key"] for row in self._read("SELECT key FROM cells")}
 
     def rows(self) -> list[dict[str, Any]]:
-        """All finished cells as dictionaries, ``metrics`` decoded, in order of their contents."""
-        found = self._read(
-            "SELECT * FROM cells ORDER BY data, method, parameters, repeat, fold, key"
-        )
-        return [{**dict(row), "metrics": json.loads(row["metrics"])} for row in found]
+        """Return all finished cells as dictionaries, in a fixed order, with decoded metrics."""
+        order = "data, method, parameters, repeat, fold, key"
+        rows = self._read(f"SELECT * FROM cells ORDER BY {order}")
+        return [self._decode(row, "metrics") for row in rows]
 
-    def note_audit(self, checksum: str, data: str, found: Any) -> None:
-        """Keep what the audit of a data set found."""
-        with self._transaction():
-            self._connection.execute(
+    def save_audit(self, checksum: str, data: str, findings: Any) -> None:
+        """Save the findings of the audit of a data set."""
+        with self._transaction() as connection:
+            connection.execute(
                 "INSERT OR REPLACE INTO audits VALUES (?, ?, ?)",
-                (data, checksum, canonical(found)),
+                (data, checksum, canonical_json(findings)),
             )
 
     def audits(self) -> list[dict[str, Any]]:
-        """What the audits found, a dictionary for each data set."""
-        found = self._read("SELECT * FROM audits ORDER BY data")
-        return [{**dict(row), "found": json.loads(row["found"])} for row in found]
+        """Return the findings of all audits, one dictionary per data set."""
+        rows = self._read("SELECT * FROM audits ORDER BY data")
+        return [self._decode(row, "findings") for row in rows]
+
+    def _decode(self, row: sqlite3.Row, column: str) -> dict[str, Any]:
+        try:
+            return {**dict(row), column: json.loads(row[column])}
+        except (ValueError, TypeError) as error:
+            raise _unusable(self.path, f"the {column} of a row are damaged: {error}") from error
 
     def close(self) -> None:
-        """Close the file."""
-        _OWNERS.discard(self.owner)
+        """Close the file and give up all claims."""
         with self._lock:
             self._connection.close()
+            if self._owner_lock is not None:
+                os.close(self._owner_lock)
+                self._owner_lock = None
+                self._lock_path(self.owner).unlink(missing_ok=True)
 
     def __enter__(self) -> "Store":
         return self
@@ -309,18 +278,97 @@ class Store:
         self.close()
 
 
-def _open_to_read(path: Path) -> sqlite3.Connection:
-    """Open an existing store without writing, also where its folder cannot be written to."""
+def _create(path: Path) -> None:
+    """Create an empty store that appears whole, also when several processes do so at once."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".new")
+    os.close(handle)
+    try:
+        with contextlib.closing(sqlite3.connect(name, isolation_level=None)) as connection:
+            connection.execute(f"PRAGMA application_id={_APPLICATION}")
+            connection.execute(f"PRAGMA user_version={SCHEMA}")
+            for table, columns in _TABLES.items():
+                connection.execute(f"CREATE TABLE {table} ({columns})")
+            connection.execute("PRAGMA journal_mode=WAL")
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(name, 0o666 & ~mask)  # mkstemp creates files for the owner alone
+        try:
+            os.link(name, path)
+        except FileExistsError:
+            return
+        except OSError:  # a file system without links
+            os.replace(name, path)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _check_header(path: Path) -> None:
+    """Raise unless the file is a store of this schema, from its first bytes alone."""
     if not path.is_file():
         raise FileNotFoundError("there is no such file")
+    with open(path, "rb") as file:
+        header = file.read(100)
+    if len(header) < 100 or not header.startswith(b"SQLite format 3\0"):
+        raise _unusable(path, "it is not a database")
+    if int.from_bytes(header[68:72], "big") != _APPLICATION:
+        raise _unusable(path, "it is a database of another program")
+    schema = int.from_bytes(header[60:64], "big")
+    if schema != SCHEMA:
+        raise StoreError(
+            f"'{path}' has schema {schema or 1}, this version of pigmil writes {SCHEMA}; name a "
+            "new file."
+        )
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=rw",
+        uri=True,
+        timeout=_WAIT_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    connection.row_factory = sqlite3.Row
+    try:
+        connection.execute("PRAGMA synchronous=FULL")
+        # Fails where the file cannot be written, before any work is done.
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ROLLBACK")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _open_to_read(path: Path) -> sqlite3.Connection:
+    """Open an existing store without writing, also in a folder that cannot be written to."""
     address = path.absolute().as_uri()
-    connection = sqlite3.connect(f"{address}?mode=ro", uri=True, timeout=60.0)
+    connection = sqlite3.connect(f"{address}?mode=ro", uri=True, timeout=_WAIT_SECONDS)
     try:
         connection.execute("SELECT count(*) FROM sqlite_master")
-    except sqlite3.OperationalError:  # the log's index cannot be made there
+    except sqlite3.OperationalError:  # the index of the log cannot be created there
         connection.close()
         connection = sqlite3.connect(f"{address}?immutable=1", uri=True)
+    connection.row_factory = sqlite3.Row
     return connection
+
+
+def _take_lock(path: Path) -> int | None:
+    """Lock a file for this process and return its descriptor; None if it is locked already."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        if os.name == "nt":  # pragma: no cover
+            import msvcrt
+
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
 
 
 def _unusable(path: Path, reason: object) -> StoreError:
@@ -328,13 +376,3 @@ def _unusable(path: Path, reason: object) -> StoreError:
         f"'{path}' cannot be used as a results store ({reason}); name a new file or one that an "
         "earlier comparison wrote."
     )
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # it lives, and is somebody else's
-        return True
-    return True

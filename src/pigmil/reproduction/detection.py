@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from pigmil._core.version import __version__
 from pigmil.bags import Bags
 from pigmil.datasets import make_basic, make_rhombus, make_ring
 from pigmil.estimators import get_estimator
 from pigmil.estimators.pigmil import PIGMIL
 from pigmil.evaluation.cells import recorded_warnings
 from pigmil.evaluation.execution import Task, run_tasks
+from pigmil.evaluation.executors import make_executor
+from pigmil.evaluation.identity import estimator_identity
 from pigmil.evaluation.splits import data_checksum
-from pigmil.evaluation.store import Cell, Store, canonical
+from pigmil.evaluation.store import Cell, Store, canonical_json
 from pigmil.metrics import detection_accuracy
 
 MAKERS: dict[str, Callable[..., Bags]] = {
@@ -137,7 +138,7 @@ def run_detections(
         Task(_cell(experiment, what, seed), detect, {"what": what, "seed": seed})
         for what, seed in pairs
     ]
-    rows = run_tasks(tasks, store, n_jobs=n_jobs, callback=callback)
+    rows = run_tasks(tasks, store, executor=make_executor(n_jobs), callback=callback)
     return [
         {**row, "x": what.x, "seed": seed, "noise_kind": what.noise_kind}
         for row, (what, seed) in zip(rows, pairs, strict=True)
@@ -150,15 +151,17 @@ def _cell(experiment: str, what: Detection, seed: int) -> Cell:
         "weighing": dict(what.weighing),
         "noise": [what.noise, what.noise_kind],
     }
+    path, parameters, version = estimator_identity(_method(what, seed))
     return Cell(
         data=what.data,
         checksum=_checksum(what.data, seed, what.noise, what.noise_kind),
         method=what.method,
-        parameters=canonical(dict(what.parameters)),
-        protocol=canonical(settings),
+        estimator=path,
+        parameters=parameters,
+        protocol=canonical_json(settings),
         repeat=seed,
         fold=0,
-        version=__version__,
+        version=version,
     )
 
 

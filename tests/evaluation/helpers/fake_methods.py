@@ -1,8 +1,8 @@
-"""Methods that tell what is done with them, for the tests of the comparison."""
+"""Methods that record what is done with them, for the tests of the comparison."""
 
 import hashlib
 import os
-import signal
+import signal as signals
 import threading
 import time
 import warnings
@@ -40,6 +40,10 @@ class Counting(MeanRule):
     """Writes a line for every fit: its process and the bags it saw."""
 
     card = card("Counting")
+    _parameter_constraints = {"note": [int]}  # noqa: RUF012
+
+    def __init__(self, note=0):
+        self.note = note
 
     def _fit(self, bags, positive):
         line = f"{os.getpid()} {hashlib.sha256(bags.instances.tobytes()).hexdigest()[:16]}\n"
@@ -47,9 +51,10 @@ class Counting(MeanRule):
         with open(log, "a") as file:
             file.write(line)
         lines = Path(log).read_text().splitlines()
-        if len(lines) == int(os.environ.get("FAKE_BLOCK_AT", 0)):
-            print("blocked", flush=True)
-            signal.pause()
+        at = int(os.environ.get("FAKE_BLOCK_AT", 0))
+        if at and lines.index(line.strip()) == at - 1:
+            Path(log + ".blocked").write_text(str(os.getpid()))
+            signals.pause()
         meet = int(os.environ.get("FAKE_MEET", 0))
         end = time.monotonic() + 60
         while meet and len({line.split()[0] for line in lines}) < meet:
@@ -61,25 +66,25 @@ class Counting(MeanRule):
 
 
 class Failing(MeanRule):
-    """Fails on purpose, unless FAKE_MENDED is set."""
+    """Fails on purpose, unless FAKE_REPAIRED is set."""
 
     card = card("Failing")
 
     def _fit(self, bags, positive):
-        if "FAKE_MENDED" not in os.environ:
+        if "FAKE_REPAIRED" not in os.environ:
             raise RuntimeError("no | luck,\nagain")
         super()._fit(bags, positive)
 
 
 class Warning_(MeanRule):
-    """Warns with words of its own data."""
+    """Warns about its own data."""
 
     card = card("Warning")
 
     def _fit(self, bags, positive):
         for _ in range(3):
             warnings.warn(f"seen {bags.n_bags} bags", ConvergenceWarning, stacklevel=1)
-        warnings.warn("told to developers only", DeprecationWarning, stacklevel=1)
+        warnings.warn("for developers only", DeprecationWarning, stacklevel=1)
         super()._fit(bags, positive)
 
 
@@ -97,7 +102,7 @@ class FirstFeature(MeanRule):
 
 
 class Tuned(MeanRule):
-    """Keeps the most bags it ever was fitted on, for the inner folds to be seen."""
+    """Has a parameter to tune, with one good value."""
 
     _parameter_constraints = {"shift": [float]}  # noqa: RUF012
     card = card("Tuned", grid={"shift": (0.0, 100.0)})
@@ -123,8 +128,22 @@ def allocate(mebibytes):
     return {"sum": float(np.ones(int(mebibytes) * 2**17).sum())}
 
 
-def die():
-    os.kill(os.getpid(), signal.SIGSEGV)
+def die(signal):
+    os.kill(os.getpid(), getattr(signals, signal))
+
+
+class CountedPickle:
+    """Counts how often it is sent to another process."""
+
+    pickled = 0
+
+    def __reduce__(self):
+        CountedPickle.pickled += 1
+        return CountedPickle, ()
+
+
+def which_process(value):
+    return {"pid": os.getpid()}
 
 
 def chatter():

@@ -1,4 +1,7 @@
-"""Run a comparison with the counting method: STORE DATA.npz JOBS; waits for a line first."""
+"""Run a comparison with the counting method: STORE DATA.npz JOBS [RETRY]; waits for a line first.
+
+JOBS is the number of worker processes, 0 to compute in this process.
+"""
 
 import json
 import sys
@@ -10,9 +13,9 @@ from pigmil import Bags
 from pigmil.evaluation import compare
 
 fake_methods.register()
-store, data, jobs = sys.argv[1:]
-held = np.load(data)
-bags = Bags(held["instances"], held["offsets"], y=held["y"])
+store, data, jobs, *retry = sys.argv[1:]
+arrays = np.load(data)
+bags = Bags(arrays["instances"], arrays["offsets"], y=arrays["y"])
 print("ready", flush=True)
 sys.stdin.readline()
 results = compare(
@@ -21,7 +24,8 @@ results = compare(
     repeats=2,
     folds=4,
     store=store,
-    n_jobs=int(jobs),
+    n_jobs=int(jobs) or None,
+    retry_failed=bool(retry),
     callback=lambda progress: print(f"done {progress.done} of {progress.total}", flush=True),
 )
 print(json.dumps([row["status"] for row in results.rows]), flush=True)
