@@ -185,8 +185,8 @@ def test_a_pipeline_holds_estimators(bags, tmp_path):
 
 
 def test_models_that_were_not_fitted_survive(tmp_path):
-    path = pigmil.save_model(pigmil.PIGMIL(damping=0.5), tmp_path / "m.skops")
-    assert pigmil.load_model(path).damping == 0.5
+    path = pigmil.save_model(pigmil.PIGMIL(working_set_fraction=0.5), tmp_path / "m.skops")
+    assert pigmil.load_model(path).working_set_fraction == 0.5
 
 
 def test_scores_that_overflow_are_an_error(bags):
