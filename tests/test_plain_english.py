@@ -15,15 +15,15 @@ LATER = {"evaluation"}
 
 # Each pattern with the words to use instead.
 AVOID = {
-    r"\bmend(s|ed|ing|ings)?\b": "fix, repair, hint",
-    r"(?<!\.)\b(told|tell|tells|telling)\b": "report, say, show, distinguish",
-    r"\bspoken\b": "logged, printed",
+    r"(?<![a-z])mend(s|ed|ing|ings)?(?![a-z])": "fix, repair, hint",
+    r"(?<![a-z.])(told|tell|tells|telling)(?![a-z])": "report, say, show, distinguish",
+    r"(?<![a-z])spoken(?![a-z])": "logged, printed",
     r"\bone (row|column|file|line|class|data set) an? [a-z]+": "one row per instance",
     r"\bends well\b": "succeeds",
     r"\bby heart\b": "from memory",
     r"\bdearer\b": "more expensive",
     r"\banything odd\b": "anything unusual",
-    r"\bstrangers?\b": "unknown names, other users",
+    r"(?<![a-z])strangers?(?![a-z])": "unknown names, other users",
 }
 DOCSTRING = re.compile(r'^\s*r?"""What\b', re.MULTILINE)
 

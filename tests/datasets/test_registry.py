@@ -77,7 +77,7 @@ class TestContent:
         assert content_sha256(bags_of(instance_labels=[-1, 1, -1])) != known
         assert content_sha256(bags_of(instance_labels=None)) != known
 
-    def test_differences_are_told_together(self):
+    def test_differences_are_reported_together(self):
         entry = datasets.info("musk1")
         with pytest.raises(DataSetError) as caught:
             check_content(bags_of(), entry, "here.csv")

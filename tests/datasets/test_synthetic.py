@@ -62,7 +62,7 @@ class TestEverySet:
         assert not np.array_equal(one.instances, other.instances)
         assert make(np.random.RandomState(7), noise=noise).equals(one)
 
-    def test_order_inside_a_bag_tells_nothing(self, make):
+    def test_order_inside_a_bag_carries_no_information(self, make):
         places = [
             np.flatnonzero(make(seed).instance_labels.reshape(40, 8)[:20] == 1) % 8
             for seed in range(10)

@@ -84,7 +84,7 @@ def test_more_citers_than_bags_makes_every_bag_cite():
     assert method.decision_function(line(6)) == pytest.approx([-0.5 / 4])
 
 
-def test_shared_instances_are_told_apart_by_the_mean_nearest_distance():
+def test_shared_instances_are_distinguished_by_the_mean_nearest_distance():
     # Every bag holds the origin, so all minimal distances are zero.
     bags = [np.array([[0.0], [p]]) for p in (5.0, 5.1, -5.0, -5.1)]
     training = Bags.from_list(bags, y=[1, 1, 0, 0])

@@ -1,5 +1,6 @@
 """Tables, tests and files of results."""
 
+import html
 import json
 import os
 import re
@@ -108,7 +109,9 @@ def test_markdown_parses_back(results, tmp_path):
     lines = text.splitlines()
     table = [re.split(r"(?<!\\)\|", line)[1:-1] for line in lines[: len(SETS) + 2]]
     assert {len(line) for line in table} == {4}
-    unescape = [[part.strip().replace("\\|", "|") for part in line] for line in table]
+    unescape = [
+        [html.unescape(re.sub(r"\\(\W)", r"\1", part.strip())) for part in line] for line in table
+    ]
     assert unescape[0] == ["data set", *NAMES]
     assert [line[0] for line in unescape[2:]] == list(SETS)
     assert unescape[2][1:] == results.table(statistic="text").iloc[0].tolist()

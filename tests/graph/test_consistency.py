@@ -173,7 +173,7 @@ def test_exact_sizes_follow_the_vertices(seed, share, n):
 
 @pytest.mark.compiled
 @pytest.mark.parametrize("n", [60, 160])
-def test_fast_sizes_follow_vertices_that_refinement_tells_apart(n):
+def test_fast_sizes_follow_vertices_that_refinement_distinguishes(n):
     rng = np.random.default_rng(3)
     adjacency = random_graph(n, 0.5, rng)
     order = rng.permutation(n)

@@ -32,7 +32,7 @@ def test_original_equals_table(data_dir, name, table, options):
         np.testing.assert_array_equal(found.instance_labels, expected.instance_labels)
 
 
-def test_what_originals_tell_besides(data_dir):
+def test_further_content_of_originals(data_dir):
     musk = read_bags(data_dir / "original" / "musk1.data")
     assert sorted(set(musk.y.tolist())) == [0, 1]
     assert musk.feature_names[:2] == ("f1", "f2")

@@ -32,7 +32,18 @@ def results():
     return Results(rows, findings={"one": [{"message": "<u>twins", "severe": False}]})
 
 
-def test_summary_tells_tables_ranks_and_what_failed(results):
+def test_exports_escape_html_and_formulas(results, tmp_path):
+    text = results.export(tmp_path / "r.md").read_text("utf-8")
+    assert "<" not in text
+    assert r"A\|&lt;b&gt;$x" in text
+    assert "&lt;u&gt;twins" in text
+    rows = [{**row, "method": "=cmd()" if row["method"] == "B" else "-3"} for row in results.rows]
+    table = Results(rows).export(tmp_path / "r.csv").read_text("utf-8")
+    assert "'=cmd()" in table
+    assert "'-3" not in table  # a number is no formula
+
+
+def test_summary_has_tables_ranks_and_failures(results):
     summary = comparison_summary(results, command="pigmil compare")
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
     accuracy = summary["tables"][0]
@@ -63,7 +74,7 @@ def test_report_of_results(results, tmp_path):
     )
 
 
-def test_too_few_methods_for_a_diagram_is_told(results, tmp_path):
+def test_too_few_methods_for_a_diagram_is_reported(results, tmp_path):
     few = Results([row for row in results.rows if row["method"] != "B"])
     summary = comparison_summary(few)
     assert summary["tables"][0]["diagram"] is None

@@ -194,7 +194,7 @@ def test_table_1_goes_on_with_more_seeds(tmp_path):
     assert len(steps) == 24
 
 
-def test_a_set_that_cannot_be_had_is_left_out_and_told(tmp_path, monkeypatch, caplog):
+def test_a_set_that_cannot_be_had_is_left_out_and_reported(tmp_path, monkeypatch, caplog):
     def refuse(name):
         raise DataSetError(f"'{name}' is nowhere\nand its keepers are gone")
 

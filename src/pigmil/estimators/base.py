@@ -324,7 +324,7 @@ def _checked_scores(scores: FloatArray, bags: Bags) -> FloatArray:
 def _check_magnitude(bags: Bags) -> None:
     """Raise an error that names the place if a value is too large to be squared."""
     values = bags.instances.data if bags.is_sparse else bags.instances
-    if values.size == 0 or max(values.max(), -values.min()) <= _LARGEST_VALUE:
+    if values.size == 0 or float(max(values.max(), -values.min())) <= _LARGEST_VALUE:
         return
     dense = np.abs(bags.instances)
     row, column = np.unravel_index(int(dense.argmax()), bags.instances.shape)

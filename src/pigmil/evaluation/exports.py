@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pigmil._core.files import atomic_write
 from pigmil._core.json import to_json_safe
+from pigmil._core.text import escape_formula, escape_markdown
 
 if TYPE_CHECKING:
     from pigmil.evaluation.results import Results
@@ -20,7 +21,7 @@ def write_results(results: "Results", path: str | os.PathLike[str], metric: str)
     writers: dict[str, Callable[[Path], Any]] = {
         ".md": lambda to: _write(to, markdown_page(results, metric)),
         ".tex": lambda to: _write(to, latex_table(results, metric)),
-        ".csv": lambda to: results.frame.to_csv(to, index=False),
+        ".csv": lambda to: results.frame.map(escape_formula).to_csv(to, index=False),
         ".parquet": lambda to: results.frame.to_parquet(to, index=False),
         ".json": lambda to: _write(to, json_text(results)),
     }
@@ -37,27 +38,28 @@ def markdown_page(results: "Results", metric: str) -> str:
     parts = [markdown_table(results.table(metric, statistic="text"))]
     if results.failures:
         failed = [
-            f"- {_cell(item['method'])} on {_cell(item['data'])}, repeat {item['repeat']}, fold "
-            f"{item['fold']}: {_cell(item['error'])}"
+            f"- {escape_markdown(item['method'])} on {escape_markdown(item['data'])}, "
+            f"repeat {item['repeat']}, fold {item['fold']}: {escape_markdown(item['error'])}"
             for item in results.failures
         ]
         parts.append(f"{len(failed)} cells failed:\n\n" + "\n".join(failed))
-    told = [
-        f"- {_cell(name)}: {_cell(item['message'])}"
+    findings = [
+        f"- {escape_markdown(name)}: {escape_markdown(item['message'])}"
         for name, found in results.findings.items()
         for item in found
     ]
-    if told:
-        parts.append("The audit of the data found:\n\n" + "\n".join(told))
+    if findings:
+        parts.append("The audit of the data found:\n\n" + "\n".join(findings))
     return "\n\n".join(parts) + "\n"
 
 
 def markdown_table(text: Any, corner: str = "data set") -> str:
     """A frame of texts as a Markdown table, its index as the first column."""
-    head = f"| {corner} | " + " | ".join(map(_cell, text.columns)) + " |"
+    head = f"| {corner} | " + " | ".join(map(escape_markdown, text.columns)) + " |"
     rule = "|---" * (len(text.columns) + 1) + "|"
     body = [
-        f"| {_cell(name)} | " + " | ".join(map(_cell, row)) + " |" for name, row in text.iterrows()
+        f"| {escape_markdown(name)} | " + " | ".join(map(escape_markdown, row)) + " |"
+        for name, row in text.iterrows()
     ]
     return "\n".join([head, rule, *body])
 
@@ -105,7 +107,3 @@ def latex_text(text: Any) -> str:
 
 def _write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
-
-
-def _cell(text: Any) -> str:
-    return str(text).replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")

@@ -153,7 +153,7 @@ class _Work:
             seeds=self.size.seeds,
             n_jobs=self.n_jobs,
             store=self.store,
-            callback=self._tell("table1"),
+            callback=self._progress("table1"),
         )
         self.claims += table1_claims(table)
         self.frame("table1", table)
@@ -169,7 +169,7 @@ class _Work:
             folds=self.size.folds,
             n_jobs=self.n_jobs,
             store=self.store,
-            callback=self._tell("table2"),
+            callback=self._progress("table2"),
         )
         self.claims += table2_claims(table)
         spent = results.frame[["fit_seconds", "predict_seconds"]].to_numpy().sum()
@@ -208,7 +208,7 @@ class _Work:
                 size=self.size.figures,
                 n_jobs=self.n_jobs,
                 store=store,
-                callback=self._tell("figures"),
+                callback=self._progress("figures"),
             )
         for outcome in found:
             self._figure(outcome)
@@ -242,7 +242,7 @@ class _Work:
             Path(to).write_text(text, encoding="utf-8")
         self.written.append(path)
 
-    def _tell(self, part: str) -> Callable[..., None]:
+    def _progress(self, part: str) -> Callable[..., None]:
         return functools.partial(_pass_on, self.callback, part)
 
 
