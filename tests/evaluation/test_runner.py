@@ -19,15 +19,15 @@ def run(methods, data, tmp_path, **changes):
 
 
 def test_a_failing_method_is_recorded_and_the_rest_goes_on(fakes, bags, tmp_path, caplog):
-    told = []
+    steps = []
     with caplog.at_level(logging.WARNING, "pigmil"):
-        results = run(["Failing", "Mean rule"], bags, tmp_path, callback=told.append)
+        results = run(["Failing", "Mean rule"], bags, tmp_path, callback=steps.append)
     assert [row["status"] for row in results.rows] == ["failed"] * 3 + ["done"] * 3
     assert results.failures[0]["error"].startswith("RuntimeError: no | luck,\nagain (_fit, line")
     assert "3 cells done, 3 failed" in results.summary()
     assert "RuntimeError: no | luck" in results.summary()
     assert "Failing on data failed" in caplog.text
-    assert [progress.failed for progress in told][-1] == 3
+    assert [progress.failed for progress in steps][-1] == 3
     table = results.table()
     assert np.isnan(table.loc["data", "Failing"])
     assert table.loc["data", "Mean rule"] > 80
@@ -47,7 +47,7 @@ def test_retrying_leaves_failures_of_other_comparisons(fakes, bags, tmp_path):
     assert len(Results.from_store(tmp_path / "r.sqlite").failures) == 3
 
 
-def test_some_failed_cells_are_told_in_the_table(fakes, bags, tmp_path):
+def test_failed_cells_are_counted_in_the_table(fakes, bags, tmp_path):
     results = run(["Mean rule"], bags, tmp_path)
     results.rows[0]["status"] = "failed"
     partial = Results(results.rows)
@@ -245,12 +245,12 @@ def test_tables_keep_the_order_asked_for(fakes, bags, tmp_path):
     assert results.table().columns.tolist() == ["Mean rule", "Counting"]
 
 
-def test_progress_tells_the_time_left(fakes, bags, tmp_path):
-    told = []
-    run(["Mean rule"], bags, tmp_path, callback=told.append)
-    assert [(progress.done, progress.total) for progress in told] == [(1, 3), (2, 3), (3, 3)]
-    assert told[0].remaining > told[-1].remaining == 0.0
-    assert 0 < told[0].elapsed < told[-1].elapsed
+def test_progress_reports_the_time_left(fakes, bags, tmp_path):
+    steps = []
+    run(["Mean rule"], bags, tmp_path, callback=steps.append)
+    assert [(progress.done, progress.total) for progress in steps] == [(1, 3), (2, 3), (3, 3)]
+    assert steps[0].remaining > steps[-1].remaining == 0.0
+    assert 0 < steps[0].elapsed < steps[-1].elapsed
 
 
 def test_limits_end_cells_of_a_comparison(bags, tmp_path):

@@ -1,4 +1,4 @@
-"""What is wrong with a data set before anything is compared on it."""
+"""Find defects of a data set before methods are compared on it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -167,7 +167,7 @@ def _columns(bags: Bags) -> list[Finding]:
             Finding(
                 "non_finite_columns",
                 True,
-                f"Features {_told(bags, broken)} hold values that are NaN or infinite.",
+                f"Features {_list_features(bags, broken)} hold values that are NaN or infinite.",
             )
         )
     constant = low == high
@@ -185,7 +185,9 @@ def _columns(bags: Bags) -> list[Finding]:
     ):
         leaking = _splits_exactly(bags.instances, rows)
         if leaking.size:
-            found.append(Finding(kind, True, f"Features {_told(bags, leaking)} equal {what}."))
+            found.append(
+                Finding(kind, True, f"Features {_list_features(bags, leaking)} equal {what}.")
+            )
     return found
 
 
@@ -217,7 +219,7 @@ def _ends(values: Any) -> tuple[Any, Any]:
     return values.min(axis=0), values.max(axis=0)
 
 
-def _told(bags: Bags, columns: Any) -> str:
+def _list_features(bags: Bags, columns: Any) -> str:
     names = bags.feature_names
-    told = [repr(names[column]) if names else str(column) for column in columns[:5]]
-    return ", ".join(told) + (f" and {len(columns) - 5} more" if len(columns) > 5 else "")
+    listed = [repr(names[column]) if names else str(column) for column in columns[:5]]
+    return ", ".join(listed) + (f" and {len(columns) - 5} more" if len(columns) > 5 else "")
