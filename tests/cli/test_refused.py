@@ -34,7 +34,7 @@ LABELLED = (*COLUMNS, "--positive", "yes")
         (("detect", "molecules.csv", *LABELLED, "-m", "miGraph"), "does not score instances"),
         (("detect", "molecules.csv", *LABELLED, "-m", "Foo"), "Unknown method 'Foo'"),
         (("detect", "molecules.csv", *LABELLED, "--set", "foo=1"), "expected name=value"),
-        (("detect", "molecules.csv", *LABELLED, "--set", "damping=7"), "range [0.0, 1.0]"),
+        (("detect", "molecules.csv", *LABELLED, "--set", "reading__damping=7"), "from 0 to 1"),
         (("convert", "molecules.csv", "molecules.csv"), "would overwrite the data"),
         (("convert", "molecules.csv", "out.xyz", *COLUMNS), "Pass --to-format"),
         (("convert", "molecules.csv", "out.arff", *COLUMNS), "Pass --lossy"),

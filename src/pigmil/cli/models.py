@@ -52,7 +52,8 @@ def build_method(name: str, settings: list[str] | None, seed: int, *, detects: b
     from pigmil.estimators import get_estimator
 
     kind = get_estimator(name)
-    known = [key for key in kind().get_params() if key not in ("callback", "reading")]
+    model = kind()
+    known = [parameter for parameter in model.get_params() if parameter != "callback"]
     values: dict[str, Any] = {}
     for text in settings or []:
         key, separator, value = text.partition("=")
@@ -71,7 +72,7 @@ def build_method(name: str, settings: list[str] | None, seed: int, *, detects: b
             f"{kind.card.name} classifies bags but does not score instances; `pigmil methods` "
             "lists the methods that do."
         )
-    return kind().set_params(**values)
+    return model.set_params(**values)
 
 
 def fit_with_progress(output: Output, model: Any, bags: "Bags", pipeline: Any = None) -> None:
