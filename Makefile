@@ -85,7 +85,7 @@ docs: $(READY)
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
 bench: $(READY)
-	for what in fit methods_kernel methods_svm methods_detect; do \
+	for what in fit "fit --large" "fit --cold" methods_kernel methods_svm methods_detect; do \
 		$(BIN)/python benchmarks/bench_$$what.py || exit 1; done
 
 # One resolution for all platforms and Python versions; the smaller locks repeat versions of dev.lock.
