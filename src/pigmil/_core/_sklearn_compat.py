@@ -1,10 +1,20 @@
 """The only place where private names of scikit-learn enter the library."""
 
+from typing import Any
+
 from sklearn.base import _fit_context as fit_context
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import validate_data
 
-__all__ = ["HasMethods", "Interval", "StrOptions", "fit_context", "validate_data"]
+__all__ = ["HasMethods", "Interval", "StrOptions", "fit_context", "libsvm_fit", "validate_data"]
 
 # The attribute in which scikit-learn stores the setting of `set_output`; `clone` copies it.
 OUTPUT_CONFIG = "_sklearn_output_config"
+
+
+def libsvm_fit(*arrays: Any, **options: Any) -> Any:
+    """Train an SVM by libsvm, without the checks of `sklearn.svm.SVC`."""
+    from sklearn.svm import _libsvm
+
+    _libsvm.set_verbosity_wrap(0)
+    return _libsvm.fit(*arrays, **options)

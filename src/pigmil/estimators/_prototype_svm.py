@@ -143,18 +143,27 @@ def fit_prototype_svm(
     columns: list[FloatArray | None] = [None, best_scores]
     if score_column != "cv":
         columns = [best_scores if score_column else None]
-    best: tuple[float, float, float, Any, FloatArray] = (-1.0, 0.0, 0.0, None, np.empty(0))
-    for column in columns:
-        for value in decays:
-            gram = _scaled_gram(base, value / decays[0], scaled, column)
+    trials = {}
+    for value in decays:
+        similarities = _scaled_gram(base, value / decays[0], scaled)
+        for which, column in enumerate(columns):
+            gram = _with_column(similarities, column)
+            bounded = True
             for c in cs:
-                held_out = _held_out(gram, positive, folds, c, costs)
-                right = float(((held_out > 0) == positive).mean())
-                if right > best[0]:
-                    best = (right, value, c, column, held_out)
-    _, best_decay, best_c, column, held_out = best
+                # Where no multiplier reaches its bound, a greater cost changes nothing.
+                if bounded:
+                    decisions, bounded = _held_out(gram, positive, folds, c, costs)
+                trials[which, value, c] = decisions
+
+    def n_right(trial: tuple[int, float, float]) -> int:
+        return int(((trials[trial] > 0) == positive).sum())
+
+    # The first of the best: without the column, the smaller decay, the smaller cost.
+    chosen = max(sorted(trials), key=n_right)
+    (which, best_decay, best_c), held_out = chosen, trials[chosen]
+    column = columns[which]
     power = best_decay / decays[0]
-    gram = _scaled_gram(base, power, scaled, column)
+    gram = _with_column(_scaled_gram(base, power, scaled), column)
     signed, intercept = fit_gram_svm(centred(gram), positive, C=best_c, costs=costs)
     # The weights of the columns from those of the bags, again in blocks of columns.
     blocks = [
@@ -185,19 +194,29 @@ def _scaled_blocks(
             block /= scale
         yield block, centre, scale
     if best_scores is not None:
-        column = best_scores[:, None]
-        centre, scale = column.mean(axis=0), _spread(column)
-        yield (column - centre) / scale, centre, scale
+        yield _scaled_column(best_scores)
 
 
-def _scaled_gram(
-    base: FloatArray, power: float, scaled: bool, best_scores: FloatArray | None
-) -> FloatArray:
-    """Return the inner products of the bags in those columns."""
+def _scaled_gram(base: FloatArray, power: float, scaled: bool) -> FloatArray:
+    """Return the inner products of the bags in the similarities."""
     gram = np.zeros((base.shape[0], base.shape[0]))
-    for block, *_ in _scaled_blocks(base, power, scaled, best_scores):
+    for block, *_ in _scaled_blocks(base, power, scaled, None):
         gram += block @ block.T
     return gram
+
+
+def _with_column(gram: FloatArray, best_scores: FloatArray | None) -> FloatArray:
+    """Return the inner products with the column of best scores added."""
+    if best_scores is None:
+        return gram
+    scaled, _, _ = _scaled_column(best_scores)
+    return gram + scaled @ scaled.T
+
+
+def _scaled_column(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    column = values[:, None]
+    centre, scale = column.mean(axis=0), _spread(column)
+    return (column - centre) / scale, centre, scale
 
 
 def _spread(values: FloatArray) -> Any:
@@ -221,15 +240,21 @@ def _held_out(
     folds: list[tuple[NDArray[Any], NDArray[Any]]],
     C: float,
     costs: tuple[float, float],
-) -> FloatArray:
-    """Return the decision value of every bag by an SVM trained without it."""
+) -> tuple[FloatArray, bool]:
+    """Return the decision value of every bag by an SVM trained without it.
+
+    Also return whether any multiplier of these SVMs reaches its bound.
+    """
     decisions = np.empty(len(positive))
+    bounds = (1 - 1e-9) * C * np.where(positive, costs[1], costs[0])
+    bounded = False
     for train, test in folds:
         signed, intercept = fit_gram_svm(
             gram[np.ix_(train, train)], positive[train], C=C, costs=costs
         )
         decisions[test] = gram[np.ix_(test, train)] @ signed + intercept
-    return decisions
+        bounded = bounded or bool(np.any(np.abs(signed) >= bounds[train]))
+    return decisions, bounded
 
 
 def _slope(decisions: FloatArray, positive: BoolArray) -> float:

@@ -1,14 +1,17 @@
 """The SVM inside the methods: hinge loss, free intercept, exact, the same answer every time."""
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 from sklearn.utils.class_weight import compute_class_weight
 
 from pigmil._core import state
+from pigmil._core._sklearn_compat import libsvm_fit
 from pigmil._core.model_parts import model_part
 from pigmil._core.typing import BoolArray, FloatArray
 
@@ -143,17 +146,26 @@ def fit_gram_svm(
         ``alpha_i y_i``: the decision value of x is ``sum of signed_i k(x_i, x) + intercept``.
     intercept : float
     """
-    svc = SVC(
+    # Cross-validation trains hundreds of small SVMs: the checks of `SVC` take longer than those.
+    support, _, _, dual, intercept, _, _, status, *_ = libsvm_fit(
+        np.ascontiguousarray(gram, dtype=np.float64),
+        positive.astype(np.float64),
         kernel="precomputed",
         C=C,
-        class_weight=_as_dict(costs),
+        class_weight=np.array(costs, dtype=np.float64),
         tol=tol,
         cache_size=_CACHE_MB,
         max_iter=_MAX_STEPS,
-    ).fit(gram, positive)
+    )
+    if status:
+        warnings.warn(
+            f"The SVM did not converge in {_MAX_STEPS} steps; scale the features or lower C.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
     signed = np.zeros(len(positive))
-    signed[svc.support_] = svc.dual_coef_[0]
-    return signed, float(svc.intercept_[0])
+    signed[support] = -dual[0]  # libsvm counts the first class as positive
+    return signed, -float(intercept[0])
 
 
 def hinge_objective(
