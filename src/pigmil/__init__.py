@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from pigmil.estimators.kde import KDEMin as KDEMin
     from pigmil.estimators.ki_svm import BagKISVM as BagKISVM
     from pigmil.estimators.ki_svm import InsKISVM as InsKISVM
+    from pigmil.estimators.max_pooling_lr import MaxPoolingLR as MaxPoolingLR
     from pigmil.estimators.mi_graph import MIGraph as MIGraph
     from pigmil.estimators.mi_graph import MiGraph as MiGraph
     from pigmil.estimators.mi_kernel import MIKernel as MIKernel
@@ -68,9 +69,11 @@ if TYPE_CHECKING:
     from pigmil.estimators.miles import MILES as MILES
     from pigmil.estimators.milis import MILIS as MILIS
     from pigmil.estimators.mind import MInD as MInD
+    from pigmil.estimators.mmil import MMIL as MMIL
     from pigmil.estimators.persistence import load_model as load_model
     from pigmil.estimators.persistence import save_model as save_model
     from pigmil.estimators.pigmil import PIGMIL as PIGMIL
+    from pigmil.estimators.sil import SIL as SIL
     from pigmil.graph.reading import PaperReading as PaperReading
     from pigmil.io import read_bags as read_bags
     from pigmil.io import write_bags as write_bags

@@ -29,6 +29,9 @@ METHODS: dict[str, str] = {
     "MIGraph": "pigmil.estimators.mi_graph",
     "ClusteringMIL": "pigmil.estimators.clustering_mil",
     "MInD": "pigmil.estimators.mind",
+    "SIL": "pigmil.estimators.sil",
+    "MaxPoolingLR": "pigmil.estimators.max_pooling_lr",
+    "MMIL": "pigmil.estimators.mmil",
 }
 
 

@@ -1,0 +1,228 @@
+"""Logistic losses of linear scores, summed over blocks of bags, and their minimisation."""
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import minimize
+from scipy.special import expit
+from sklearn.exceptions import ConvergenceWarning
+
+from pigmil._core.segments import segment_reduce
+from pigmil._core.typing import FloatArray, IntArray
+from pigmil.bags import Bags
+from pigmil.estimators._standardise import centre_and_spread, standardised
+
+_KEPT_ELEMENTS = 1 << 25  # standardised values kept in memory; above that blocks are made anew
+_BLOCK_ELEMENTS = 1 << 22
+
+Loss = tuple[float, FloatArray, float]
+
+
+class Block(NamedTuple):
+    """Standardised instances of some whole bags.
+
+    Attributes
+    ----------
+    instances : array or CSR of shape (n_rows, n_features)
+    offsets : array of int of shape (n_block_bags + 1,)
+        Where each bag of the block begins, counted from the first row of the block.
+    bags, rows : slice
+        Which bags and which instances of the whole these are.
+    """
+
+    instances: Any
+    offsets: IntArray
+    bags: slice
+    rows: slice
+
+
+class StandardisedBlocks:
+    """Iterate over the instances in blocks of whole bags, centred and divided by one spread.
+
+    Small data are standardised once and kept; large data are standardised again in every pass, so
+    that no second copy is held.
+
+    Parameters
+    ----------
+    bags : Bags
+        The bags.
+
+    Attributes
+    ----------
+    centre : array of shape (n_features,)
+    spread : float
+    """
+
+    def __init__(self, bags: Bags) -> None:
+        self.bags = bags
+        self.centre, self.spread = centre_and_spread(bags.instances)
+        self._kept: list[Block] | None = None
+        if sp.issparse(bags.instances) or bags.instances.size <= _KEPT_ELEMENTS:
+            self._kept = list(self._make())
+
+    def __iter__(self) -> Iterator[Block]:
+        return iter(self._kept) if self._kept is not None else self._make()
+
+    def _make(self) -> Iterator[Block]:
+        offsets = self.bags.offsets
+        rows_at_once = max(1, _BLOCK_ELEMENTS // max(1, self.bags.n_features))
+        first = 0
+        while first < self.bags.n_bags:
+            last = int(np.searchsorted(offsets, offsets[first] + rows_at_once, side="right")) - 1
+            last = min(max(last, first + 1), self.bags.n_bags)
+            rows = slice(int(offsets[first]), int(offsets[last]))
+            yield Block(
+                standardised(self.bags.instances[rows], self.centre, self.spread),
+                offsets[first : last + 1] - offsets[first],
+                slice(first, last),
+                rows,
+            )
+            first = last
+
+    def scores(self, coef: FloatArray, intercept: float) -> FloatArray:
+        """Return ``coef . x + intercept`` of every standardised instance."""
+        return np.concatenate([block.instances @ coef + intercept for block in self])
+
+
+def softplus(values: FloatArray) -> FloatArray:
+    """Return ``log(1 + exp(values))`` without overflow."""
+    return np.logaddexp(0.0, values)
+
+
+def pooled_scores(scores: FloatArray, offsets: IntArray, sharpness: float) -> FloatArray:
+    """Pool instance scores by log-mean-exp: ``log(mean over the bag of exp(r s)) / r``.
+
+    Between the mean (``r`` near 0) and the maximum (``r`` large) of a bag's scores.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> pooled_scores(np.array([0.0, np.log(3.0), 5.0]), np.array([0, 2, 3]), 1.0).round(4)
+    array([0.6931, 5.    ])
+    """
+    highest = segment_reduce(np.maximum, scores, offsets)
+    sizes = np.diff(offsets)
+    powers = np.exp(sharpness * (scores - np.repeat(highest, sizes)))
+    result: FloatArray = (
+        highest + np.log(segment_reduce(np.add, powers, offsets) / sizes) / sharpness
+    )
+    return result
+
+
+def pooled_loss(
+    coef: FloatArray,
+    intercept: float,
+    block: Block,
+    targets: FloatArray,
+    weights: FloatArray,
+    sharpness: float,
+) -> Loss:
+    """Return the logistic loss of pooled scores over a block of bags, and its gradient.
+
+    ``sum_b v_b [softplus(s_b) - t_b s_b]`` with ``s_b`` as in :func:`pooled_scores`; the
+    derivative of ``s_b`` by the score of an instance is its share of ``sum exp(r s)``.
+
+    Parameters
+    ----------
+    coef, intercept
+        The linear score of an instance.
+    block : Block
+        Instances of the bags.
+    targets, weights : array of shape (n_block_bags,)
+        1 for positive bags, else 0; weight of every bag.
+    sharpness : float
+        ``r`` above.
+
+    Returns
+    -------
+    (float, array, float)
+        Loss, derivative by ``coef`` and by ``intercept``.
+    """
+    scores = block.instances @ coef + intercept
+    pooled = pooled_scores(scores, block.offsets, sharpness)
+    sizes = np.diff(block.offsets)
+    shares = np.exp(sharpness * (scores - np.repeat(pooled, sizes))) / np.repeat(sizes, sizes)
+    by_bag = weights * (expit(pooled) - targets)
+    by_instance = np.repeat(by_bag, sizes) * shares
+    loss = float(weights @ (softplus(pooled) - targets * pooled))
+    return loss, np.asarray(block.instances.T @ by_instance), float(by_instance.sum())
+
+
+def instance_loss(
+    coef: FloatArray, intercept: float, block: Block, targets: FloatArray, weights: FloatArray
+) -> Loss:
+    """Return the logistic loss of instances with soft targets, and its gradient.
+
+    ``sum_i v_i [softplus(s_i) - t_i s_i]``; arguments as in :func:`pooled_loss`, with one target
+    and one weight per instance of the block.
+    """
+    scores = block.instances @ coef + intercept
+    by_instance = weights * (expit(scores) - targets)
+    loss = float(weights @ (softplus(scores) - targets * scores))
+    return loss, np.asarray(block.instances.T @ by_instance), float(by_instance.sum())
+
+
+def minimise_penalised(
+    loss: Callable[[Block, FloatArray, float], Loss],
+    blocks: StandardisedBlocks,
+    start: tuple[FloatArray, float],
+    *,
+    C: float,
+    tol: float,
+    max_iter: int,
+    name: str,
+) -> tuple[FloatArray, float, int]:
+    """Minimise ``|coef|^2 / 2 + C sum over blocks of loss`` by L-BFGS.
+
+    Parameters
+    ----------
+    loss : callable
+        Called with block, coef and intercept.
+    blocks : StandardisedBlocks
+        The data.
+    start : (array, float)
+        First coef and intercept.
+    C : float
+        Weight of the loss.
+    tol : float
+        Largest component of the gradient, divided by ``C n_bags``, at the end.
+    max_iter : int
+        Largest number of iterations; a ConvergenceWarning is raised if they do not suffice.
+    name : str
+        Method named in the warning.
+
+    Returns
+    -------
+    (array, float, int)
+        coef, intercept and number of iterations.
+    """
+    scale = C * blocks.bags.n_bags
+
+    def value_and_gradient(point: FloatArray) -> tuple[float, FloatArray]:
+        coef, intercept = point[:-1], float(point[-1])
+        total = float(coef @ coef) / 2
+        gradient = np.append(coef, 0.0)
+        for block in blocks:
+            value, by_coef, by_intercept = loss(block, coef, intercept)
+            total += C * value
+            gradient[:-1] += C * by_coef
+            gradient[-1] += C * by_intercept
+        return total / scale, gradient / scale
+
+    result = minimize(
+        value_and_gradient,
+        np.append(start[0], start[1]),
+        jac=True,
+        method="L-BFGS-B",
+        options={"gtol": tol, "ftol": 1e-14, "maxiter": max_iter},
+    )
+    if result.nit >= max_iter:
+        warnings.warn(
+            f"{name} did not converge in {max_iter} iterations; raise max_iter or tol.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+    return result.x[:-1].copy(), float(result.x[-1]), int(result.nit)
