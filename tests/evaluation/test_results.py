@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from pigmil.evaluation import Results
-from pigmil.evaluation.statistics import corrected_t_test
+from pigmil.evaluation.statistics import bootstrap_interval, corrected_t_test, holm
 from pigmil.evaluation.store import Cell, Store
 
 NAMES = ("a_b|50%", "c & d", "plain")
@@ -104,6 +104,70 @@ def test_paired_tests_use_the_cells_of_the_same_folds(results):
         results.paired_tests(baseline="magic")
 
 
+def test_every_pair_is_tested_with_holm(results):
+    tests = results.paired_tests()
+    assert len(tests) == 9
+    part = tests[tests["data"] == "set #1"]
+    assert part[["method", "rival"]].values.tolist() == [
+        [NAMES[0], NAMES[1]],
+        [NAMES[0], NAMES[2]],
+        [NAMES[1], NAMES[2]],
+    ]
+    assert part["p_holm"].tolist() == holm(part["p"]).tolist()
+
+
+def rows_of(values, data="data", folds=10):
+    """Rows of methods with given accuracies in the same folds."""
+    return [
+        row(data, method, 0, fold, value, protocol=json.dumps({"folds": folds}))
+        for method, accuracies in values.items()
+        for fold, value in enumerate(accuracies)
+    ]
+
+
+def test_methods_within_error_of_the_best():
+    wave = np.tile([0.02, -0.02], 5)
+    results = Results(
+        rows_of({"best": 0.9 + wave, "close": 0.89 - wave, "worse": 0.5 + wave + 0.01 * wave**2})
+    )
+    marked = results.within_error().loc["data"]
+    assert marked.to_dict() == {"best": True, "close": True, "worse": False}
+    assert results.best_methods() == [
+        "data: best has the best mean; not significantly worse: close"
+    ]
+    alone = Results([row for row in results.rows if row["method"] != "close"])
+    assert alone.best_methods() == [
+        "data: best has the best mean; all others are significantly worse"
+    ]
+    # Time is better when it is less.
+    assert results.within_error("fit_seconds").loc["data", "best"]
+    # One fold allows no test: nothing is significantly worse.
+    single = Results(rows_of({"a": [0.9], "b": [0.1]}))
+    assert single.within_error().loc["data"].tolist() == [True, True]
+
+
+def test_intervals_come_from_the_single_bags():
+    rows = rows_of({"a": [0.75]})
+    tested = {
+        "positive": [1, 1, 0, 0],
+        "called": [1, 1, 0, 1],
+        "score": None,
+        "group": [1, 2, 3, 4],
+    }
+    rows[0]["metrics"]["bags"] = tested
+    results = Results(rows)
+    assert results.intervals("accuracy", level=0.8).values.tolist() == [
+        ["data", "a", 75.0, 50.0, 100.0]
+    ]
+    low, high = (100 * end for end in bootstrap_interval([tested], "accuracy"))
+    text = results.table("accuracy", statistic="interval").loc["data", "a"]
+    assert text == f"75.0 [{low:.1f}, {high:.1f}]"
+    assert results.table("auc", statistic="interval").loc["data", "a"] == "-"
+    with pytest.raises(ValueError, match="Intervals exist for 'auc' and 'accuracy'"):
+        results.intervals("f1")
+    assert "bags" not in results.frame
+
+
 def test_markdown_parses_back(results, tmp_path):
     text = results.export(tmp_path / "r.md").read_text("utf-8")
     lines = text.splitlines()
@@ -128,11 +192,12 @@ def test_latex_is_booktabs_with_special_characters_escaped(results, tmp_path):
     assert lines[4].startswith(r"set \#1 & ")
     assert lines[5].startswith(r"über\textasciicircum{}2 & ")
     mean = results.table()
-    for line, (_, values) in zip(lines[4:7], mean.iterrows(), strict=True):
+    for line, (name, values) in zip(lines[4:7], mean.iterrows(), strict=True):
         parts = re.split(r"(?<!\\)&", line.removesuffix(r" \\"))[1:]
         numbers = [float(re.search(r"[\d.]+", part).group()) for part in parts]
         assert numbers == [round(value, 1) for value in values]
-        assert [r"\textbf" in part for part in parts] == [False, False, True]
+        assert [r"\textbf" in part for part in parts] == results.within_error().loc[name].tolist()
+        assert r"\textbf" in parts[-1]
 
 
 @pytest.mark.parametrize(("suffix", "read"), [(".csv", pd.read_csv), (".parquet", pd.read_parquet)])

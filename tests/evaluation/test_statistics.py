@@ -6,9 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from sklearn.metrics import roc_auc_score
 
 from pigmil.evaluation.statistics import (
     average_ranks,
+    bootstrap_interval,
     compare_over_datasets,
     corrected_t_test,
     critical_difference,
@@ -94,6 +96,7 @@ def test_holm_by_hand():
     assert holm([0.01, 0.04, 0.03, 0.005]).tolist() == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.9, 0.8]).tolist() == [1.0, 1.0]
     assert holm([]).tolist() == []
+    assert holm([0.02, np.nan, 0.5]).tolist()[::2] == [0.04, 0.5]
 
 
 def test_wilcoxon_is_adjusted_over_all_pairs():
@@ -149,3 +152,52 @@ def test_what_cannot_be_tested_is_nan_not_an_error():
     holes = DEMSAR.head(6).copy()
     holes.iloc[0, 2] = np.nan
     assert compare_over_datasets(holes).n_datasets == 5
+
+
+def test_bootstrap_of_one_set_is_the_binomial():
+    # Four bags, three called right: the mean of a resample is binomial(4, 3/4) / 4.
+    cell = {"positive": [1, 1, 0, 0], "called": [1, 1, 0, 1], "score": None, "group": [5, 6, 7, 8]}
+    low, high = bootstrap_interval([cell], "accuracy", level=0.8)
+    quantiles = stats.binom(4, 0.75).ppf([0.1, 0.9]) / 4
+    assert (low, high) == tuple(quantiles) == (0.5, 1.0)
+    assert all(map(math.isnan, bootstrap_interval([cell], "auc")))
+
+
+def test_groups_are_drawn_as_a_whole():
+    # Two patients, one all right and one all wrong: the mean is 0, 1/2 or 1.
+    cell = {"positive": [1, 0, 1, 0], "called": [1, 0, 0, 1], "score": None, "group": [0, 0, 1, 1]}
+    assert bootstrap_interval([cell], "accuracy", level=0.8) == (0.0, 1.0)
+    assert bootstrap_interval([cell], "accuracy", level=0.1) == (0.5, 0.5)
+
+
+@pytest.mark.parametrize("metric", ["auc", "accuracy"])
+def test_bootstrap_against_repeating_the_bags(metric):
+    rng = np.random.RandomState(1)
+    cells = [
+        {
+            "positive": rng.randint(0, 2, 9).tolist(),
+            "called": rng.randint(0, 2, 9).tolist(),
+            "score": rng.randint(0, 4, 9).tolist(),
+            "group": rng.randint(0, 6, 9).tolist(),
+        }
+        for _ in range(3)
+    ]
+    groups = sorted({group for cell in cells for group in cell["group"]})
+    draws = np.random.RandomState(0).multinomial(
+        len(groups), np.full(len(groups), 1 / len(groups)), size=200
+    )
+    means = []
+    for draw in draws:
+        times = dict(zip(groups, draw, strict=True))
+        values = []
+        for cell in cells:
+            rows = [i for i, group in enumerate(cell["group"]) for _ in range(times[group])]
+            truth = [cell["positive"][i] for i in rows]
+            if metric == "accuracy" and rows:
+                values.append(np.mean([cell["called"][i] == cell["positive"][i] for i in rows]))
+            elif metric == "auc" and len(set(truth)) == 2:
+                values.append(roc_auc_score(truth, [cell["score"][i] for i in rows]))
+        if values:
+            means.append(np.mean(values))
+    expected = np.quantile(means, [0.025, 0.975])
+    assert bootstrap_interval(cells, metric, n_resamples=200) == pytest.approx(tuple(expected))

@@ -173,6 +173,8 @@ def _print_comparison(output: Output, results: Any, metric: str) -> None:
     output.print(results.summary())
     table = results.table(metric, statistic="text")
     output.table(["data set", *table.columns], [(name, *row) for name, row in table.iterrows()])
+    for sentence in results.best_methods(metric):
+        output.print(sentence)
     significance = results.significance(metric)
     if significance.n_datasets > 1:
         output.print(
@@ -185,6 +187,7 @@ def _print_comparison(output: Output, results: Any, metric: str) -> None:
     output.result = {
         "metric": metric,
         "table": results.table(metric).to_dict(orient="index"),
+        "within_error": results.within_error(metric).to_dict(orient="index"),
         "failures": results.failures,
         "findings": results.findings,
     }

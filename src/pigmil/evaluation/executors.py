@@ -4,7 +4,6 @@ Workers only compute. They return results to the process that started them, whic
 store.
 """
 
-import ctypes
 import os
 import pickle
 import queue
@@ -34,6 +33,18 @@ _MEBIBYTE = 2**20
 _READY = b"+"
 _STATM = Path("/proc/self/statm")
 _LENGTH = struct.Struct("!Q")
+# Workers end with their parent, also while they import: the kernel is asked for it first (on Linux,
+# PR_SET_PDEATHSIG), and a parent that is gone already is noticed by its process number.
+_WORKER = """
+import os, sys
+if sys.platform == "linux":
+    import ctypes
+    ctypes.CDLL(None).prctl(1, 9)
+    if os.getppid() != int(sys.argv[1]):
+        sys.exit()
+from pigmil.evaluation.executors import serve_calls
+serve_calls()
+"""
 
 
 @dataclass(frozen=True)
@@ -236,8 +247,7 @@ class _Worker:
             # Not multiprocessing, which would import the caller's script anew. The working folder
             # is not on the path (-P): a numpy.py lying beside the data must not be run.
             self._process = process = subprocess.Popen(
-                [sys.executable, "-P", "-c",
-                 "from pigmil.evaluation.executors import serve_calls; serve_calls()"],
+                [sys.executable, "-P", "-c", _WORKER, str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -280,12 +290,10 @@ def serve_calls() -> None:
     """Compute the calls that arrive on standard input until it closes; the main loop of a worker.
 
     When the parent ends, standard input closes and this process ends too, also in the middle of a
-    call. Where the kernel can do that by itself (Linux) it is asked to, for the case that compiled
-    code does not let the thread run that watches the input.
+    call, unless compiled code keeps the thread from running that watches the input; for that case
+    the kernel was asked to end this process.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends workers
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # text that a method prints must not mix with the answers
     messages: queue.SimpleQueue[bytes] = queue.SimpleQueue()

@@ -1,4 +1,4 @@
-"""Results as files: tables for papers and pages, rows for machines."""
+"""Results as files: tables for papers and web pages, rows for programs."""
 
 import json
 import math
@@ -13,6 +13,9 @@ from pigmil._core.text import escape_formula, escape_markdown
 
 if TYPE_CHECKING:
     from pigmil.evaluation.results import Results
+
+
+SIGNIFICANCE = "Best means, and methods within error (corrected resampled t-test, Holm, level 0.05)"
 
 
 def write_results(results: "Results", path: str | os.PathLike[str], metric: str) -> Path:
@@ -34,8 +37,18 @@ def write_results(results: "Results", path: str | os.PathLike[str], metric: str)
 
 
 def markdown_page(results: "Results", metric: str) -> str:
-    """The table "mean ± std", what failed and what the audit found, in Markdown."""
+    """Return Markdown: the table "mean ± std", the best, intervals, failures and findings."""
     parts = [markdown_table(results.table(metric, statistic="text"))]
+    best = results.best_methods(metric)
+    if best:
+        parts.append(
+            f"{SIGNIFICANCE}:\n\n" + "\n".join(f"- {escape_markdown(line)}." for line in best)
+        )
+    if metric in ("accuracy", "auc") and len(results.intervals(metric)):
+        parts.append(
+            "Mean with 95 % interval (bootstrap over groups of bags):\n\n"
+            + markdown_table(results.table(metric, statistic="interval"))
+        )
     if results.failures:
         failed = [
             f"- {escape_markdown(item['method'])} on {escape_markdown(item['data'])}, "
@@ -54,7 +67,7 @@ def markdown_page(results: "Results", metric: str) -> str:
 
 
 def markdown_table(text: Any, corner: str = "data set") -> str:
-    """A frame of texts as a Markdown table, its index as the first column."""
+    """Return a data frame of texts as a Markdown table, its index as the first column."""
     head = f"| {corner} | " + " | ".join(map(escape_markdown, text.columns)) + " |"
     rule = "|---" * (len(text.columns) + 1) + "|"
     body = [
@@ -65,8 +78,12 @@ def markdown_table(text: Any, corner: str = "data set") -> str:
 
 
 def latex_table(results: "Results", metric: str) -> str:
-    """The table "mean ± std" in LaTeX with booktabs, the best of each row in bold."""
+    """Return the table "mean ± std" in LaTeX with booktabs.
+
+    In each row the best method and those within error of it are bold.
+    """
     mean, std = results.table(metric), results.table(metric, statistic="std")
+    bold = results.within_error(metric)
     lines = [
         rf"\begin{{tabular}}{{l{'r' * len(mean.columns)}}}",
         r"\toprule",
@@ -74,26 +91,25 @@ def latex_table(results: "Results", metric: str) -> str:
         r"\midrule",
     ]
     for name, row in mean.iterrows():
-        best = row.min() if metric in results.lesser_is_better else row.max()
         cells = []
         for method, value in row.items():
             if math.isnan(value):
                 cells.append("--")
                 continue
             cell = rf"{value:.1f} $\pm$ {std.loc[name, method]:.1f}"
-            cells.append(rf"\textbf{{{cell}}}" if value == best else cell)
+            cells.append(rf"\textbf{{{cell}}}" if bold.loc[name, method] else cell)
         lines.append(" & ".join([latex_text(name), *cells]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
 def json_text(results: "Results") -> str:
-    """All cells, failures and findings as JSON, values that are no number as null."""
+    """Return all cells, failures and findings as JSON, with null for NaN and infinities."""
     content = {"rows": results.rows, "failures": results.failures, "findings": results.findings}
     return json.dumps(to_json_safe(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def latex_text(text: Any) -> str:
-    r"""Text with LaTeX's special characters escaped.
+    r"""Return text with the special characters of LaTeX escaped.
 
     Examples
     --------

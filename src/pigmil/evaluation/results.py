@@ -1,8 +1,10 @@
-"""Results of a comparison: tables, ranks, significance, and files for papers and machines."""
+"""Results of a comparison: tables, ranks, significance, intervals and files."""
 
+import itertools
 import json
 import logging
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,32 +14,36 @@ from pigmil.evaluation.exports import write_results
 from pigmil.evaluation.statistics import (
     Comparison,
     average_ranks,
+    bootstrap_interval,
     compare_over_datasets,
     corrected_t_test,
+    holm,
 )
 from pigmil.evaluation.store import Store
 
 _logger = logging.getLogger("pigmil")
+_LEVEL = 0.05  # of the tests that decide which methods are within error of the best
 _SHARES = ("accuracy", "balanced_accuracy", "f1", "auc", "detection_accuracy", "instance_auc",
-           "instance_ap", "top1")  # fmt: skip
+           "instance_ap", "per_bag_auc", "per_bag_ap", "top1", "top1_chance", "hit3",
+           "hit3_chance", "froc", "recall_1", "recall_5", "recall_10")  # fmt: skip
 
 
 class Results:
-    """What a comparison found.
+    """Results of a comparison.
 
     Parameters
     ----------
     rows : list of dict
-        Cells as the store keeps them.
+        Cells as saved in the store.
     findings : dict of str to list, optional
-        What the audit of each data set found.
+        Findings of the audit of each data set.
     path : Path, optional
         The store.
 
     Attributes
     ----------
     rows : list of dict
-        All cells, failed ones too.
+        All cells, failed ones included.
     failures : list of dict
         The failed ones: ``data``, ``method``, ``repeat``, ``fold``, ``error``.
     """
@@ -63,10 +69,10 @@ class Results:
 
     @classmethod
     def from_store(cls, path: str | os.PathLike[str]) -> "Results":
-        """Read what a store holds.
+        """Read the results in a store.
 
         Where a method was run on a data set more than once, with other parameters, folds or
-        another version of the library, the run that ended last counts.
+        versions, the run that ended last counts.
         """
         with Store(path, read_only=True) as store:
             findings = {row["data"]: row["findings"] for row in store.audits()}
@@ -79,7 +85,7 @@ class Results:
         kept = [row for row in rows if latest[row["data"], row["method"]] == _run_of(row)]
         if len(kept) < len(rows):
             _logger.warning(
-                "'%s' holds %d cells of earlier runs with other settings, left out",
+                "'%s' holds %d cells of earlier runs with other settings, which are left out",
                 path,
                 len(rows) - len(kept),
             )
@@ -87,7 +93,7 @@ class Results:
 
     @property
     def frame(self) -> Any:
-        """One row a finished cell, one column a metric, as a pandas DataFrame."""
+        """A pandas DataFrame with one row per finished cell and one column per metric."""
         pd = import_optional("pandas", extra="evaluation", purpose="Tables of results")
         named, no_numbers = ("data", "method", "repeat", "fold"), ("warnings", PER_BAG)
         return pd.DataFrame(
@@ -100,15 +106,16 @@ class Results:
         )
 
     def table(self, metric: str = "accuracy", *, statistic: str = "mean") -> Any:
-        """One row a data set, one column a method.
+        """Return a table with one row per data set and one column per method.
 
         Parameters
         ----------
         metric : str, default="accuracy"
             Any metric of :func:`pigmil.evaluation.cells.compute_cell`. Shares are in per cent.
-        statistic : {"mean", "std", "count", "text"}, default="mean"
-            Over all cells; ``"text"`` is "mean ± std" ready to print, with the number of cells
-            where some of them failed.
+        statistic : {"mean", "std", "count", "text", "interval"}, default="mean"
+            Over all cells. ``"text"`` is "mean ± std" ready to print, with the number of cells
+            where some of them failed; ``"interval"`` is "mean [low, high]", see
+            :meth:`intervals`.
 
         Returns
         -------
@@ -131,17 +138,58 @@ class Results:
             "std": groups.std(ddof=0) * scale,
             "count": groups.count(),
         }
-        if statistic not in (*tables, "text"):
-            raise ValueError(f"statistic must be one of {[*tables, 'text']}; got {statistic!r}.")
+        known = [*tables, "text", "interval"]
+        if statistic not in known:
+            raise ValueError(f"statistic must be one of {known}; got {statistic!r}.")
         shaped = {
             name: values.unstack().reindex(index=data, columns=methods)
             for name, values in tables.items()
         }
         shaped["count"] = shaped["count"].fillna(0).astype(int)
+        if statistic == "interval":
+            return self._interval_text(shaped["mean"], metric)
         return self._text(shaped) if statistic == "text" else shaped[statistic]
 
+    def _interval_text(self, mean: Any, metric: str) -> Any:
+        text = mean.astype(object)
+        text[:] = "-"
+        for row in self.intervals(metric).itertuples():
+            if row.low == row.low:
+                text.loc[row.data, row.method] = f"{row.mean:.1f} [{row.low:.1f}, {row.high:.1f}]"
+        return text
+
+    def intervals(self, metric: str = "auc", *, level: float = 0.95) -> Any:
+        """Return confidence intervals by a bootstrap over groups of bags.
+
+        Parameters
+        ----------
+        metric : {"auc", "accuracy"}, default="auc"
+            The metric.
+        level : float, default=0.95
+            Level of the intervals.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``data``, ``method``, ``mean``, ``low``, ``high``, in per cent. See
+            :func:`pigmil.evaluation.statistics.bootstrap_interval`.
+        """
+        pd = import_optional("pandas", extra="evaluation", purpose="Tables of results")
+        if metric not in ("auc", "accuracy"):
+            raise ValueError(f"Intervals exist for 'auc' and 'accuracy'; got {metric!r}.")
+        mean = self.table(metric)
+        cells: dict[tuple[str, str], list[Any]] = {}
+        for row in self.rows:
+            if row["status"] == "done" and PER_BAG in row["metrics"]:
+                cells.setdefault((row["data"], row["method"]), []).append(row["metrics"][PER_BAG])
+        rows = []
+        for (data, method), tested in cells.items():
+            low, high = bootstrap_interval(tested, metric, level=level)
+            rows.append((data, method, mean.loc[data, method], 100 * low, 100 * high))
+        return pd.DataFrame(rows, columns=["data", "method", "mean", "low", "high"])
+
     def _text(self, tables: dict[str, Any]) -> Any:
-        """Mean ± std, with how many cells there are where some failed."""
+        """Return "mean ± std", with the number of cells where some failed."""
         wanted: dict[tuple[str, str], int] = {}
         for row in self.rows:
             pair = row["data"], row["method"]
@@ -150,21 +198,21 @@ class Results:
         for data in text.index:
             for method in text.columns:
                 count, of = int(tables["count"].loc[data, method]), wanted.get((data, method), 0)
-                told = "-"
+                value = "-"
                 if count:
                     mean, std = (tables[name].loc[data, method] for name in ("mean", "std"))
-                    told = f"{mean:.1f} ± {std:.1f}" + (f" ({count}/{of})" if count < of else "")
-                text.loc[data, method] = told
+                    value = f"{mean:.1f} ± {std:.1f}" + (f" ({count}/{of})" if count < of else "")
+                text.loc[data, method] = value
         return text
 
     def ranks(self, metric: str = "accuracy") -> Any:
-        """Average rank of each method over the data sets, 1 is best."""
+        """Return the average rank of each method over the data sets; 1 is the best."""
         return average_ranks(
             self.table(metric), greater_is_better=metric not in self.lesser_is_better
         )
 
     def significance(self, metric: str = "accuracy") -> Comparison:
-        """Friedman, Nemenyi and Wilcoxon-Holm over the data sets."""
+        """Test differences over the data sets by Friedman, Nemenyi and Wilcoxon-Holm."""
         # Exact tests of many pairs take seconds, and a report asks for them more than once.
         if metric not in self._tested:
             self._tested[metric] = compare_over_datasets(
@@ -172,38 +220,96 @@ class Results:
             )
         return self._tested[metric]
 
-    def paired_tests(self, metric: str = "accuracy", *, baseline: str) -> Any:
-        """Corrected resampled t-test of every method against one, on each data set.
+    def paired_tests(self, metric: str = "accuracy", *, baseline: str | None = None) -> Any:
+        """Compare methods on each data set by the corrected resampled t-test.
 
         Parameters
         ----------
         metric : str, default="accuracy"
-            What is compared.
-        baseline : str
-            The method to compare with.
+            The metric.
+        baseline : str, optional
+            Compare every method with this one; by default every pair of methods.
 
         Returns
         -------
         pandas.DataFrame
-            ``data``, ``method``, ``difference``, ``t``, ``p``.
+            ``data``, ``method``, ``rival``, ``difference``, ``t``, ``p`` and ``p_holm``, adjusted
+            for the number of pairs on the data set.
         """
         pd = import_optional("pandas", extra="evaluation", purpose="Tables of results")
-        methods = {row["method"] for row in self.rows}
-        if baseline not in methods:
+        methods = list(dict.fromkeys(row["method"] for row in self.rows))
+        if baseline is not None and baseline not in methods:
             raise ValueError(f"There is no method {baseline!r}; there are {sorted(methods)}.")
-        folds = {row["data"]: json.loads(row["protocol"])["folds"] for row in self.rows}
-        found = []
+        tests = []
+        for data, wide in self._folds_by_method(metric):
+            if baseline is None:
+                pairs = list(itertools.combinations(wide.columns, 2))
+            else:
+                pairs = [(name, baseline) for name in wide.columns.drop(baseline, errors="ignore")]
+                pairs = pairs if baseline in wide else []
+            tests += self._tested_pairs(data, wide, pairs)
+        columns = ["data", "method", "rival", "difference", "t", "p", "p_holm"]
+        return pd.DataFrame(tests, columns=columns)
+
+    def _folds_by_method(self, metric: str) -> Iterator[tuple[str, Any]]:
+        """Yield each data set with a table of one row per fold and one column per method."""
+        methods = list(dict.fromkeys(row["method"] for row in self.rows))
         for data, part in self.frame.groupby("data", sort=False):
             wide = part.pivot_table(index=["repeat", "fold"], columns="method", values=metric)
-            for method in wide.columns.drop(baseline, errors="ignore"):
-                if baseline not in wide:
-                    continue
-                pair = wide[[method, baseline]].dropna()
-                share = 1 / max(1, folds[data] - 1)
-                t, p = corrected_t_test(pair[method], pair[baseline], test_share=share)
-                difference = (pair[method] - pair[baseline]).mean()
-                found.append((data, method, difference, t, p))
-        return pd.DataFrame(found, columns=["data", "method", "difference", "t", "p"])
+            yield data, wide[[name for name in methods if name in wide]]
+
+    def _tested_pairs(self, data: str, wide: Any, pairs: Sequence[tuple[str, str]]) -> list[Any]:
+        n_folds = {row["data"]: json.loads(row["protocol"])["folds"] for row in self.rows}[data]
+        tests = []
+        for method, rival in pairs:
+            both = wide[[method, rival]].dropna()
+            t, p = corrected_t_test(both[method], both[rival], test_share=1 / max(1, n_folds - 1))
+            tests.append((data, method, rival, (both[method] - both[rival]).mean(), t, p))
+        adjusted = holm([test[-1] for test in tests])
+        return [(*test, float(p)) for test, p in zip(tests, adjusted, strict=True)]
+
+    def within_error(self, metric: str = "accuracy") -> Any:
+        """Return which methods are the best on a data set, or not significantly worse.
+
+        Each method is compared with the one of best mean by the corrected resampled t-test, with
+        Holm's correction, at level 0.05. Without enough folds for a test no difference is
+        significant.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Of bool, shaped as :meth:`table`.
+        """
+        mean = self.table(metric)
+        marked = mean.notna() & False
+        for data, wide in self._folds_by_method(metric):
+            row = mean.loc[data].dropna()
+            if row.empty:
+                continue
+            best = row.idxmin() if metric in self.lesser_is_better else row.idxmax()
+            marked.loc[data, best] = True
+            rivals = [(name, best) for name in row.index if name != best]
+            for _, name, _, _, _, _, p in self._tested_pairs(data, wide, rivals):
+                marked.loc[data, name] = not p < _LEVEL
+        return marked
+
+    def best_methods(self, metric: str = "accuracy") -> list[str]:
+        """Return one sentence per data set: the best method, and those within error of it."""
+        mean, marked = self.table(metric), self.within_error(metric)
+        sentences = []
+        for data, row in mean.iterrows():
+            if row.notna().sum() < 2:
+                continue
+            best = row.idxmin() if metric in self.lesser_is_better else row.idxmax()
+            rivals = [name for name in row.index if marked.loc[data, name] and name != best]
+            text = f"{data}: {best} has the best mean"
+            worse = (
+                "; not significantly worse: " + ", ".join(rivals)
+                if rivals
+                else ("; all others are significantly worse")
+            )
+            sentences.append(text + worse)
+        return sentences
 
     def critical_difference(self, metric: str = "accuracy", *, ax: Any = None) -> Any:
         """Draw the critical-difference diagram and return its axes."""
@@ -224,12 +330,12 @@ class Results:
         """Write results, in the format of the suffix.
 
         ``.md`` and ``.tex`` (booktabs) hold the table "mean ± std"; ``.csv``, ``.parquet`` and
-        ``.json`` one row a cell.
+        ``.json`` one row per cell.
 
         Parameters
         ----------
         path : path
-            Where to; the file appears whole or not at all.
+            The file; it appears whole or not at all.
         metric : str, default="accuracy"
             For the tables.
 
@@ -240,7 +346,7 @@ class Results:
         return write_results(self, path, metric)
 
     def summary(self) -> str:
-        """How many cells there are, how many failed, and with what."""
+        """Return the number of cells, how many failed, and their errors."""
         done = len(self.rows) - len(self.failures)
         text = f"{done} cells done, {len(self.failures)} failed"
         kinds = dict.fromkeys(f"{item['method']}: {item['error']}" for item in self.failures)

@@ -1,6 +1,7 @@
-"""Whether a difference between methods is more than chance: library tests, no typed tables."""
+"""Tests of differences between methods, and intervals for their scores."""
 
 import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +14,14 @@ from pigmil._core.optional import import_optional
 
 @dataclass(frozen=True)
 class Comparison:
-    """Outcome of a comparison of methods over data sets.
+    """Differences between methods over several data sets.
 
     Attributes
     ----------
     ranks : pandas.Series
-        Average rank of each method, 1 is best.
+        Average rank of each method; 1 is the best.
     friedman_statistic, friedman_p : float
-        Friedman test that all methods are alike; NaN where it cannot be made.
+        Friedman test that all methods are equal; NaN where it does not apply.
     nemenyi : pandas.DataFrame
         P values of the Nemenyi test for each pair.
     wilcoxon : pandas.DataFrame
@@ -28,8 +29,8 @@ class Comparison:
     n_datasets : int
         Data sets on which every method has a result.
     critical_difference : float
-        Average ranks that differ by more differ by the Nemenyi test at level 0.05; NaN where it
-        cannot be made.
+        Difference of average ranks beyond which the Nemenyi test is significant at level 0.05;
+        NaN where it does not apply.
     """
 
     ranks: Any
@@ -42,12 +43,12 @@ class Comparison:
 
 
 def average_ranks(table: Any, *, greater_is_better: bool = True) -> Any:
-    """Average rank of each column over the rows, 1 for the best; ties share their ranks.
+    """Return the average rank of each column over the rows, 1 for the best; ties share ranks.
 
     Parameters
     ----------
     table : pandas.DataFrame
-        One row a data set, one column a method; rows with a missing value do not count.
+        One row per data set, one column per method; rows with a missing value do not count.
     greater_is_better : bool, default=True
         Whether the best is the greatest.
 
@@ -61,7 +62,7 @@ def average_ranks(table: Any, *, greater_is_better: bool = True) -> Any:
 
 
 def critical_difference(n_methods: int, n_datasets: int, *, level: float = 0.05) -> float:
-    """Least difference of average ranks that the Nemenyi test calls significant.
+    """Return the least difference of average ranks that the Nemenyi test calls significant.
 
     Parameters
     ----------
@@ -80,12 +81,12 @@ def critical_difference(n_methods: int, n_datasets: int, *, level: float = 0.05)
 
 
 def compare_over_datasets(table: Any, *, greater_is_better: bool = True) -> Comparison:
-    """Friedman test with Nemenyi and Wilcoxon-Holm comparisons (Demsar 2006).
+    """Test differences over data sets by Friedman, Nemenyi and Wilcoxon-Holm (Demsar 2006).
 
     Parameters
     ----------
     table : pandas.DataFrame
-        One row a data set, one column a method; rows with a missing value do not count.
+        One row per data set, one column per method; rows with a missing value do not count.
     greater_is_better : bool, default=True
         For the ranks.
 
@@ -136,8 +137,7 @@ def _wilcoxon_holm(table: Any, frame: Any) -> Any:
     for i, left in enumerate(names):
         for right in names[i + 1 :]:
             difference = (table[left] - table[right]).to_numpy()
-            alike = not difference.any()
-            p_values.append(1.0 if alike else _wilcoxon(difference))
+            p_values.append(_wilcoxon(difference) if difference.any() else 1.0)
             pairs.append((left, right))
     adjusted = frame.copy()
     for (left, right), p in zip(pairs, holm(p_values), strict=True):
@@ -149,33 +149,33 @@ def _wilcoxon_holm(table: Any, frame: Any) -> Any:
 
 def _wilcoxon(difference: Any) -> float:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that few data sets allow an approximation only
+        warnings.simplefilter("ignore")  # few data sets allow an approximation only
         return float(stats.wilcoxon(difference, zero_method="zsplit").pvalue)
 
 
 def holm(p_values: ArrayLike) -> Any:
-    """Adjust p values for how many there are, by Holm's step-down method.
+    """Return p values adjusted for their number by Holm's step-down method; NaN stays NaN.
 
     Examples
     --------
     >>> holm([0.01, 0.04, 0.03]).tolist()
     [0.03, 0.06, 0.06]
     """
-    p = np.asarray(p_values, dtype=np.float64)
-    order = np.argsort(p)
-    stepped = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
-    adjusted = np.empty_like(p)
-    adjusted[order] = np.minimum(stepped, 1.0)
+    adjusted = np.array(p_values, dtype=np.float64)
+    known = np.flatnonzero(~np.isnan(adjusted))
+    order = known[np.argsort(adjusted[known])]
+    factors = np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(np.maximum.accumulate(adjusted[order] * factors), 1.0)
     return adjusted
 
 
 def corrected_t_test(
     left: ArrayLike, right: ArrayLike, *, test_share: float
 ) -> tuple[float, float]:
-    """Corrected resampled t-test for scores on the same folds of repeated cross-validation.
+    """Compare scores on the same folds of repeated cross-validation by the corrected t-test.
 
-    Folds overlap in their training bags, so the plain paired t-test is far too sure. The variance
-    is taken times ``1/n + n_test/n_train`` instead of ``1/n`` (Nadeau and Bengio 2003).
+    Folds overlap in their training bags, so the paired t-test is far too confident. The variance
+    is multiplied by ``1/n + n_test/n_train`` instead of ``1/n`` (Nadeau and Bengio 2003).
 
     Parameters
     ----------
@@ -210,3 +210,79 @@ def corrected_t_test(
         return (0.0, 1.0) if mean == 0 else (float(np.copysign(np.inf, mean)), 0.0)
     t = mean / np.sqrt((1 / n + test_share) * variance)
     return float(t), float(2 * stats.t.sf(abs(t), n - 1))
+
+
+def bootstrap_interval(
+    cells: Sequence[Mapping[str, Any]],
+    metric: str,
+    *,
+    level: float = 0.95,
+    n_resamples: int = 2000,
+    random_state: int = 0,
+) -> tuple[float, float]:
+    """Return a bootstrap confidence interval for a mean over the test sets of cross-validation.
+
+    Groups of bags (patients, say; single bags if there are no groups) are drawn with replacement,
+    and the metric of every test set is computed anew with the bags of a group counted as often as
+    it was drawn.
+
+    Parameters
+    ----------
+    cells : sequence of mapping
+        Per test set: ``positive`` and ``called`` (0 or 1), ``score`` and ``group`` of each bag.
+    metric : {"accuracy", "auc"}
+        The metric.
+    level : float, default=0.95
+        Level of the interval.
+    n_resamples : int, default=2000
+        Number of draws.
+    random_state : int, default=0
+        Seed.
+
+    Returns
+    -------
+    low, high : float
+        Percentiles of the means; NaN if no test set has the metric.
+
+    Notes
+    -----
+    The interval reflects which bags were tested, not how the models vary with their training bags.
+
+    Examples
+    --------
+    >>> cell = {"positive": [0, 1], "called": [0, 1], "score": [0.1, 0.9], "group": [0, 1]}
+    >>> bootstrap_interval([cell], "accuracy")
+    (1.0, 1.0)
+    """
+    groups = np.unique(np.concatenate([cell["group"] for cell in cells]))
+    rng = np.random.RandomState(random_state)
+    counts = rng.multinomial(len(groups), np.full(len(groups), 1 / len(groups)), size=n_resamples)
+    values = []
+    for cell in cells:
+        weights = counts[:, np.searchsorted(groups, cell["group"])].astype(np.float64)
+        positive = np.asarray(cell["positive"], dtype=bool)
+        with np.errstate(invalid="ignore"):  # 0 / 0 where no bag of the set was drawn
+            if metric == "accuracy":
+                correct = positive == np.asarray(cell["called"], dtype=bool)
+                values.append(weights @ correct / weights.sum(axis=1))
+            elif cell["score"] is not None:
+                values.append(_weighted_auc(positive, np.asarray(cell["score"]), weights))
+    stacked = np.array(values).reshape(len(values), n_resamples)
+    defined = ~np.isnan(stacked)
+    means = np.where(defined, stacked, 0.0).sum(axis=0)[defined.any(axis=0)]
+    if not len(means):
+        return float("nan"), float("nan")
+    means = means / defined.sum(axis=0)[defined.any(axis=0)]
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def _weighted_auc(positive: Any, score: Any, weights: Any) -> Any:
+    """Return the area under the ROC curve for each row of weights of the bags."""
+    order = np.argsort(score)
+    starts = np.flatnonzero(np.diff(score[order], prepend=-np.inf))
+    high = np.add.reduceat((weights * positive)[:, order], starts, axis=1)
+    low = np.add.reduceat((weights * ~positive)[:, order], starts, axis=1)
+    below = np.cumsum(low, axis=1) - low
+    won = (high * (below + low / 2)).sum(axis=1)
+    return won / (high.sum(axis=1) * low.sum(axis=1))

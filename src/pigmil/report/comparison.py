@@ -20,6 +20,15 @@ METRICS = {
     "instance_auc": "Area under the ROC curve over instances, %",
     "instance_ap": "Average precision over instances, %",
     "top1": "Positive bags whose best instance is positive, %",
+    "top1_chance": "The same for a random ranking, %",
+    "hit3": "Positive bags with a positive among their three best instances, %",
+    "hit3_chance": "The same for a random ranking, %",
+    "per_bag_auc": "Area under the ROC curve within positive bags, %",
+    "per_bag_ap": "Average precision within positive bags, %",
+    "froc": "FROC: mean sensitivity at 1/4 to 8 false positives per bag, %",
+    "recall_1": "Positive instances among the best 1 % of all, %",
+    "recall_5": "Positive instances among the best 5 % of all, %",
+    "recall_10": "Positive instances among the best 10 % of all, %",
     "fit_seconds": "Seconds to fit",
     "predict_seconds": "Seconds to predict",
     "peak_mb": "Peak memory, MiB",
@@ -84,9 +93,9 @@ def _facts(results: Any, data: Any, methods: Any, protocols: Any) -> list[dict[s
 
 
 def _table(results: Any, metric: str, title: str) -> dict[str, Any]:
-    text, mean = results.table(metric, statistic="text"), results.table(metric)
+    text = results.table(metric, statistic="text")
     lesser = metric in results.lesser_is_better
-    best = mean.min(axis=1) if lesser else mean.max(axis=1)
+    bold = results.within_error(metric)
     outcome = results.significance(metric)
     diagram, why_not = None, None
     if metric in ("accuracy", "auc", "detection_accuracy"):
@@ -104,7 +113,7 @@ def _table(results: Any, metric: str, title: str) -> dict[str, Any]:
                 "data": sanitize(name),
                 "cells": [
                     {"text": sanitize(text.loc[name, method]),
-                     "best": bool(mean.loc[name, method] == best[name])}
+                     "best": bool(bold.loc[name, method])}
                     for method in text.columns
                 ],
             }
