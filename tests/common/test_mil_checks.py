@@ -10,6 +10,8 @@ from sklearn.model_selection import cross_val_score
 from pigmil import Bags
 from pigmil._core.errors import PositiveLabelWarning, SingletonBagsWarning
 from pigmil.estimators import all_estimators, get_estimator
+from pigmil.estimators._selection import stratified_folds
+from pigmil.estimators._standardise import content_order
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -134,6 +136,75 @@ def test_values_too_large_to_square_are_refused_with_their_place(name, bags):
     assert all(np.isfinite(values).all() for values in extreme.values())
 
 
+@pytest.fixture(scope="module")
+def three_classes():
+    """Bags with an instance near (6, 0, 0), near (0, 6, 0), or neither."""
+    rng = np.random.default_rng(5)
+    y = np.arange(30) % 3
+    parts = [rng.normal(scale=0.5, size=(3, 3)) for _ in y]
+    for part, label in zip(parts, y, strict=True):
+        if label:
+            part[1, label - 1] += 6
+    return Bags.from_list(parts), np.array(["none", "left", "right"])[y]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_several_classes_have_one_score_each(name, three_classes):
+    bags, y = three_classes
+    method = make(name).set_params(**NOT_BY_DEFAULT.get(name, {})).fit(bags, y)
+    assert method.classes_.tolist() == ["left", "none", "right"]
+    # Each column is the model of one class against the rest.
+    one = make(name).set_params(**NOT_BY_DEFAULT.get(name, {})).fit(bags, y == "left")
+    for key, values in outputs(method, bags).items():
+        assert values.shape[1] == 3
+        np.testing.assert_allclose(values[:, 0], outputs(one, bags)[key], atol=1e-8)
+    if method.card.classifies:
+        largest = method.decision_function(bags).argmax(axis=1)
+        np.testing.assert_array_equal(method.predict(bags), method.classes_[largest])
+    if method.card.detects:
+        assert method.instance_scores_.shape == (bags.n_instances, 3)
+        chosen = method.detected_instances_
+        of_left = chosen[y[bags.bag_index[chosen]] == "left"]
+        np.testing.assert_array_equal(of_left, np.sort(one.detected_instances_))
+    # A later fit on two classes forgets the models of the first.
+    again = method.fit(bags, y == "left")
+    assert again.positive_label_
+    assert not hasattr(again, "estimators_")
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_probabilities_are_those_of_held_out_scores(name, bags, three_classes):
+    if name == "PIGMIL":
+        pytest.skip("calibrated by the inner folds of its bag SVM")
+    assert not hasattr(make(name), "predict_proba")
+    method = make(name).set_params(probability=True, pos_label=0).fit(bags, 1 - bags.y)
+    probability = method.predict_proba(bags)
+    np.testing.assert_allclose(probability.sum(axis=1), 1)
+    labels = method.classes_[probability.argmax(axis=1)]
+    np.testing.assert_array_equal(labels, method.predict(bags))
+    # The slope is the maximum of the likelihood of scores by models that have not seen the bag.
+    positive = bags.y == 1
+    held_out = np.empty(len(bags))
+    for fold in stratified_folds(positive, order=content_order(bags)):
+        fitted = make(name).fit(bags[~fold], positive[~fold])
+        held_out[fold] = fitted.decision_function(bags[fold])
+    margins = np.where(positive, held_out, -held_out)
+    losses = [
+        np.logaddexp(0, -factor * method.probability_slope_ * margins).sum()
+        for factor in (0.97, 1.0, 1.03)
+    ]
+    bounds = np.exp([-5, 5]) / np.abs(held_out).max()
+    inside = bounds[0] * 1.01 < method.probability_slope_ < bounds[1] * 0.99
+    assert losses[1] <= min(losses) + 1e-9 or not inside
+    if name not in {"MILES", "MI-SVM", "Citation-kNN"}:
+        return  # the rest is the same code for all
+    several = make(name).set_params(probability=True).fit(*three_classes)
+    probability = several.predict_proba(three_classes[0])
+    np.testing.assert_allclose(probability.sum(axis=1), 1)
+    labels = several.classes_[probability.argmax(axis=1)]
+    np.testing.assert_array_equal(labels, several.predict(three_classes[0]))
+
+
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_a_tie_is_negative_whatever_the_labels(name, bags):
     method = make(name).set_params(pos_label=0).fit(bags, 1 - bags.y)
@@ -255,8 +326,8 @@ def test_labels_may_be_words_and_the_positive_class_may_be_named(name, bags):
 def test_errors_of_wrong_input_name_the_problem(name, bags):
     with pytest.raises(ValueError, match="one class"):
         make(name).fit(bags, np.ones(len(bags)))
-    with pytest.raises(ValueError, match="OneVsRestClassifier"):
-        make(name).fit(bags, np.arange(len(bags)) % 3)
+    with pytest.raises(ValueError, match="is for two classes, and y has 3"):
+        make(name).set_params(pos_label=1).fit(bags, np.arange(len(bags)) % 3)
     with pytest.raises(ValueError, match="y to be passed"):
         make(name).fit(list(bags))
     with pytest.raises(ValueError, match="expecting 3 features"):

@@ -184,7 +184,7 @@ def test_cutting_planes_never_rise_and_reach_the_optimum_over_all_assignments(
 ):
     bags = toy_bags(seed, n_bags=6)
     fitted = method(C=C, gamma=0.5, length_unit=1.0, tol=1e-4, max_iter=200).fit(bags)
-    assert (np.diff(fitted.objectives_) < 0).all()
+    assert (np.diff(fitted.objectives_) <= 0).all()
     assert fitted.mixture_.sum() == pytest.approx(1.0)
     bound = whole_programme(bags, level, C, 0.5)
     assert fitted.objectives_[-1] >= bound * (1 - 1e-4)

@@ -154,3 +154,14 @@ def test_a_failed_save_leaves_the_old_file(bags, tmp_path):
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["model.skops"]
     assert zipfile.is_zipfile(path)
+
+
+def test_a_model_of_several_classes_is_refused_and_its_parts_are_saved(tmp_path):
+    rng = np.random.default_rng(0)
+    parts = [rng.normal(size=(2, 2)) + 5 * (number % 3) for number in range(12)]
+    model = pigmil.MILES().fit(parts, np.arange(12) % 3)
+    with pytest.raises(ModelFileError, match="one per class"):
+        pigmil.save_model(model, tmp_path / "three.skops")
+    path = pigmil.save_model(model.estimators_[0], tmp_path / "first.skops")
+    loaded = pigmil.load_model(path).decision_function(parts)
+    np.testing.assert_allclose(loaded, model.decision_function(parts)[:, 0])

@@ -265,6 +265,7 @@ class KernelInstanceClassifier(MaxInstanceClassifier):
         "class_weight": CLASS_WEIGHT,
         "max_iter": AT_LEAST_ONE,
         "tol": POSITIVE,
+        "probability": ["boolean"],
         "pos_label": POS_LABEL,
     }
 

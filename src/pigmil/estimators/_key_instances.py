@@ -7,7 +7,7 @@ of the negative bags, a kernel matrix. The programme mixes these matrices.
 
 import itertools
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -192,10 +192,16 @@ class KeyInstanceProgramme:
             )
             settled = settled and found.settled
             gain = objectives[-1] - found.objectives[0]
-            if gain <= 0:
+            if gain > 0:
+                best = found
+            elif len(objectives) < _MIN_ROUNDS:
+                # Within the tolerance of the mixture: keep the optimum, search another assignment.
+                best = replace(
+                    best, assignments=found.assignments, mixture=np.append(best.mixture, 0.0)
+                )
+            else:
                 break
-            best = found
-            objectives.append(found.objectives[0])
+            objectives.append(min(objectives[-1], found.objectives[0]))
             if gain <= self.tol * objectives[-1] and len(objectives) >= _MIN_ROUNDS:
                 break
         else:

@@ -344,6 +344,7 @@ class ConceptClassifier(MaxInstanceClassifier):
         "tol": NOT_NEGATIVE,
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
+        "probability": ["boolean"],
         "pos_label": POS_LABEL,
     }
 

@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 from sklearn.model_selection import StratifiedKFold
 
 from pigmil._core import state
@@ -14,6 +13,7 @@ from pigmil._core.model_parts import model_part
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import embed_bags
+from pigmil.estimators._selection import logistic_slope
 from pigmil.estimators._svm_solvers import LinearSVM, centred, fit_gram_svm
 
 COSTS = (1.0, 10.0, 100.0, 1000.0)
@@ -176,7 +176,7 @@ def fit_prototype_svm(
     ]
     weights, means, centre, scale = map(np.concatenate, zip(*blocks, strict=True))
     svm = LinearSVM(weights, intercept - float(weights @ means), np.abs(signed))
-    slope = _slope(held_out, positive)
+    slope = logistic_slope(held_out, positive)
     uses_score = column is not None
     return PrototypeSVM(prototypes, best_decay, unit, best_c, uses_score, centre, scale, svm, slope)
 
@@ -259,15 +259,3 @@ def _held_out(
         decisions[test] = gram[np.ix_(test, train)] @ signed + intercept
         bounded = bounded or bool(np.any(np.abs(signed) >= bounds[train]))
     return decisions, bounded
-
-
-def _slope(decisions: FloatArray, positive: BoolArray) -> float:
-    """Return the slope of a sigmoid without offset: decision 0 has probability one half."""
-    sign = np.where(positive, 1.0, -1.0)
-    scale = float(np.abs(decisions).max(initial=0.0)) or 1.0
-
-    def loss(log_slope: float) -> float:
-        return float(np.logaddexp(0.0, -np.exp(log_slope) * sign * decisions / scale).sum())
-
-    optimum = minimize_scalar(loss, bounds=(-5.0, 5.0), method="bounded")
-    return float(np.exp(optimum.x)) / scale

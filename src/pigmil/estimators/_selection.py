@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 
@@ -218,3 +219,30 @@ def one_se_threshold(
     weights = np.where(positive, costs[1], costs[0])[differs]
     gain = np.where((values > threshold)[differs] == positive[differs], weights, -weights).sum()
     return threshold if gain > np.sqrt((weights**2).sum()) else 0.0
+
+
+def logistic_slope(values: FloatArray, positive: BoolArray) -> float:
+    """Return the slope of Platt scaling without offset, so that value 0 has probability 1/2.
+
+    Parameters
+    ----------
+    values : array of shape (n,)
+        Held-out decision values.
+    positive : array of bool of shape (n,)
+        Their classes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> values = np.array([1.0, 1.0, 1.0, -1.0])
+    >>> round(float(np.exp(logistic_slope(values, np.array([True, True, False, False])))), 3)
+    3.0
+    """
+    sign = np.where(positive, 1.0, -1.0)
+    scale = float(np.abs(values).max(initial=0.0)) or 1.0
+
+    def loss(log_slope: float) -> float:
+        return float(np.logaddexp(0.0, -np.exp(log_slope) * sign * values / scale).sum())
+
+    best = minimize_scalar(loss, bounds=(-5.0, 5.0), method="bounded", options={"xatol": 1e-8})
+    return float(np.exp(best.x)) / scale

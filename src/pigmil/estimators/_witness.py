@@ -111,6 +111,7 @@ class WitnessSVM(KernelInstanceClassifier):
         class_weight: Any = None,
         max_iter: int = 50,
         tol: float = 1e-3,
+        probability: bool = False,
         pos_label: Any = None,
     ) -> None:
         self.kernel = kernel
@@ -120,6 +121,7 @@ class WitnessSVM(KernelInstanceClassifier):
         self.class_weight = class_weight
         self.max_iter = max_iter
         self.tol = tol
+        self.probability = probability
         self.pos_label = pos_label
 
     def _alternate(

@@ -213,6 +213,8 @@ class APR(MaxInstanceClassifier):
         Boxes to grow in each round. 1 is the paper: a box knows nothing of the negatives while
         it grows, and may close around a dense background that all bags share. With more seeds the
         box that holds fewest negatives is kept.
+    probability : bool, default=False
+        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
     pos_label : label, optional
         The positive class; the greater label if not given.
 
@@ -285,6 +287,7 @@ class APR(MaxInstanceClassifier):
         "tau": [Interval(Real, 0, 1, closed="neither")],
         "epsilon": [Interval(Real, 0, 1, closed="neither")],
         "n_seeds": AT_LEAST_ONE,
+        "probability": ["boolean"],
         "pos_label": POS_LABEL,
     }
 
@@ -295,12 +298,14 @@ class APR(MaxInstanceClassifier):
         tau: float = 0.999,
         epsilon: float = 0.01,
         n_seeds: int = 1,
+        probability: bool = False,
         pos_label: Any = None,
     ) -> None:
         self.margin = margin
         self.tau = tau
         self.epsilon = epsilon
         self.n_seeds = n_seeds
+        self.probability = probability
         self.pos_label = pos_label
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:

@@ -6,10 +6,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import ClassifierTags, assert_all_finite
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from pigmil._core import state
@@ -18,10 +19,18 @@ from pigmil._core.errors import PositiveLabelWarning, SingletonBagsWarning
 from pigmil._core.segments import segment_argmax, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags, as_bags, check_no_missing, is_plain_table
+from pigmil.estimators._selection import logistic_slope, stratified_folds
+from pigmil.estimators._standardise import content_order
 from pigmil.estimators.card import Card
 
 _LARGEST_VALUE = 1e150  # whose square, summed over features, is still finite
 _LARGEST_SCORE = 1e100  # per unit of the features: beyond it a model is damaged or does not fit
+
+
+def _has_probabilities(method: "BaseMIL") -> bool:
+    if not getattr(method, "probability", False):
+        raise AttributeError(f"{type(method).__name__} has predict_proba if probability=True.")
+    return True
 
 
 def _detects(method: "BaseMIL") -> bool:
@@ -36,12 +45,17 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
     A subclass implements ``_fit(bags, positive)`` and, if it detects, ``_score_instances(bags)``;
     ``fit`` validates and calls them. Its class attribute ``card`` describes the method.
 
+    With more than two labels one model per class is fitted against all other classes
+    (``estimators_``), and there is one score per class.
+
     Attributes
     ----------
-    classes_ : array of shape (2,)
-        The two labels, sorted.
+    classes_ : array of shape (n_classes,)
+        The labels, sorted.
     positive_label_ : label
-        The one that counts as positive.
+        With two classes, the one that counts as positive.
+    estimators_ : list
+        With more than two classes, the model of each class against the rest.
     """
 
     card: ClassVar[Card]
@@ -52,6 +66,7 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
         "feature_names_in_": state.Array(shape=("features",), kinds="OU", optional=True),
         "classes_": state.Array(shape=(2,), kinds="biufUO"),
         "_fitted_on_bags": state.Flag(),
+        "probability_slope_": state.Number(positive=True, optional=True),
         "instance_scores_": state.Floats(
             shape=("instances",), nan=True, infinite=True, optional=True
         ),
@@ -67,7 +82,7 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
         X : bags
             Anything :func:`pigmil.as_bags` takes; a 2-D array is bags of one instance.
         y : array of shape (n_bags,), optional
-            Two label values; the greater is the positive class unless ``pos_label`` is given.
+            Labels. Of two values the greater is the positive class unless ``pos_label`` is given.
             Optional if ``X`` carries labels.
 
         Returns
@@ -77,7 +92,12 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
         bags = self._check_X(X, reset=True)
         y = self._check_y(bags.y if y is None else y, bags)
         self._fitted_on_bags = bool(bags.sizes.max() > 1)
-        self._fit(bags, y == self.positive_label_)
+        self.__dict__.pop("estimators_", None)
+        if len(self.classes_) > 2:
+            self._fit_one_vs_rest(bags, y)
+        else:
+            self._fit(bags, y == self.positive_label_)
+        self._calibrate(bags, y)
         return self
 
     def _check_state(self, sizes: state.Sizes) -> None:
@@ -90,6 +110,33 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
             raise state.StateError("feature_names_in_ are not texts")
         if self.card.detects and not hasattr(self, "detected_instances_"):
             raise state.StateError("detected_instances_ is missing")
+
+    def _fit_one_vs_rest(self, bags: Bags, y: NDArray[Any]) -> None:
+        """Fit one model per class, and collect what they detect."""
+        self.estimators_ = [
+            self._binary_clone(label).fit(bags, y == label) for label in self.classes_
+        ]
+        if self.card.detects:
+            models = self.estimators_
+            self.instance_scores_ = np.column_stack([model.instance_scores_ for model in models])
+            # Every bag is positive in one of the models.
+            self.detected_instances_ = np.sort(
+                np.concatenate([model.detected_instances_ for model in models])
+            )
+
+    def _binary_clone(self, label: Any) -> Any:
+        """Return an unfitted copy for the labels False and True, which stands for ``label``."""
+        settings: dict[str, Any] = {"pos_label": None, "probability": False}
+        class_weight = getattr(self, "class_weight", None)
+        if isinstance(class_weight, dict):
+            others = [other for other in self.classes_ if other != label]
+            rest = class_weight.get(others[0], 1.0) if len(others) == 1 else 1.0
+            settings["class_weight"] = {True: class_weight.get(label, 1.0), False: rest}
+        known = self.get_params(deep=False)
+        return clone(self).set_params(**{k: v for k, v in settings.items() if k in known})
+
+    def _calibrate(self, bags: Bags, y: NDArray[Any]) -> None:
+        """Prepare probabilities; only classifiers have them."""
 
     @abstractmethod
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
@@ -175,19 +222,22 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
                 f"and {len(y)} labels."
             )
         check_classification_targets(y)
-        kind = type_of_target(y, input_name="y", raise_unknown=True)
         self.classes_ = np.unique(y)
-        if len(self.classes_) > 2:
-            raise ValueError(
-                f"Only binary classification is supported. The type of the target is {kind}. For "
-                "more than two classes wrap the method in OneVsRestClassifier."
-            )
         if len(self.classes_) < 2:
             raise ValueError(
                 f"{name} needs bags of both classes to learn from, but all {bags.n_bags} bags are "
                 f"of one class, {self.classes_[0]!r}."
             )
-        self.positive_label_ = self._choose_positive_label()
+        if len(self.classes_) > 2:
+            self.__dict__.pop("positive_label_", None)
+            if getattr(self, "pos_label", None) is not None:
+                raise ValueError(
+                    f"pos_label={self.pos_label!r} is for two classes, and y has "
+                    f"{len(self.classes_)}: {self.classes_.tolist()}. Leave it out for one model "
+                    "per class, or pass y == pos_label."
+                )
+        else:
+            self.positive_label_ = self._choose_positive_label()
         return y
 
     def _choose_positive_label(self) -> Any:
@@ -222,20 +272,23 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
 
         Returns
         -------
-        array of shape (n_instances,)
-            Aligned with ``as_bags(X).instances``.
+        array of shape (n_instances,) or (n_instances, n_classes)
+            Aligned with ``as_bags(X).instances``; one column per class if there are more than
+            two.
         """
         check_is_fitted(self, "classes_")
         bags = self._check_X(X, reset=False)
+        if hasattr(self, "estimators_"):
+            columns = [model._score_instances(bags) for model in self.estimators_]
+            return _checked_scores(np.column_stack(columns), bags)
         return _checked_scores(self._score_instances(bags), bags)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.input_tags.sparse = self._accepts_sparse
-        # Detectors learn from two classes too; scikit-learn's checks read this tag.
+        # Detectors learn from classes too; scikit-learn's checks read this tag.
         tags.classifier_tags = tags.classifier_tags or ClassifierTags()
-        tags.classifier_tags.multi_class = False
         return tags
 
 
@@ -250,12 +303,18 @@ class MILClassifier(ClassifierMixin, BaseMIL):
         """Return the decision value of every bag, above 0 for the positive class."""
 
     def _check_and_score(self, X: Any) -> FloatArray:
+        """Return the decision values for the positive class, or one column per class."""
         check_is_fitted(self, "classes_")
         bags = self._check_X(X, reset=False)
+        if hasattr(self, "estimators_"):
+            columns = [model._score_bags(bags) for model in self.estimators_]
+            return _checked_scores(np.column_stack(columns), bags)
         return _checked_scores(np.asarray(self._score_bags(bags), dtype=np.float64), bags)
 
     def decision_function(self, X: Any) -> FloatArray:
         """Return the decision value of every bag, above 0 where ``classes_[1]`` is predicted.
+
+        With more than two classes there is one column per class, and the largest is predicted.
 
         Parameters
         ----------
@@ -264,9 +323,11 @@ class MILClassifier(ClassifierMixin, BaseMIL):
 
         Returns
         -------
-        array of shape (n_bags,)
+        array of shape (n_bags,) or (n_bags, n_classes)
         """
         scores = self._check_and_score(X)
+        if scores.ndim == 2:
+            return scores
         # scikit-learn ties the sign to the order of the classes, whatever ``pos_label`` is.
         return scores if self.positive_label_ == self.classes_[1] else -scores
 
@@ -282,13 +343,56 @@ class MILClassifier(ClassifierMixin, BaseMIL):
         -------
         array of shape (n_bags,)
         """
-        is_second = (self._check_and_score(X) > 0) == (self.positive_label_ == self.classes_[1])
+        scores = self._check_and_score(X)
+        if scores.ndim == 2:
+            return self.classes_[scores.argmax(axis=1)]
+        is_second = (scores > 0) == (self.positive_label_ == self.classes_[1])
         return self.classes_[is_second.astype(np.intp)]
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
+    @available_if(_has_probabilities)
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return the probability of every class for every bag; needs ``probability=True``.
+
+        ``1 / (1 + exp(-slope * score))``, with the slope fitted on scores of training bags by
+        models that have not seen them. The class of the highest probability is the predicted one.
+
+        Parameters
+        ----------
+        X : bags
+            Anything :func:`pigmil.as_bags` takes.
+
+        Returns
+        -------
+        array of shape (n_bags, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        probability = expit(self.probability_slope_ * self._check_and_score(X))
+        if probability.ndim == 2:
+            # Far from all classes every probability may be 0: then all are equal.
+            probability = np.maximum(probability, np.finfo(float).tiny)
+            return probability / probability.sum(axis=1, keepdims=True)
+        columns = [1.0 - probability, probability]
+        if self.positive_label_ != self.classes_[1]:
+            columns.reverse()
+        return np.column_stack(columns)
+
+    def _calibrate(self, bags: Bags, y: NDArray[Any]) -> None:
+        """Fit the slope of the probabilities on held-out scores of five folds."""
+        if not getattr(self, "probability", False):
+            return
+        labels = self.classes_ if len(self.classes_) > 2 else [self.positive_label_]
+        order = content_order(bags)
+        scores, truths = [], []
+        for label in labels:
+            positive = y == label
+            values = np.empty(bags.n_bags)
+            for fold in stratified_folds(positive, order=order) or [np.full(bags.n_bags, True)]:
+                train = np.flatnonzero(~fold) if not fold.all() else np.arange(bags.n_bags)
+                model = self._binary_clone(label).fit(bags[train], positive[train])
+                values[fold] = model._score_bags(bags[np.flatnonzero(fold)])
+            scores.append(values)
+            truths.append(positive)
+        self.probability_slope_ = logistic_slope(np.concatenate(scores), np.concatenate(truths))
 
 
 class MaxInstanceClassifier(MILClassifier):
@@ -315,7 +419,7 @@ def _checked_scores(scores: FloatArray, bags: Bags) -> FloatArray:
     bad = np.flatnonzero(~(np.abs(scores) <= bound))
     if bad.size:
         raise ValueError(
-            f"{bad.size} of {scores.size} scores overflow, the first is {scores[bad[0]]:.3g}. "
+            f"{bad.size} of {scores.size} scores overflow, the first is {scores.flat[bad[0]]:.3g}. "
             "Scale the features as in fit; if they are, the model is damaged: fit it again."
         )
     return scores

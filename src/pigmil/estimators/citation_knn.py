@@ -37,6 +37,8 @@ class CitationKNN(PairwiseBagClassifier):
     rank : int or None, default=1
         Which of the ordered nearest distances is the distance of two bags: 1 is the minimal
         Hausdorff distance, None the usual (maximal) one.
+    probability : bool, default=False
+        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
     pos_label : label, optional
         The positive class; the greater label if not given.
 
@@ -102,6 +104,7 @@ class CitationKNN(PairwiseBagClassifier):
         "n_references": AT_LEAST_ONE,
         "n_citers": [Interval(Integral, 0, None, closed="left")],
         "rank": [Interval(Integral, 1, None, closed="left"), None],
+        "probability": ["boolean"],
         "pos_label": POS_LABEL,
     }
 
@@ -111,11 +114,13 @@ class CitationKNN(PairwiseBagClassifier):
         n_references: int = 2,
         n_citers: int = 4,
         rank: int | None = 1,
+        probability: bool = False,
         pos_label: Any = None,
     ) -> None:
         self.n_references = n_references
         self.n_citers = n_citers
         self.rank = rank
+        self.probability = probability
         self.pos_label = pos_label
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:

@@ -61,6 +61,8 @@ class ClusteringMIL(MaxInstanceClassifier):
         Weight of each class in the accuracy.
     random_state : int, RandomState instance or None, default=None
         For k-means.
+    probability : bool, default=False
+        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
     pos_label : label, optional
         The positive class; the greater label if not given.
 
@@ -128,6 +130,7 @@ class ClusteringMIL(MaxInstanceClassifier):
         "cv": [Interval(Integral, 2, None, closed="left")],
         "class_weight": CLASS_WEIGHT,
         "random_state": ["random_state"],
+        "probability": ["boolean"],
         "pos_label": POS_LABEL,
     }
 
@@ -139,6 +142,7 @@ class ClusteringMIL(MaxInstanceClassifier):
         cv: int = 5,
         class_weight: Any = None,
         random_state: Any = None,
+        probability: bool = False,
         pos_label: Any = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -146,6 +150,7 @@ class ClusteringMIL(MaxInstanceClassifier):
         self.cv = cv
         self.class_weight = class_weight
         self.random_state = random_state
+        self.probability = probability
         self.pos_label = pos_label
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:

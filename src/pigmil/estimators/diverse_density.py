@@ -56,6 +56,8 @@ class DD(ConceptClassifier):
         Threads over the starts; the result does not depend on it.
     random_state : int, RandomState instance or None, default=None
         Only for the draw of ``n_start_bags``.
+    probability : bool, default=False
+        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
     pos_label : label, optional
         The positive class; the greater label if not given.
 
@@ -138,6 +140,7 @@ class DD(ConceptClassifier):
         tol: float = 1e-2,
         n_jobs: int | None = None,
         random_state: Any = None,
+        probability: bool = False,
         pos_label: Any = None,
     ) -> None:
         self.n_start_bags = n_start_bags
@@ -148,6 +151,7 @@ class DD(ConceptClassifier):
         self.tol = tol
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.probability = probability
         self.pos_label = pos_label
 
     def _check_state(self, sizes: state.Sizes) -> None:

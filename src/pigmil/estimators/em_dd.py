@@ -122,6 +122,8 @@ class EMDD(ConceptClassifier):
         Threads over the starts; the result does not depend on it.
     random_state : int, RandomState instance or None, default=None
         Only for the draw of ``n_start_bags``.
+    probability : bool, default=False
+        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
     pos_label : label, optional
         The positive class; the greater label if not given.
 
@@ -199,6 +201,7 @@ class EMDD(ConceptClassifier):
         tol: float = 1e-4,
         n_jobs: int | None = None,
         random_state: Any = None,
+        probability: bool = False,
         pos_label: Any = None,
     ) -> None:
         self.n_start_bags = n_start_bags
@@ -210,6 +213,7 @@ class EMDD(ConceptClassifier):
         self.tol = tol
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.probability = probability
         self.pos_label = pos_label
 
     def _search(self, bags: Bags, positive: BoolArray, points: FloatArray, scale: float) -> None:

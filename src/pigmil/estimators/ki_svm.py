@@ -43,6 +43,7 @@ class _KISVM(KernelInstanceClassifier):
         class_weight: Any = None,
         max_iter: int = 50,
         tol: float = 1e-2,
+        probability: bool = False,
         pos_label: Any = None,
     ) -> None:
         self.kernel = kernel
@@ -52,6 +53,7 @@ class _KISVM(KernelInstanceClassifier):
         self.class_weight = class_weight
         self.max_iter = max_iter
         self.tol = tol
+        self.probability = probability
         self.pos_label = pos_label
 
     @abstractmethod
@@ -118,6 +120,8 @@ class BagKISVM(_KISVM):
     tol : float, default=1e-2
         Least relative fall of the objective that is worth another assignment after the first five
         rounds (the authors' values); restricted problems are solved to a tenth of it.
+    probability : bool, default=False
+        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
     pos_label : label, optional
         The positive class; the greater label if not given.
 

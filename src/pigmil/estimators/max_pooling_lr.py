@@ -45,6 +45,8 @@ class MaxPoolingLR(LinearScores):
         Largest number of iterations of L-BFGS.
     tol : float, default=1e-5
         Largest component of the gradient of the mean loss at the end.
+    probability : bool, default=False
+        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
     pos_label : label, optional
         The positive class; the greater label if not given.
 
@@ -101,6 +103,7 @@ class MaxPoolingLR(LinearScores):
         "class_weight": CLASS_WEIGHT,
         "max_iter": AT_LEAST_ONE,
         "tol": POSITIVE,
+        "probability": ["boolean"],
         "pos_label": POS_LABEL,
     }
 
@@ -112,6 +115,7 @@ class MaxPoolingLR(LinearScores):
         class_weight: Any = None,
         max_iter: int = 500,
         tol: float = 1e-5,
+        probability: bool = False,
         pos_label: Any = None,
     ) -> None:
         self.C = C
@@ -119,6 +123,7 @@ class MaxPoolingLR(LinearScores):
         self.class_weight = class_weight
         self.max_iter = max_iter
         self.tol = tol
+        self.probability = probability
         self.pos_label = pos_label
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:

@@ -23,6 +23,7 @@ _SHARED_CONSTRAINTS: dict[str, Any] = {
     "gamma": POSITIVE,
     "length_unit": LENGTH_UNIT,
     "class_weight": CLASS_WEIGHT,
+    "probability": ["boolean"],
     "pos_label": POS_LABEL,
 }
 
@@ -48,6 +49,8 @@ class MiGraph(BagKernelSVM):
         See :func:`pigmil.distances.length_unit`.
     class_weight : dict, "balanced" or None, default=None
         Weight of each class in the SVM.
+    probability : bool, default=False
+        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
     pos_label : label, optional
         The positive class; the greater label if not given.
 
@@ -108,12 +111,14 @@ class MiGraph(BagKernelSVM):
         gamma: float = 1.0,
         length_unit: str | float = "auto",
         class_weight: Any = None,
+        probability: bool = False,
         pos_label: Any = None,
     ) -> None:
         self.C = C
         self.gamma = gamma
         self.length_unit = length_unit
         self.class_weight = class_weight
+        self.probability = probability
         self.pos_label = pos_label
 
     def _describe(self, bags: Bags) -> FloatArray:
@@ -163,6 +168,8 @@ class MIGraph(BagKernelSVM):
         See :func:`pigmil.distances.length_unit`.
     class_weight : dict, "balanced" or None, default=None
         Weight of each class in the SVM.
+    probability : bool, default=False
+        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
     pos_label : label, optional
         The positive class; the greater label if not given.
 
@@ -219,6 +226,7 @@ class MIGraph(BagKernelSVM):
         balance: bool = False,
         length_unit: str | float = "auto",
         class_weight: Any = None,
+        probability: bool = False,
         pos_label: Any = None,
     ) -> None:
         self.C = C
@@ -227,6 +235,7 @@ class MIGraph(BagKernelSVM):
         self.balance = balance
         self.length_unit = length_unit
         self.class_weight = class_weight
+        self.probability = probability
         self.pos_label = pos_label
 
     def _describe(self, bags: Bags) -> FloatArray:

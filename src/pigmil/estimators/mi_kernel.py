@@ -52,6 +52,8 @@ class MIKernel(BagKernelSVM):
         See :func:`pigmil.distances.length_unit`.
     class_weight : dict, "balanced" or None, default=None
         Weight of each class in the SVM.
+    probability : bool, default=False
+        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
     pos_label : label, optional
         The positive class; the greater label if not given.
 
@@ -109,6 +111,7 @@ class MIKernel(BagKernelSVM):
         "normalization": [StrOptions({"feature-space", "size"}), None],
         "length_unit": LENGTH_UNIT,
         "class_weight": CLASS_WEIGHT,
+        "probability": ["boolean"],
         "pos_label": POS_LABEL,
     }
 
@@ -122,6 +125,7 @@ class MIKernel(BagKernelSVM):
         normalization: str | None = "feature-space",
         length_unit: str | float = "auto",
         class_weight: Any = None,
+        probability: bool = False,
         pos_label: Any = None,
     ) -> None:
         self.C = C
@@ -131,6 +135,7 @@ class MIKernel(BagKernelSVM):
         self.normalization = normalization
         self.length_unit = length_unit
         self.class_weight = class_weight
+        self.probability = probability
         self.pos_label = pos_label
 
     @property

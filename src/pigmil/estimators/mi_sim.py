@@ -155,6 +155,8 @@ class MiSim(MaxInstanceClassifier):
         Cost factors of the classes of the final SVM: one positive per bag faces all negatives.
     n_jobs : int or None, default=None
         Threads of the exemplar SVMs; the result does not depend on it.
+    probability : bool, default=False
+        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
     pos_label : label, optional
         The positive class; the greater label if not given.
 
@@ -255,6 +257,7 @@ class MiSim(MaxInstanceClassifier):
         "max_candidates": AT_LEAST_ONE,
         "class_weight": CLASS_WEIGHT,
         "n_jobs": [Integral, None],
+        "probability": ["boolean"],
         "pos_label": POS_LABEL,
     }
 
@@ -273,6 +276,7 @@ class MiSim(MaxInstanceClassifier):
         max_candidates: int = 1000,
         class_weight: Any = "balanced",
         n_jobs: int | None = None,
+        probability: bool = False,
         pos_label: Any = None,
     ) -> None:
         self.C = C
@@ -287,6 +291,7 @@ class MiSim(MaxInstanceClassifier):
         self.max_candidates = max_candidates
         self.class_weight = class_weight
         self.n_jobs = n_jobs
+        self.probability = probability
         self.pos_label = pos_label
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:

@@ -42,6 +42,8 @@ class MiSVM(WitnessSVM):
         Largest number of trainings; a ConvergenceWarning is raised if they do not suffice.
     tol : float, default=1e-3
         Tolerance of each training.
+    probability : bool, default=False
+        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
     pos_label : label, optional
         The positive class; the greater label if not given.
 

@@ -51,6 +51,8 @@ class MISVM(WitnessSVM):
         Largest number of trainings; a ConvergenceWarning is raised if they do not suffice.
     tol : float, default=1e-3
         Tolerance of each training.
+    probability : bool, default=False
+        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
     pos_label : label, optional
         The positive class; the greater label if not given.
 
@@ -129,6 +131,7 @@ class MISVM(WitnessSVM):
         class_weight: Any = None,
         max_iter: int = 50,
         tol: float = 1e-3,
+        probability: bool = False,
         pos_label: Any = None,
     ) -> None:
         super().__init__(
@@ -139,6 +142,7 @@ class MISVM(WitnessSVM):
             class_weight=class_weight,
             max_iter=max_iter,
             tol=tol,
+            probability=probability,
             pos_label=pos_label,
         )
         self.negative_slack = negative_slack

@@ -107,6 +107,8 @@ class MILD(MILClassifier):
         See :func:`pigmil.distances.length_unit`.
     class_weight : None, "balanced" or dict, default="balanced"
         Cost factors of the classes. At instance level there are many negatives to a positive.
+    probability : bool, default=False
+        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
     pos_label : label, optional
         The positive class; the greater label if not given.
 
@@ -186,6 +188,7 @@ class MILD(MILClassifier):
         "gamma": POSITIVE_OR_CV,
         "length_unit": LENGTH_UNIT,
         "class_weight": CLASS_WEIGHT,
+        "probability": ["boolean"],
         "pos_label": POS_LABEL,
     }
 
@@ -198,6 +201,7 @@ class MILD(MILClassifier):
         gamma: float | str = "cv",
         length_unit: str | float = "auto",
         class_weight: Any = "balanced",
+        probability: bool = False,
         pos_label: Any = None,
     ) -> None:
         self.level = level
@@ -206,6 +210,7 @@ class MILD(MILClassifier):
         self.gamma = gamma
         self.length_unit = length_unit
         self.class_weight = class_weight
+        self.probability = probability
         self.pos_label = pos_label
 
     def _check_state(self, sizes: state.Sizes) -> None:

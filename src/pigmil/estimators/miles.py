@@ -51,6 +51,8 @@ class MILES(MILClassifier):
         value of the bag.
     class_weight : "balanced", dict or None, default=None
         Factors on ``C``.
+    probability : bool, default=False
+        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
     pos_label : label, optional
         The positive class; the greater label if not given.
 
@@ -129,6 +131,7 @@ class MILES(MILClassifier):
         "length_unit": LENGTH_UNIT,
         "score_by": [StrOptions({"alone", "contribution"})],
         "class_weight": CLASS_WEIGHT,
+        "probability": ["boolean"],
         "pos_label": POS_LABEL,
     }
 
@@ -140,6 +143,7 @@ class MILES(MILClassifier):
         length_unit: str | float = "auto",
         score_by: str = "alone",
         class_weight: Any = None,
+        probability: bool = False,
         pos_label: Any = None,
     ) -> None:
         self.C = C
@@ -147,6 +151,7 @@ class MILES(MILClassifier):
         self.length_unit = length_unit
         self.score_by = score_by
         self.class_weight = class_weight
+        self.probability = probability
         self.pos_label = pos_label
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:

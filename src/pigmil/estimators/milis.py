@@ -71,6 +71,8 @@ class MILIS(MILClassifier):
         Largest number of trainings; a ConvergenceWarning is raised if they do not suffice.
     tol : float, default=1e-3
         Tolerance of each training.
+    probability : bool, default=False
+        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
     pos_label : label, optional
         The positive class; the greater label if not given.
 
@@ -154,6 +156,7 @@ class MILIS(MILClassifier):
         "class_weight": CLASS_WEIGHT,
         "max_iter": AT_LEAST_ONE,
         "tol": POSITIVE,
+        "probability": ["boolean"],
         "pos_label": POS_LABEL,
     }
 
@@ -168,6 +171,7 @@ class MILIS(MILClassifier):
         class_weight: Any = None,
         max_iter: int = 50,
         tol: float = 1e-3,
+        probability: bool = False,
         pos_label: Any = None,
     ) -> None:
         self.C = C
@@ -178,6 +182,7 @@ class MILIS(MILClassifier):
         self.class_weight = class_weight
         self.max_iter = max_iter
         self.tol = tol
+        self.probability = probability
         self.pos_label = pos_label
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:

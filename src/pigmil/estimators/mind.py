@@ -43,6 +43,8 @@ class MInD(PairwiseBagClassifier):
         Cost of a violated margin of the linear SVM.
     class_weight : dict, "balanced" or None, default=None
         Weight of each class in the linear SVM.
+    probability : bool, default=False
+        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
     pos_label : label, optional
         The positive class; the greater label if not given.
 
@@ -99,6 +101,7 @@ class MInD(PairwiseBagClassifier):
         "classifier": [HasMethods(["fit", "predict"]), None],
         "C": POSITIVE,
         "class_weight": CLASS_WEIGHT,
+        "probability": ["boolean"],
         "pos_label": POS_LABEL,
     }
 
@@ -110,6 +113,7 @@ class MInD(PairwiseBagClassifier):
         classifier: Any = None,
         C: float = 100.0,
         class_weight: Any = None,
+        probability: bool = False,
         pos_label: Any = None,
     ) -> None:
         self.dissimilarity = dissimilarity
@@ -117,6 +121,7 @@ class MInD(PairwiseBagClassifier):
         self.classifier = classifier
         self.C = C
         self.class_weight = class_weight
+        self.probability = probability
         self.pos_label = pos_label
 
     def _check_state(self, sizes: state.Sizes) -> None:

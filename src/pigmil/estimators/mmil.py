@@ -71,6 +71,8 @@ class MMIL(LinearScores):
         Largest number of E-steps; a ConvergenceWarning is raised if they do not suffice.
     tol : float, default=1e-3
         Largest mean change of the probabilities in positive bags in the last E-step.
+    probability : bool, default=False
+        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
     pos_label : label, optional
         The positive class; the greater label if not given.
 
@@ -132,6 +134,7 @@ class MMIL(LinearScores):
         "C": POSITIVE,
         "max_iter": AT_LEAST_ONE,
         "tol": POSITIVE,
+        "probability": ["boolean"],
         "pos_label": POS_LABEL,
     }
 
@@ -142,12 +145,14 @@ class MMIL(LinearScores):
         C: float = 1.0,
         max_iter: int = 200,
         tol: float = 1e-3,
+        probability: bool = False,
         pos_label: Any = None,
     ) -> None:
         self.positive_share = positive_share
         self.C = C
         self.max_iter = max_iter
         self.tol = tol
+        self.probability = probability
         self.pos_label = pos_label
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.metrics import roc_auc_score
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from pigmil._core import state
 from pigmil._core._sklearn_compat import Interval, StrOptions
@@ -597,24 +596,9 @@ class PIGMIL(MILClassifier):
         negative = log_density(bags.instances, self.negative_bags_, gamma=gamma, unit=unit)
         return pool_scores(bags.instances, negative, self._scoring_pool, gamma=gamma, unit=unit)
 
-    def predict_proba(self, X: Any) -> FloatArray:
-        """Return the probability of each class for every bag.
+    # The bag SVM has held-out decisions from its inner folds, so probabilities cost nothing.
+    probability = True
 
-        The decision value is calibrated by a sigmoid that is one half at 0, fitted on decisions
-        for bags held out of the SVM. The prototypes have seen those bags: for a calibration that
-        holds out everything wrap the model in ``CalibratedClassifierCV``.
-
-        Parameters
-        ----------
-        X : bags
-            Anything :func:`pigmil.as_bags` takes.
-
-        Returns
-        -------
-        array of shape (n_bags, 2)
-            In the order of ``classes_``.
-        """
-        check_is_fitted(self, "classes_")
-        decisions = self.decision_function(X)
-        second = 1.0 / (1.0 + np.exp(-np.clip(self.classifier_.slope * decisions, -500, 500)))
-        return np.column_stack([1.0 - second, second])
+    def _calibrate(self, bags: Bags, y: Any) -> None:
+        models = getattr(self, "estimators_", [self])
+        self.probability_slope_ = float(np.mean([model.classifier_.slope for model in models]))

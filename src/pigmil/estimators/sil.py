@@ -36,6 +36,8 @@ class SIL(MaxInstanceClassifier):
         A scikit-learn classifier with ``decision_function`` or ``predict_proba``;
         ``LogisticRegression(max_iter=1000)`` if not given. Features are centred and divided by
         one common spread before it sees them.
+    probability : bool, default=False
+        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
     pos_label : label, optional
         The positive class; the greater label if not given.
 
@@ -89,11 +91,15 @@ class SIL(MaxInstanceClassifier):
             HasMethods(["fit", "predict_proba"]),
             None,
         ],
+        "probability": ["boolean"],
         "pos_label": POS_LABEL,
     }
 
-    def __init__(self, estimator: Any = None, *, pos_label: Any = None) -> None:
+    def __init__(
+        self, estimator: Any = None, *, probability: bool = False, pos_label: Any = None
+    ) -> None:
         self.estimator = estimator
+        self.probability = probability
         self.pos_label = pos_label
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
