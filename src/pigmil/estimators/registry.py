@@ -9,6 +9,7 @@ from pigmil.estimators.card import Card
 # Class name -> module, in the order in which the methods are shown.
 METHODS: dict[str, str] = {
     "PIGMIL": "pigmil.estimators.pigmil",
+    "SoftPIGMIL": "pigmil.estimators.soft_pigmil",
     "KDEMin": "pigmil.estimators.kde",
     "KDE": "pigmil.estimators.kde",
     "KDEMax": "pigmil.estimators.kde",

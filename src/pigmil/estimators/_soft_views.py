@@ -1,0 +1,292 @@
+"""The views of SoftPIGMIL: scales of the features, and whitened maps on top of each scale.
+
+A scale is a map of the features (standardized, normal scores of ranks, principal components of
+equal variance). A view is a linear map, or a Gaussian kernel of some width seen through landmarks,
+followed by whitening: the inner product of two instances in a view is what the exemplar LDA of
+one says about the other.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from pigmil._core.model_parts import model_part
+from pigmil._core.typing import BoolArray, FloatArray, IntArray
+
+_MOST_KNOTS = 256  # of the table of ranks of a feature
+_SMALLEST_EIGENVALUE = 1e-6  # of a kernel between landmarks, beside the largest
+_SMALLEST_SHARE = 1e-3  # of the variance that a whitened direction keeps
+
+
+@model_part
+@dataclass(frozen=True)
+class Scale:
+    """A map of the features, fitted by :func:`fit_scale`.
+
+    Parameters
+    ----------
+    kind : {"raw", "standard", "rank", "whitened"}
+        Which map.
+    center, factor : array of shape (n_features,)
+        Subtracted and multiplied, after the ranks and before the rotation.
+    knots, levels : array of shape (n_knots, n_features) or None
+        Values of each feature and their normal scores.
+    rotation : array of shape (n_features, n_features) or None
+        Applied last.
+    """
+
+    kind: str
+    center: FloatArray
+    factor: FloatArray
+    knots: FloatArray | None = None
+    levels: FloatArray | None = None
+    rotation: FloatArray | None = None
+
+    def apply(self, rows: Any) -> Any:
+        """Return the instances on this scale; sparse ones stay sparse and are not centred.
+
+        Their scale must have been fitted with ``centred=False``.
+        """
+        if sp.issparse(rows):
+            return sp.csr_matrix(rows.multiply(self.factor[None, :]))
+        values = np.asarray(rows, dtype=np.float64)
+        if self.knots is not None and self.levels is not None:
+            columns = zip(values.T, self.knots.T, self.levels.T, strict=True)
+            values = np.column_stack([np.interp(x, *table) for x, *table in columns])
+        values = (values - self.center) * self.factor
+        return values if self.rotation is None else values @ self.rotation
+
+
+def fit_scale(kind: str, rows: Any, *, centred: bool = True) -> Scale:
+    """Return the scale of a kind for these instances.
+
+    ``"raw"`` subtracts the mean; ``"standard"`` also divides by the standard deviation (constant
+    features become 0); ``"rank"`` replaces each value by ``Phi^-1(r)``, ``r`` its mid-rank
+    divided by the number of instances, interpolated between at most 256 values, and standardizes;
+    ``"whitened"`` standardizes and multiplies by ``U (l + 0.1 mean(l))^(-1/2)`` with the
+    covariance ``U diag(l) U'``.
+
+    Parameters
+    ----------
+    kind : {"raw", "standard", "rank", "whitened"}
+        Which map; a sparse matrix takes the first two only.
+    rows : array or CSR of shape (n_instances, n_features)
+        The instances.
+    centred : bool, default=True
+        Whether to subtract the mean. Without it sparse and dense instances are mapped alike.
+
+    Returns
+    -------
+    Scale
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> scale = fit_scale("rank", np.array([[1.0], [10.0], [1000.0]]))
+    >>> scale.apply(np.array([[10.0], [1e9]])).round(2)
+    array([[0.  ],
+           [1.22]])
+    """
+    knots = levels = rotation = None
+    if kind == "rank":
+        tables = [rank_table(column) for column in np.asarray(rows, dtype=np.float64).T]
+        knots = np.column_stack([table[0] for table in tables])
+        levels = np.column_stack([table[1] for table in tables])
+        n_features = rows.shape[1]
+        rows = Scale(kind, np.zeros(n_features), np.ones(n_features), knots, levels).apply(rows)
+    center, variance = column_moments(rows)
+    varies = variance > 1e-20 * (1.0 + center**2)
+    factor = np.where(varies, 1.0, 0.0)
+    if kind != "raw":
+        factor = factor / np.sqrt(np.where(varies, variance, 1.0))
+    if kind == "whitened":
+        values = (np.asarray(rows, dtype=np.float64) - center) * factor
+        variances, axes = np.linalg.eigh(values.T @ values / len(values))
+        rotation = axes / np.sqrt(np.maximum(variances, 0.0) + 0.1 * variances.mean() + 1e-30)
+    if not centred:
+        center = np.zeros_like(center)
+    return Scale(kind, center, factor, knots, levels, rotation)
+
+
+def rank_table(column: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return 256 values of a feature and the normal scores of their mid-ranks.
+
+    Values that are left out lie between the kept ones; a short table is filled up with its last
+    entry.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> values, scores = rank_table(np.array([3.0, 5.0, 5.0, 7.0]))
+    >>> values[:3], scores[:3].round(2)
+    (array([3., 5., 7.]), array([-1.15,  0.  ,  1.15]))
+    """
+    values, counts = np.unique(column, return_counts=True)
+    scores = ndtri((np.cumsum(counts) - counts / 2) / counts.sum())
+    chosen = evenly_spaced(len(values), _MOST_KNOTS)
+    chosen = np.append(chosen, np.full(_MOST_KNOTS - len(chosen), chosen[-1]))
+    return values[chosen], scores[chosen]
+
+
+def column_moments(rows: Any) -> tuple[FloatArray, FloatArray]:
+    """Return the mean and the variance of every feature of dense or sparse instances."""
+    if sp.issparse(rows):
+        mean = np.asarray(rows.mean(axis=0)).ravel()
+        square = np.asarray(rows.multiply(rows).mean(axis=0)).ravel()
+        return mean, np.maximum(square - mean**2, 0.0)
+    return np.mean(rows, axis=0, dtype=np.float64), np.var(rows, axis=0, dtype=np.float64)
+
+
+def evenly_spaced(n: int, most: int) -> IntArray:
+    """Return at most so many positions of ``range(n)``, evenly spaced, with both ends.
+
+    Examples
+    --------
+    >>> evenly_spaced(9, 3), evenly_spaced(2, 3)
+    (array([0, 4, 8]), array([0, 1]))
+    """
+    if n <= most:
+        return np.arange(n, dtype=np.int64)
+    return np.linspace(0, n - 1, most).round().astype(np.int64)
+
+
+def landmark_positions(positive: BoolArray, most: int) -> IntArray:
+    """Return evenly spaced instances of positive bags and of negative bags.
+
+    Parameters
+    ----------
+    positive : array of bool of shape (n_instances,)
+        Whether the bag of each instance is positive.
+    most : int
+        Largest number for each class.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> landmark_positions(np.array([True, True, True, False, False]), 2)
+    array([0, 2, 3, 4])
+    """
+    sides = [np.flatnonzero(positive), np.flatnonzero(~positive)]
+    return np.sort(np.concatenate([side[evenly_spaced(len(side), most)] for side in sides]))
+
+
+def squared_distances(rows: Any, landmarks: Any) -> FloatArray:
+    """Return ``|x|^2 + |z|^2 - 2 x.z``, not below 0, for every instance and landmark."""
+    products = _dense(rows @ landmarks.T)
+    values = _square_norms(rows)[:, None] + _square_norms(landmarks)[None, :] - 2.0 * products
+    return np.maximum(values, 0.0)
+
+
+@model_part
+@dataclass(frozen=True)
+class View:
+    """A whitened linear or kernel map of the instances on one scale.
+
+    Parameters
+    ----------
+    scale : int
+        Position of its scale.
+    width : float or None
+        Width of the kernel in units of length; None for the linear map.
+    gamma : float
+        ``k(x, z) = exp(-gamma |x - z|^2)``; 0 for the linear map.
+    uses_landmarks : bool
+        Whether the features are kernels with the landmarks of the scale, or the values
+        themselves.
+    projection : array of shape (n_basis, n_directions)
+        Applied to those features,
+    shift : array of shape (n_directions,)
+        and subtracted.
+    """
+
+    scale: int
+    width: float | None
+    gamma: float
+    uses_landmarks: bool
+    projection: FloatArray
+    shift: FloatArray
+
+    def features(self, rows: Any, landmarks: Any, squared: FloatArray | None) -> FloatArray:
+        """Return what the projection is applied to; ``squared`` are distances to landmarks."""
+        return view_features(self.width, self.gamma, self.uses_landmarks, rows, landmarks, squared)
+
+
+def view_features(
+    width: float | None,
+    gamma: float,
+    uses_landmarks: bool,
+    rows: Any,
+    landmarks: Any,
+    squared: FloatArray | None,
+) -> FloatArray:
+    """Return kernels with the landmarks, products with the landmarks, or the values themselves."""
+    if width is not None and squared is not None:
+        return np.exp(-gamma * squared)
+    return _dense(rows @ landmarks.T) if uses_landmarks else _dense(rows)
+
+
+def whitening(
+    features: FloatArray, between: FloatArray | None, ridge: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return the projection and the shift that whiten the features.
+
+    ``psi = (f - mean) B U (l + ridge mean(l))^(-1/2)`` with the covariance ``U diag(l) U'`` of
+    ``(f - mean) B``. ``B`` is the identity, or ``V e^(-1/2)`` if the features are kernels with
+    landmarks whose kernel matrix is ``V diag(e) V'`` (Nystroem; eigenvalues below 1e-6 of the
+    largest are dropped). Directions that would keep less than a thousandth of unit variance are
+    dropped too.
+
+    Parameters
+    ----------
+    features : array of shape (n_instances, n_basis)
+        Values, or kernels with the landmarks.
+    between : array of shape (n_basis, n_basis) or None
+        Kernel matrix of the landmarks.
+    ridge : float
+        Share of the mean variance that is added to all variances.
+
+    Returns
+    -------
+    projection : array of shape (n_basis, n_directions)
+    shift : array of shape (n_directions,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> projection, shift = whitening(np.array([[-1.0], [3.0]]), None, 0.0)
+    >>> np.abs(np.array([[-1.0], [3.0]]) @ projection - shift)
+    array([[1.],
+           [1.]])
+    """
+    mean = features.mean(axis=0)
+    centred = features - mean
+    covariance = centred.T @ centred / len(features)
+    basis = np.eye(len(mean))
+    if between is not None:
+        values, vectors = np.linalg.eigh(between)
+        kept = values > _SMALLEST_EIGENVALUE * max(values[-1], 1e-300)
+        basis = vectors[:, kept] / np.sqrt(values[kept])
+        covariance = basis.T @ covariance @ basis
+    variances, axes = np.linalg.eigh(covariance)
+    variances = np.maximum(variances, 0.0)
+    added = ridge * variances.mean()
+    kept = variances > np.maximum(_SMALLEST_SHARE * (variances + added), 1e-12 * variances[-1:])
+    if not kept.any():
+        return np.zeros((len(mean), 1)), np.zeros(1)
+    projection = basis @ (axes[:, kept] / np.sqrt(variances[kept] + added))
+    return projection, mean @ projection
+
+
+def _dense(values: Any) -> NDArray[Any]:
+    dense: NDArray[Any] = values.toarray() if sp.issparse(values) else np.asarray(values)
+    return dense
+
+
+def _square_norms(rows: Any) -> FloatArray:
+    if sp.issparse(rows):
+        return np.asarray(rows.multiply(rows).sum(axis=1), dtype=np.float64).ravel()
+    return np.asarray(np.einsum("ij,ij->i", rows, rows), dtype=np.float64)

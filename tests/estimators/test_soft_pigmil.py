@@ -1,0 +1,506 @@
+"""SoftPIGMIL: every step by hand and against a plain loop, then what the estimator promises."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import approx_fprime, minimize
+from scipy.stats import norm
+
+from pigmil import Bags, SoftPIGMIL
+from pigmil.datasets import make_basic, make_rhombus, make_ring
+from pigmil.estimators._soft_steps import (
+    WalkProblem,
+    bag_auc,
+    copy_penalty,
+    fit_noisy_or,
+    fit_sigmoid,
+    model_weights,
+    noisy_or_loss,
+    quota,
+    robust_spread,
+    soft_pool,
+    standardized,
+    walk,
+    working_positions,
+)
+from pigmil.estimators._soft_views import (
+    evenly_spaced,
+    fit_scale,
+    landmark_positions,
+    rank_table,
+    squared_distances,
+    whitening,
+)
+from pigmil.metrics import detection_accuracy
+
+
+@st.composite
+def problems(draw):
+    """Return rows, offsets and labels of two to five bags with both classes."""
+    sizes = draw(st.lists(st.integers(1, 4), min_size=2, max_size=5))
+    seed = draw(st.integers(0, 10_000))
+    rng = np.random.default_rng(seed)
+    positive = np.arange(len(sizes)) % 2 == draw(st.integers(0, 1))
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    return rng.normal(size=(offsets[-1], 3)), offsets, positive, rng
+
+
+# --- scales and views
+
+
+def test_standard_scale_by_hand_ignores_a_constant_feature():
+    scale = fit_scale("standard", np.array([[1.0, 5.0], [3.0, 5.0]]))
+    np.testing.assert_allclose(scale.apply(np.array([[5.0, 9.0]])), [[3.0, 0.0]])
+
+
+def test_raw_scale_only_centres():
+    scale = fit_scale("raw", np.array([[1.0], [3.0]]))
+    np.testing.assert_allclose(scale.apply(np.array([[5.0]])), [[3.0]])
+
+
+def test_whitened_scale_gives_equal_variances_up_to_its_ridge():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(400, 3)) @ np.array([[1.0, 0.9, 0.0], [0.0, 0.2, 0.0], [0.0, 0.0, 5.0]])
+    found = fit_scale("whitened", rows).apply(rows)
+    correlation = np.corrcoef(rows.T)
+    variances = np.linalg.eigvalsh(correlation)
+    expected = variances / (variances + 0.1 * variances.mean())
+    np.testing.assert_allclose(np.cov(found.T, bias=True), np.diag(expected), atol=1e-10)
+
+
+def test_ranks_by_hand():
+    values, scores = rank_table(np.array([4.0, 1.0, 4.0, 9.0]))
+    assert len(values) == len(scores) == 256
+    np.testing.assert_allclose(values[:4], [1.0, 4.0, 9.0, 9.0])
+    np.testing.assert_allclose(scores[:3], norm.ppf([1 / 8, 4 / 8, 7 / 8]), atol=1e-12)
+
+
+def test_rank_scale_does_not_see_a_monotone_change_of_a_feature():
+    column = np.random.default_rng(1).permutation(np.linspace(-2.0, 2.0, 50))[:, None]
+    plain = fit_scale("rank", column).apply(column)
+    bent = fit_scale("rank", np.exp(column)).apply(np.exp(column))
+    np.testing.assert_allclose(bent, plain, atol=1e-9)
+
+
+def test_landmarks_are_spread_over_each_class():
+    positive = np.array([True] * 5 + [False] * 3)
+    assert landmark_positions(positive, 3).tolist() == [0, 2, 4, 5, 6, 7]
+    assert evenly_spaced(5, 2).tolist() == [0, 4]
+
+
+def test_squared_distances_of_sparse_and_dense_rows():
+    rng = np.random.default_rng(2)
+    rows, marks = rng.normal(size=(4, 3)), rng.normal(size=(2, 3))
+    expected = [[((row - mark) ** 2).sum() for mark in marks] for row in rows]
+    np.testing.assert_allclose(squared_distances(rows, marks), expected)
+    np.testing.assert_allclose(
+        squared_distances(sp.csr_matrix(rows), sp.csr_matrix(marks)), expected
+    )
+
+
+@given(st.integers(0, 1000))
+@settings(max_examples=20, deadline=None)
+def test_products_of_whitened_rows_are_exemplar_lda(seed):
+    """psi_i . psi_j = (x_i - m)' (C + rho tr(C)/d I)^-1 (x_j - m)."""
+    rows = np.random.default_rng(seed).normal(size=(12, 3))
+    projection, shift = whitening(rows, None, 0.5)
+    psi = rows @ projection - shift
+    covariance = np.cov(rows.T, bias=True)
+    inverse = np.linalg.inv(covariance + 0.5 * np.trace(covariance) / 3 * np.eye(3))
+    centred = rows - rows.mean(axis=0)
+    np.testing.assert_allclose(psi @ psi.T, centred @ inverse @ centred.T, atol=1e-8)
+
+
+def test_whitening_of_a_kernel_is_that_of_its_feature_space():
+    """With all rows as landmarks and a linear kernel, Nystroem is the linear map itself."""
+    rows = np.random.default_rng(3).normal(size=(8, 2))
+    gram = rows @ rows.T
+    projection, shift = whitening(gram, gram, 0.5)
+    psi = gram @ projection - shift
+    direct, offset = whitening(rows, None, 0.5)
+    plain = rows @ direct - offset
+    np.testing.assert_allclose(psi @ psi.T, plain @ plain.T, atol=1e-8)
+
+
+def test_whitening_of_equal_rows_gives_zeros():
+    projection, shift = whitening(np.ones((4, 2)), None, 0.5)
+    np.testing.assert_array_equal(np.ones((4, 2)) @ projection - shift, np.zeros((4, 1)))
+
+
+# --- pool and walk
+
+
+def test_soft_pool_by_hand():
+    pool = soft_pool(np.array([1.0, 1.0, 0.0, np.log(4.0) / 2]), np.array([0, 2, 4]), 2.0)
+    np.testing.assert_allclose(pool, [0.5, 0.5, 0.2, 0.8])
+
+
+def test_walk_scores_by_hand():
+    """Two positive bags {1, 3} and {2}, two negative bags {0} and {-1}, one direction.
+
+    With pool (1/4, 3/4 | 1): places 2.5 and 2. Scores before standardizing: of the first bag
+    x (2 - (-0.5)), of the second x (2.5 + 0.5), of the negatives x (2.25 - mean of the other).
+    """
+    psi = np.array([[1.0], [3.0], [2.0], [0.0], [-1.0]])
+    offsets = np.array([0, 2, 3, 4, 5])
+    problem = WalkProblem(psi, offsets, np.array([True, True, False, False]))
+    scores, direction = problem.score(np.array([0.25, 0.75, 1.0, 1.0, 1.0]))
+    raw = np.array([2.5, 7.5, 6.0, 0.0, -2.25])
+    np.testing.assert_allclose(scores, (raw + 1.125) / 1.125)
+    np.testing.assert_allclose(direction.coef, [2.75])
+    assert (direction.center, direction.spread) == (-1.125, 1.125)
+
+
+def slow_walk_scores(psi, offsets, positive, pool):
+    """Score every instance by plain loops over all pairs."""
+    owner = [bag for bag in range(len(positive)) for _ in range(offsets[bag], offsets[bag + 1])]
+    raw = []
+    for i in range(len(psi)):
+        towards = []
+        for bag in np.flatnonzero(positive):
+            if bag != owner[i]:
+                members = range(offsets[bag], offsets[bag + 1])
+                towards.append(sum(pool[j] * (psi[i] @ psi[j]) for j in members))
+        against = [
+            psi[i] @ psi[j]
+            for j in range(len(psi))
+            if not positive[owner[j]] and owner[j] != owner[i]
+        ]
+        raw.append((np.mean(towards) if towards else 0.0) - (np.mean(against) if against else 0.0))
+    raw = np.array(raw)
+    negatives = raw[[not positive[bag] for bag in owner]]
+    spread = max(negatives.std(), raw.std() / 100)
+    spread = spread if spread > 1e-12 else 1.0
+    return (raw - negatives.mean()) / spread
+
+
+@given(problems())
+@settings(max_examples=40, deadline=None)
+def test_walk_scores_against_loops(problem):
+    psi, offsets, positive, rng = problem
+    pool = soft_pool(rng.normal(size=len(psi)), offsets, 1.0)
+    scores, _ = WalkProblem(psi, offsets, positive).score(pool)
+    np.testing.assert_allclose(scores, slow_walk_scores(psi, offsets, positive, pool), atol=1e-6)
+
+
+@given(problems())
+@settings(max_examples=20, deadline=None)
+def test_rounds_of_a_walk_replay(problem):
+    psi, offsets, positive, _ = problem
+    walked = WalkProblem(psi, offsets, positive)
+    scores, direction, rounds = walk(walked, sharpness=3.0, max_iter=6, tol=1e-3)
+    assert 1 <= len(rounds) <= 6
+    pool = np.ones(len(psi)) / np.repeat(np.diff(offsets), np.diff(offsets))
+    for kept, kept_scores in rounds:
+        np.testing.assert_allclose(kept, pool[walked.inside])
+        again = slow_walk_scores(psi, offsets, positive, pool)
+        np.testing.assert_allclose(kept_scores, again[walked.inside], atol=1e-5)
+        pool = soft_pool(again, offsets, 3.0)
+    np.testing.assert_allclose(scores, again, atol=1e-5)
+    assert direction.scores(psi).shape == scores.shape
+
+
+def test_standardized_keeps_a_spread_where_negatives_are_equal():
+    certain = np.array([True, True, False])
+    found = standardized(np.ones(1), np.array([2.0, 2.0, 5.0]), certain)
+    assert found.spread == pytest.approx(0.01 * np.sqrt(2.0))
+    assert standardized(np.ones(1), np.full(3, 2.0), certain).spread == 1.0
+
+
+# --- noisy-or
+
+
+def test_noisy_or_by_hand():
+    """A positive bag of two instances with p = 1/2: p_b = 3/4. A negative one with p = 1/2."""
+    psi, offsets = np.zeros((3, 1)), np.array([0, 2, 3])
+    loss, gradient = noisy_or_loss(np.zeros(2), psi, offsets, np.array([True, False]), 0.0)
+    assert loss == pytest.approx(-0.5 * np.log(0.75) - 0.5 * np.log(0.5))
+    # d/dc of -log(1 - (1 - p)^2) is -2 p (1 - p)^2 / (3/4), of -log(1 - p) it is p
+    np.testing.assert_allclose(gradient, [0.0, 0.5 * (-2 * 0.5 * 0.25 / 0.75) + 0.5 * 0.5])
+
+
+@given(problems())
+@settings(max_examples=40, deadline=None)
+def test_noisy_or_against_products(problem):
+    psi, offsets, positive, rng = problem
+    parameters = rng.normal(size=4)
+
+    def slow(values):
+        chance = 1 / (1 + np.exp(-(psi @ values[:-1] + values[-1])))
+        sides = {True: [], False: []}
+        for bag, label in enumerate(positive):
+            none = np.prod(1 - chance[offsets[bag] : offsets[bag + 1]])
+            sides[bool(label)].append(-np.log(1 - none if label else none))
+        return (np.mean(sides[True]) + np.mean(sides[False])) / 2 + 0.05 * (values[:-1] ** 2).sum()
+
+    loss, gradient = noisy_or_loss(parameters, psi, offsets, positive, 0.1)
+    assert loss == pytest.approx(slow(parameters))
+    np.testing.assert_allclose(gradient, approx_fprime(parameters, slow, 1e-7), atol=1e-5)
+
+
+def test_noisy_or_stays_finite_far_out():
+    psi, offsets = np.array([[1.0], [1.0]]), np.array([0, 1, 2])
+    for size in (1e4, -1e4):
+        loss, gradient = noisy_or_loss(
+            np.array([size, 0.0]), psi, offsets, np.array([True, False]), 0.0
+        )
+        assert np.isfinite(loss)
+        assert np.isfinite(gradient).all()
+
+
+def test_fitted_noisy_or_prefers_the_instance_that_negatives_lack():
+    psi = np.array([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.1]])
+    offsets = np.array([0, 2, 4, 5, 6])
+    direction = fit_noisy_or(
+        psi, offsets, np.array([True, True, False, False]), ridge=0.01, max_iter=50
+    )
+    scores = direction.scores(psi)
+    assert scores[1] > scores[0]
+    assert scores[3] > scores[2]
+
+
+# --- weights, calibration, working set
+
+
+@given(problems())
+@settings(max_examples=30, deadline=None)
+def test_bag_auc_against_pairs(problem):
+    _, _, positive, rng = problem
+    values = rng.integers(0, 3, size=len(positive)).astype(float)
+    pairs = [
+        (values[i] > values[j]) + 0.5 * (values[i] == values[j])
+        for i in np.flatnonzero(positive)
+        for j in np.flatnonzero(~positive)
+    ]
+    assert bag_auc(values, positive) == pytest.approx(np.mean(pairs))
+
+
+def test_weights_by_hand():
+    found = model_weights(np.array([0.9, 0.88, 0.7]), 0.02)
+    np.testing.assert_allclose(found, np.array([1.0, np.exp(-1.0), 0.0]) / (1 + np.exp(-1.0)))
+
+
+def test_sigmoid_against_a_general_optimizer():
+    rng = np.random.default_rng(5)
+    positive = np.arange(60) % 3 == 0
+    values = rng.normal(size=60) + 1.5 * positive
+    targets = np.where(positive, 21 / 22, 1 / 42)
+
+    def loss(parameters):
+        margins = parameters[0] * values + parameters[1]
+        return (np.logaddexp(0, margins) - targets * margins).sum()
+
+    expected = minimize(loss, np.zeros(2), tol=1e-10).x
+    np.testing.assert_allclose(fit_sigmoid(values, positive), expected, atol=1e-4)
+
+
+def test_sigmoid_never_falls():
+    slope, intercept = fit_sigmoid(np.array([3.0, 2.0, 1.0, 0.0]), np.array([0, 0, 1, 1]) == 1)
+    assert slope > 0
+    assert intercept == pytest.approx(-slope * 1.5, abs=1e-9)
+    assert fit_sigmoid(np.ones(4), np.array([1, 0, 1, 0]) == 1)[0] > 0
+
+
+def test_copies_of_negatives_by_hand():
+    """Of four negatives two are equal and in different bags: c = 1/2. One positive is a copy."""
+    rows = np.array([[7.0], [5.0], [7.0], [1.0], [7.0], [2.0]])
+    offsets, positive = np.array([0, 2, 4, 6]), np.array([True, False, False])
+    expected = [np.log(2.0), 0, 0, 0, 0, 0]
+    np.testing.assert_allclose(copy_penalty(rows, offsets, positive), expected)
+    np.testing.assert_allclose(copy_penalty(sp.csr_matrix(rows), offsets, positive), expected)
+
+
+def test_a_copy_within_one_negative_bag_is_no_repetition():
+    rows = np.array([[0.0], [0.0], [-0.0]])
+    penalty = copy_penalty(rows, np.array([0, 1, 3]), np.array([True, False]))
+    np.testing.assert_allclose(penalty, [np.log(2.0), 0.0, 0.0])
+
+
+def test_robust_spread_by_hand():
+    rows = np.array([[0.0, 0.0], [1.0, 2.0], [2.0, 4.0]])
+    assert robust_spread(rows) == pytest.approx(1.0 + 4.0)
+
+
+def test_quota_by_hand():
+    assert quota(np.array([1, 4, 9]), 9) == 4
+    assert quota(np.array([5, 5]), 1) == 1
+    assert quota(np.array([5, 5]), 100) == 5
+
+
+@given(problems(), st.integers(1, 5))
+@settings(max_examples=30, deadline=None)
+def test_working_positions_against_a_loop(problem, most):
+    _, offsets, _, rng = problem
+    scores, order = rng.normal(size=offsets[-1]), rng.uniform(size=offsets[-1])
+    expected = []
+    for begin, end in itertools.pairwise(offsets):
+        by_score = sorted(range(begin, end), key=lambda i: -scores[i])
+        best = by_score[: (most + 1) // 2]
+        rest = sorted(set(range(begin, end)) - set(best), key=lambda i: -order[i])
+        expected += best + rest[: most - (most + 1) // 2]
+    assert working_positions(scores, offsets, most, order).tolist() == sorted(expected)
+
+
+# --- the estimator
+
+
+@pytest.fixture(scope="module")
+def ring():
+    return make_ring(random_state=0)
+
+
+@pytest.fixture(scope="module")
+def fitted(ring):
+    return SoftPIGMIL().fit(ring)
+
+
+def test_detects_the_ring(ring, fitted):
+    assert detection_accuracy(fitted.detected_instances_, ring.instance_labels) == 1.0
+    assert fitted.held_out_auc_ > 0.95
+    assert np.isfinite(fitted.instance_scores_).all()
+    best = np.maximum.reduceat(fitted.instance_scores_, ring.offsets[:-1])
+    np.testing.assert_array_equal(
+        fitted.instance_scores_[fitted.detected_instances_], best[ring.y == 1]
+    )
+
+
+def test_the_tight_group_of_two_that_explain_the_labels_is_left_out(fitted):
+    bags = make_basic(random_state=3)
+    model = SoftPIGMIL().fit(bags)
+    assert model.rival_auc_ >= 0.97
+    assert detection_accuracy(model.detected_instances_, bags.instance_labels) >= 0.95
+    assert fitted.rival_auc_ < 0.9
+
+
+@given(seed=st.integers(0, 10_000), scale=st.floats(0.01, 100.0))
+@settings(max_examples=15, deadline=None)
+def test_adding_an_instance_never_lowers_a_bag(fitted, ring, seed, scale):
+    rng = np.random.default_rng(seed)
+    bag = ring[int(rng.integers(len(ring)))]
+    larger = np.concatenate([bag, scale * rng.normal(size=(1, 2))])
+    before, after = fitted.decision_function(Bags.from_list([bag, larger]))
+    assert after >= before - 1e-9
+    chances = fitted.predict_proba(Bags.from_list([bag, larger]))[:, 1]
+    assert chances[1] >= chances[0] - 1e-9
+
+
+def test_probabilities_are_the_sigmoid_of_the_best_instance(fitted, ring):
+    best = np.maximum.reduceat(fitted.decision_function_instances(ring), ring.offsets[:-1])
+    np.testing.assert_allclose(fitted.decision_function(ring), best)
+    np.testing.assert_allclose(fitted.predict_proba(ring)[:, 1], 1 / (1 + np.exp(-best)))
+    np.testing.assert_array_equal(fitted.predict(ring) == 1, best > 0)
+
+
+def test_trace_replays_the_pools(fitted, ring):
+    inside = np.flatnonzero(np.repeat(ring.y == 1, ring.sizes))
+    starts = np.concatenate([[0], np.cumsum(ring.sizes[ring.y == 1])])
+    weights = [model.weight for model in fitted.trace_]
+    assert sum(weights) == pytest.approx(1.0)
+    walks = [model for model in fitted.trace_ if model.kind == "walk"]
+    assert {model.kind for model in fitted.trace_} == {"walk", "noisy_or"}
+    for model in walks:
+        np.testing.assert_array_equal(model.instances, inside)
+        np.testing.assert_allclose(np.add.reduceat(model.pools[0], starts[:-1]), 1.0, atol=1e-5)
+        for scores, pool in zip(model.scores[:-1], model.pools[1:], strict=True):
+            raised = [np.exp(3.0 * (part - part.max())) for part in np.split(scores, starts[1:-1])]
+            expected = np.concatenate([part / part.sum() for part in raised])
+            np.testing.assert_allclose(pool, expected, atol=1e-4)
+
+
+def test_threads_do_not_change_the_result(fitted, ring):
+    again = SoftPIGMIL(n_jobs=2).fit(ring)
+    np.testing.assert_array_equal(again.instance_scores_, fitted.instance_scores_)
+
+
+def test_sparse_bags_score_as_dense_ones():
+    rng = np.random.default_rng(0)
+    parts = [rng.poisson(0.4, size=(4, 30)).astype(float) for _ in range(16)]
+    for part in parts[::2]:
+        part[0, :5] += 3.0
+    y = [1, 0] * 8
+    dense = Bags.from_list(parts, y=y)
+    sparse = dense.with_instances(sp.csr_matrix(dense.instances))
+    model, other = SoftPIGMIL().fit(dense), SoftPIGMIL().fit(sparse)
+    np.testing.assert_allclose(other.instance_scores_, model.instance_scores_, atol=1e-6)
+    np.testing.assert_allclose(
+        other.decision_function(sparse), model.decision_function(dense), atol=1e-6
+    )
+    assert (model.detected_instances_ % 4 == 0).all()
+
+
+def test_wide_sparse_bags_are_never_made_dense_by_rank_or_rotation():
+    rng = np.random.default_rng(0)
+    parts = [np.zeros((3, 1100)) for _ in range(12)]
+    for number, part in enumerate(parts):
+        part[np.arange(3), rng.integers(20, 1100, size=3)] = 1.0
+        if number % 2 == 0:
+            part[1, :10] = 1.0
+    dense = Bags.from_list(parts, y=[1, 0] * 6)
+    model = SoftPIGMIL().fit(dense.with_instances(sp.csr_matrix(dense.instances)))
+    assert {trace.scale for trace in model.trace_} <= {"raw", "standard"}
+    assert (model.detected_instances_ % 3 == 1).all()
+    np.testing.assert_allclose(
+        SoftPIGMIL().fit(dense).instance_scores_, model.instance_scores_, atol=1e-4
+    )
+
+
+def test_many_instances_are_fitted_on_a_working_set():
+    bags = make_rhombus(random_state=0)
+    model = SoftPIGMIL(max_instances=160, random_state=0).fit(bags)
+    assert len(model.trace_[0].instances) == 80
+    assert len(model.instance_scores_) == bags.n_instances
+    assert detection_accuracy(model.detected_instances_, bags.instance_labels) >= 0.9
+
+
+def test_embedding_classifies_what_no_single_instance_can():
+    """A bag is positive if it holds both of two kinds; each alone occurs in negative bags."""
+    rng = np.random.default_rng(0)
+    first, second = np.array([3.0, 0.0]), np.array([0.0, 3.0])
+    parts, y = [], []
+    for number in range(90):
+        kinds = [[first, second], [first, first], [second, second]][number % 3]
+        parts.append(np.array(kinds) + rng.normal(0, 0.3, size=(2, 2)))
+        y.append(int(number % 3 == 0))
+    train, test = Bags.from_list(parts[:60], y=y[:60]), Bags.from_list(parts[60:])
+    embedding = SoftPIGMIL(bag_rule="embedding").fit(train)
+    assert (embedding.predict(test) == y[60:]).mean() >= 0.9
+    assert (SoftPIGMIL().fit(train).predict(test) == y[60:]).mean() < 0.9
+    assert embedding.predict_proba(test).shape == (30, 2)
+
+
+def single_concept(rng, n_bags, *, train):
+    """Bags of the single-concept test of Raff and Holt (2023).
+
+    Positive bags hold instances around (2, ..., 2). In training negative bags hold a marker
+    around (-10, ..., -10), and in the test positive ones do.
+    """
+    parts, y = [], []
+    for number in range(n_bags):
+        label = number % 2
+        rows = [rng.normal(size=(int(rng.integers(3, 10)), 8))]
+        if label:
+            rows.append(rng.normal(2.0, 0.1, size=(int(rng.integers(1, 4)), 8)))
+        if bool(label) != train:
+            rows.append(rng.normal(-10.0, 0.1, size=(1, 8)))
+        parts.append(np.concatenate(rows))
+        y.append(label)
+    return Bags.from_list(parts, y=y)
+
+
+def test_passes_the_single_concept_test():
+    rng = np.random.default_rng(0)
+    model = SoftPIGMIL().fit(single_concept(rng, 80, train=True))
+    test = single_concept(rng, 80, train=False)
+    assert bag_auc(model.decision_function(test), test.y == 1) >= 0.97
+
+
+def test_one_bag_of_a_class_leaves_nothing_to_hold_out():
+    rng = np.random.default_rng(0)
+    bags = Bags.from_list([rng.normal(size=(3, 2)) for _ in range(5)], y=[1, 0, 0, 0, 0])
+    model = SoftPIGMIL().fit(bags)
+    assert np.isnan(model.held_out_auc_)
+    assert np.isfinite(model.decision_function(bags)).all()
