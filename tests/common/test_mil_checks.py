@@ -55,7 +55,7 @@ def outputs(method, bags):
 
 
 # Its instance scores of training bags leave the bag of an instance out, as documented.
-LEAVES_OWN_BAG_OUT = {"PIGMIL", "MILD"}
+LEAVES_OWN_BAG_OUT = {"PIGMIL", "SoftPIGMIL", "MILD"}
 # In these the best instance does not decide for its bag: all instances have a part.
 BAG_DECIDES = {"PIGMIL", "MILD", "MILES", "MILIS"}
 # APR measures its margin in the units of the features.

@@ -17,10 +17,12 @@ from threadpoolctl import threadpool_limits
 from pigmil._core._sklearn_compat import StrOptions
 from pigmil._core.model_parts import model_part
 from pigmil._core.segments import (
+    offsets_of,
     segment_argmax,
     segment_argmin,
     segment_gather,
     segment_ids,
+    segment_mean,
     segment_reduce,
 )
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
@@ -37,6 +39,7 @@ from pigmil.estimators._soft_steps import (
     model_weights,
     quota,
     robust_spread,
+    soft_pool,
     walk,
     working_positions,
 )
@@ -67,21 +70,27 @@ SCALES = ("raw", "standard", "rank", "whitened")
 _N_FOLDS = 4
 _WIDE = 1024  # features from which ranks and rotations are left out
 _TOLERANCE = 1e-3  # of the shares of a pool
-_SATURATED = 0.97  # held-out AUC from which bag labels are as good as explained
-_NEARLY_SATURATED = 0.95
+_SATURATED = 0.99  # held-out AUC from which bag labels are as good as explained
+_NEARLY_SATURATED = 0.9  # of the single walk that finds the first group
 _FAR_TIGHTER = 4.0  # ratio of squared spreads
+_SHARED_ROUNDS = 3
 _BLOCK_ROWS = 4096
 
 
 @dataclass(frozen=True)
 class Fit:
-    """One model on one view: scores of the working instances, seen and held out."""
+    """One model on one view: scores of the working instances, seen and held out.
+
+    ``parts`` holds, for every fold, the scores of the instances that were not held out.
+    """
 
     kind: str
+    psi: NDArray[np.float32]
     scores: FloatArray
     held_out: FloatArray
     direction: Direction
     rounds: list[tuple[FloatArray, FloatArray]]
+    parts: list[FloatArray]
 
 
 @model_part
@@ -164,8 +173,9 @@ class SoftPIGMIL(MILClassifier):
        the softmax of the scores; and so on until the shares stay the same. On some views also a
        noisy-or over bags, fitted by its likelihood.
     3. Each model is judged by the area under the ROC curve of the best instance scores of bags
-       held out. The final score is the mean of the models' scores, weighted by
-       ``exp(auc / temperature)``.
+       held out; the mean of the models' scores is weighted by ``exp(auc / temperature)``. It
+       gives a shared pool, against which all views score again, three times; the final score is
+       the mean of the models' own and that against the shared pool.
     4. Training instances that are exact copies of negatives lose score, the more the rarer such
        copies are among the negatives.
     5. A sigmoid on bags held out turns scores into log-odds of a bag: 0 separates.
@@ -208,8 +218,10 @@ class SoftPIGMIL(MILClassifier):
         Area under the ROC curve of the weighted score over bags held out; NaN where none could be.
     rival_auc_ : float
         The same for a model without the instances that a first walk calls positive, if that one
-        reaches 0.95; near 1 means that two groups of instances explain the labels, and that bag
+        reaches 0.9; near 1 means that two groups of instances explain the labels, and that bag
         labels cannot decide between them. Else NaN.
+    n_iter_ : int
+        Rounds of the longest walk.
     calibration_ : (float, float)
         Slope and intercept of the sigmoid.
 
@@ -290,10 +302,13 @@ class SoftPIGMIL(MILClassifier):
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
         # One BLAS thread whatever n_jobs: otherwise the last digits change.
         with threadpool_limits(1):
+            self._folds = _ordered_folds(bags, positive)
             chosen = self._working_instances(bags, positive)
             self._fit_committee(bags, positive, self._without_trap(bags, positive, chosen))
             if self.bag_rule == "embedding":
                 self._fit_embedding(bags, positive)
+            del self._folds
+        self.n_iter_ = max(len(model.pools) for model in self.trace_)
 
     def _fit_committee(self, bags: Bags, positive: BoolArray, chosen: IntArray) -> None:
         """Fit all models on the chosen instances, calibrate them and detect."""
@@ -315,11 +330,12 @@ class SoftPIGMIL(MILClassifier):
 
         One walk, on the standard scale with a kernel of width 1, finds a group; a second walk or a
         noisy-or without the instances it calls positive may find a rival. If both rank nearly all
-        bags held out, bag labels cannot decide between them, and a group that is far tighter than the
-        other is taken for something that merely comes with positive bags. Sets ``rival_auc_``.
+        bags held out, bag labels cannot decide between them, and a group that is far tighter than
+        the other is taken for something that merely comes with positive bags. Sets
+        ``rival_auc_``.
         """
         self.rival_auc_ = np.nan
-        folds = stratified_folds(positive, _N_FOLDS)
+        folds = self._folds
         if not folds or bags.n_features > _WIDE:
             return chosen
         rows = _dense_rows(bags.instances[chosen])
@@ -379,7 +395,7 @@ class SoftPIGMIL(MILClassifier):
         rows = bags.instances if len(chosen) == bags.n_instances else bags.instances[chosen]
         offsets = _offsets_within(chosen, bags)
         marks = landmark_positions(positive[segment_ids(offsets)], self.n_landmarks)
-        folds = stratified_folds(positive, _N_FOLDS)
+        folds = self._folds
         wide = rows.shape[1] > _WIDE
         if not wide:
             rows = _dense_rows(rows)
@@ -407,16 +423,55 @@ class SoftPIGMIL(MILClassifier):
             best = [segment_reduce(np.maximum, fit.held_out, offsets) for _, fit in fits]
             aucs = np.array([bag_auc(values, positive) for values in best])
         weights = model_weights(aucs, self.temperature)
-        self.committee_ = _committee(scales, landmarks, fits, weights)
+        counted = [(view, fit, w) for (view, fit), w in zip(fits, weights, strict=True) if w > 0]
+        scores, directions = self._agree(counted, None, offsets, positive)
+        self.committee_ = _committee(scales, landmarks, counted, directions)
         inside = chosen[positive[segment_ids(offsets)]]
         self.trace_ = [
             _trace(scales[view.scale].kind, view, fit, auc, weight, inside)
             for (view, fit), auc, weight in zip(fits, aucs, weights, strict=True)
         ]
-        scores = weights @ np.array([fit.scores for _, fit in fits])
         if not folds:
             return scores, None
-        return scores, weights @ np.array([fit.held_out for _, fit in fits])
+        held_out = np.full(len(scores), np.nan)
+        for number, fold in enumerate(folds):
+            kept, apart, starts = _split(offsets, fold)
+            _, shared = self._agree(counted, (number, kept), starts, positive[~fold])
+            models = sum(weight * fit.held_out[apart] for _, fit, weight in counted)
+            pools = sum(
+                weight * direction.scores(fit.psi[apart])
+                for (_, fit, weight), direction in zip(counted, shared, strict=True)
+            )
+            held_out[apart] = (models + pools) / 2.0
+        return scores, held_out
+
+    def _agree(
+        self,
+        counted: list[tuple[View, Fit, float]],
+        fold: tuple[int, IntArray] | None,
+        offsets: IntArray,
+        positive: BoolArray,
+    ) -> tuple[FloatArray, list[Direction]]:
+        """Let all views score against one shared pool, that of their weighted scores.
+
+        The score is the mean of the models' own weighted score and the weighted score against the
+        shared pool; it gives the next shared pool. ``fold`` has its number and the instances that
+        were not held out. Returns the score and, for each model, its direction for that pool.
+        """
+        number, kept = fold if fold is not None else (0, np.arange(len(counted[0][1].psi)))
+        own = np.zeros(len(kept))
+        for _, fit, weight in counted:
+            own += weight * (fit.scores if fold is None else fit.parts[number])
+        problems = {
+            id(view): WalkProblem(fit.psi[kept], offsets, positive) for view, fit, _ in counted
+        }
+        scores = own
+        for _ in range(_SHARED_ROUNDS):
+            pool = soft_pool(scores, offsets, self.sharpness)
+            found = {view: problem.score(pool) for view, problem in problems.items()}
+            together = sum(weight * found[id(view)][0] for view, _, weight in counted)
+            scores = (own + together) / 2.0
+        return scores, [found[id(view)][1] for view, _, _ in counted]
 
     def _fit_view(
         self,
@@ -455,13 +510,13 @@ class SoftPIGMIL(MILClassifier):
         """Fit one model on all bags, and without each fold of bags to score that fold."""
         scores, direction, rounds = self._fit_direction(kind, psi, offsets, positive)
         held_out = np.full(len(psi), np.nan)
+        parts = []
         for fold in folds:
-            kept = segment_gather(offsets, np.flatnonzero(~fold))
-            apart = segment_gather(offsets, np.flatnonzero(fold))
-            starts = np.concatenate([[0], np.cumsum(np.diff(offsets)[~fold])])
-            part = self._fit_direction(kind, psi[kept], starts, positive[~fold])[1]
-            held_out[apart] = part.scores(psi[apart])
-        return Fit(kind, scores, held_out, direction, rounds)
+            kept, apart, starts = _split(offsets, fold)
+            part, away, _ = self._fit_direction(kind, psi[kept], starts, positive[~fold])
+            held_out[apart] = away.scores(psi[apart])
+            parts.append(part)
+        return Fit(kind, psi, scores, held_out, direction, rounds, parts)
 
     def _fit_direction(
         self, kind: str, psi: NDArray[np.float32], offsets: IntArray, positive: BoolArray
@@ -480,7 +535,7 @@ class SoftPIGMIL(MILClassifier):
         """Fit the logistic regression on bags, and its sigmoid on bags held out."""
         table = self._embed(bags)
         held_out = np.zeros(bags.n_bags)
-        folds = stratified_folds(positive, _N_FOLDS)
+        folds = self._folds
         for fold in folds:
             part = _bag_regression(table[~fold], positive[~fold])
             held_out[fold] = part.decision_function(table[fold])
@@ -543,19 +598,47 @@ def _useful_scales(kinds: Sequence[str], rows: Any, wide: bool) -> list[str]:
 
 
 def _committee(
-    scales: list[Scale], landmarks: list[Any], fits: list[tuple[View, Fit]], weights: FloatArray
+    scales: list[Scale],
+    landmarks: list[Any],
+    counted: list[tuple[View, Fit, float]],
+    shared: list[Direction],
 ) -> Committee:
-    """Add up the models of each view that have weight."""
+    """Add up the models of each view, with their scores against the shared pool."""
     coefs: dict[int, FloatArray] = {}
     views: dict[int, View] = {}
     intercept = 0.0
-    for (view, fit), weight in zip(fits, weights, strict=True):
-        if weight > 0:
-            share = weight / fit.direction.spread
-            views[id(view)] = view
-            coefs[id(view)] = coefs.get(id(view), 0.0) + share * fit.direction.coef
-            intercept -= share * fit.direction.center
+    for (view, fit, weight), pooled in zip(counted, shared, strict=True):
+        views[id(view)] = view
+        for direction in (fit.direction, pooled):
+            share = 0.5 * weight / direction.spread
+            coefs[id(view)] = coefs.get(id(view), 0.0) + share * direction.coef.astype(np.float64)
+            intercept -= share * direction.center
     return Committee(scales, landmarks, list(views.values()), list(coefs.values()), intercept)
+
+
+def _ordered_folds(bags: Bags, positive: BoolArray) -> list[BoolArray]:
+    """Return folds of bags that do not depend on their order: bags are dealt by their means.
+
+    The key of a bag is the mean over its instances of the sum of their standardized features.
+    """
+    mean, variance = column_moments(bags.instances)
+    factor = np.where(variance > 1e-20 * (1.0 + mean**2), 1.0, 0.0)
+    factor /= np.sqrt(np.where(factor > 0, variance, 1.0))
+    sums = np.asarray(bags.instances @ factor).ravel() - mean @ factor
+    order = np.argsort(segment_mean(sums, bags.offsets), kind="stable")
+    folds = []
+    for dealt in stratified_folds(positive[order], _N_FOLDS):
+        fold = np.empty_like(dealt)
+        fold[order] = dealt
+        folds.append(fold)
+    return folds
+
+
+def _split(offsets: IntArray, fold: BoolArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the instances of the bags kept and of those held out, and where kept bags begin."""
+    kept = segment_gather(offsets, np.flatnonzero(~fold))
+    apart = segment_gather(offsets, np.flatnonzero(fold))
+    return kept, apart, offsets_of(np.diff(offsets)[~fold])
 
 
 def _trace(

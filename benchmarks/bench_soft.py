@@ -1,0 +1,117 @@
+"""Average precision and top-1 hit rate of SoftPIGMIL and others on labelled sets, set by set.
+
+python benchmarks/bench_soft.py FOLDER                        # all Parquet files of the folder
+python benchmarks/bench_soft.py FOLDER --sets birds_10 wdbc --methods SoftPIGMIL MILD
+python benchmarks/bench_soft.py --synthetic 20                # BASIC, RHOMBUS and RING over seeds
+
+Columns of a file: bag, bag_label, instance_label (positive if above 0), and features f0, f1, ...
+Instance labels are used to report only. Results are kept in a file and not computed again; delete
+it after a change of a method.
+"""
+
+import argparse
+import json
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from pigmil import Bags, BagScaler, metrics
+from pigmil.datasets import make_basic, make_rhombus, make_ring
+from pigmil.estimators import get_estimator
+
+METHODS = ["SoftPIGMIL", "PIGMIL", "MILD", "Ins-KI-SVM", "EM-DD"]
+
+
+def build(name: str):
+    method = get_estimator(name)()
+    return method.set_params(random_state=0) if "random_state" in method.get_params() else method
+
+
+def load(path: Path) -> Bags:
+    import pandas as pd
+
+    frame = pd.read_parquet(path).sort_values("bag", kind="stable")
+    features = [name for name in frame.columns if name[0] == "f" and name[1:].isdigit()]
+    return Bags.from_flat(
+        frame[features].to_numpy(np.float64),
+        frame["bag"].to_numpy(),
+        y=(frame["bag_label"] > 0).astype(int).to_numpy(),
+        instance_labels=(frame["instance_label"] > 0).astype(int).to_numpy(),
+    )
+
+
+def measure(name: str, bags: Bags) -> dict[str, float]:
+    """Fit one method; those that do not scale features themselves get them standardized."""
+    method = build(name)
+    rows = bags if name == "SoftPIGMIL" else BagScaler().fit_transform(bags)
+    start = time.process_time()
+    scores = method.fit(rows, bags.y).instance_scores_
+    seconds = time.process_time() - start
+    inside = np.repeat(bags.y == 1, bags.sizes)
+    labels = bags.instance_labels
+    precision = metrics.instance_average_precision(scores[inside], labels[inside], missing="lowest")
+    return {
+        "ap": 100 * precision,
+        "top1": 100 * metrics.top1_hit_rate(scores, bags, bags.y, labels),
+        "seconds": seconds,
+    }
+
+
+def tables(folder: Path, names: list[str], methods: list[str], store: Path) -> None:
+    results = json.loads(store.read_text()) if store.exists() else {}
+    print(f"{'AP / top-1, %':20}" + "".join(f"{name:>16}" for name in methods))
+    for name in names:
+        bags = None
+        for method in methods:
+            key = f"{method} {name}"
+            if key not in results:
+                bags = load(folder / f"{name}.parquet") if bags is None else bags
+                results[key] = measure(method, bags)
+                store.write_text(json.dumps(results, indent=1))
+        row = [results[f"{method} {name}"] for method in methods]
+        cells = "".join(f"{cell['ap']:8.1f} /{cell['top1']:6.1f}" for cell in row)
+        print(f"{name:20}{cells}", flush=True)
+    cells = ""
+    for method in methods:
+        rows = [results[f"{method} {name}"] for name in names]
+        means = [np.mean([row[key] for row in rows]) for key in ("ap", "top1")]
+        cells += f"{means[0]:8.1f} /{means[1]:6.1f}"
+    print(f"{'mean':20}{cells}")
+
+
+def synthetic(methods: list[str], seeds: int) -> None:
+    makers = {"BASIC": make_basic, "RHOMBUS": make_rhombus, "RING": make_ring}
+    for method in methods:
+        for name, make in makers.items():
+            shares = []
+            for seed in range(seeds):
+                bags = make(random_state=seed)
+                found = build(method).fit(bags).detected_instances_
+                shares.append(100 * metrics.detection_accuracy(found, bags.instance_labels))
+            print(
+                f"{method:14}{name:10}{np.mean(shares):8.2f} (lowest {min(shares):.0f})", flush=True
+            )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--sets", nargs="+")
+    parser.add_argument("--methods", nargs="+", default=METHODS)
+    parser.add_argument("--store", type=Path, default=Path("bench_soft.json"))
+    parser.add_argument("--synthetic", type=int, metavar="SEEDS", default=0)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if arguments.synthetic:
+        synthetic(arguments.methods, arguments.synthetic)
+    elif arguments.folder is None:
+        parser.error("name a folder of Parquet files, or --synthetic SEEDS")
+    else:
+        names = arguments.sets or sorted(path.stem for path in arguments.folder.glob("*.parquet"))
+        tables(arguments.folder, names, arguments.methods, arguments.store)
+
+
+if __name__ == "__main__":
+    main()
