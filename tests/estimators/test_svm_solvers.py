@@ -5,8 +5,10 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.exceptions import ConvergenceWarning
 
 import pigmil.estimators._svm_solvers as module
+from pigmil.estimators._prototype_svm import _held_out
 from pigmil.estimators._svm_solvers import (
     class_costs,
     fit_gram_svm,
@@ -75,6 +77,25 @@ def test_dual_conditions_of_the_gram_form():
     np.testing.assert_allclose(margins[inside], 1.0, atol=1e-5)
     assert (margins[alphas <= 1e-9] >= 1 - 1e-5).all()
     assert (margins[alphas >= bound - 1e-9] <= 1 + 1e-5).all()
+
+
+def test_too_few_steps_are_reported(monkeypatch):
+    X, positive = problem(5, n_rows=30)
+    monkeypatch.setattr(module, "_MAX_STEPS", 1)
+    with pytest.warns(ConvergenceWarning, match="did not converge in 1 steps"):
+        fit_gram_svm(X @ X.T, positive)
+
+
+def test_a_greater_cost_changes_nothing_where_no_multiplier_reaches_its_bound():
+    gram = np.array([[4.0, 0.0], [0.0, 0.0]])  # two points at distance 2: alpha is 1/2
+    folds = [(np.arange(2), np.arange(2))]
+    positive = np.array([True, False])
+    free, free_bounded = _held_out(gram, positive, folds, 1.0, (1.0, 1.0))
+    greater, _ = _held_out(gram, positive, folds, 100.0, (1.0, 1.0))
+    np.testing.assert_allclose(free, [1.0, -1.0])
+    np.testing.assert_allclose(free, greater)
+    assert not free_bounded
+    assert _held_out(gram, positive, folds, 0.25, (1.0, 1.0))[1]
 
 
 def test_costs_follow_the_labels_of_the_user():
