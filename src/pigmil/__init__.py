@@ -38,6 +38,7 @@ _ROOMS = (
     "metrics",
     "report",
     "reproduction",
+    "scale",
 )
 
 __all__ = ["__version__", *_HOME, *_ROOMS]

@@ -4,7 +4,7 @@ import html
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,6 +26,9 @@ from pigmil.bags._checks import (
     text_array,
 )
 from pigmil.bags._rows import BAG, BAG_LABEL, INSTANCE_LABEL, ROW, BagBuilder, encode
+
+if TYPE_CHECKING:
+    from pigmil.scale import LazyBags
 
 _FIELDS = (
     "instances",
@@ -256,6 +259,23 @@ class Bags:
         return cls(**{**fields, "bag_info": {**(bag_info or {}), **fields["bag_info"]}})
 
     @classmethod
+    def scan(cls, paths: Any, **options: Any) -> "LazyBags":
+        """Open bags on disk without reading their instances.
+
+        The same as :func:`pigmil.scale.scan_bags`, which documents the options.
+
+        Parameters
+        ----------
+        paths : path or sequence of paths
+            Folders or files: HDF5, Parquet, Arrow, zarr, AnnData, NumPy.
+        **options
+            ``labels``, ``id``, ``label``, ``bag``, ``features`` and others.
+        """
+        from pigmil.scale import scan_bags
+
+        return scan_bags(paths, **options)
+
+    @classmethod
     def concatenate(cls, collections: Sequence["Bags"]) -> "Bags":
         """Return the bags of several collections as one; ids must differ.
 
@@ -369,40 +389,10 @@ class Bags:
 
     def __getitem__(self, key: Any) -> Any:
         """Return one bag's instances for an integer or an id, bags for a slice, mask or array."""
-        if isinstance(key, tuple):
-            # scikit-learn indexes everything that has a shape as ``X[key, ...]``.
-            if len(key) == 2 and key[1] is Ellipsis:
-                key = key[0]
-            else:
-                raise IndexError(
-                    "Bags are indexed by bag only; for features use bags.instances[:, columns] "
-                    "and bags.with_instances(...)."
-                )
-        if isinstance(key, bool | np.bool_):
-            raise IndexError("A single bool is no index of bags; give a mask, one entry per bag.")
-        if isinstance(key, str):
-            key = int(self._positions([key])[0])
-        if isinstance(key, int | np.integer):
-            if not -self.n_bags <= key < self.n_bags:
-                raise IndexError(f"There is no bag {key}; there are {self.n_bags} bags.")
-            position = range(self.n_bags)[key]
-            return self.instances[self.offsets[position] : self.offsets[position + 1]]
-        if isinstance(key, slice) and key.step in (None, 1):
-            return self._slice(key)
-        if not isinstance(key, slice):
-            key = np.asarray(key, dtype=_index_dtype(key))
-            if key.size and all(isinstance(one, str) for one in key.ravel().tolist()):
-                key = self._positions(key.tolist())
-        chosen = np.arange(self.n_bags, dtype=np.int64)[key]
-        return self._take(np.atleast_1d(chosen))
-
-    def _positions(self, ids: list[str]) -> IntArray:
-        """Return the position of each of these ids; of repeated ones, the first."""
-        position = {one: at for at, one in reversed(list(enumerate(self.ids.tolist())))}
-        absent = [one for one in ids if one not in position]
-        if absent:
-            raise KeyError(f"There is no bag {absent[0]!r}; ids are like {self.ids[0]!r}.")
-        return np.array([position[one] for one in ids], dtype=np.int64)
+        chosen = resolve_index(key, self.ids)
+        if isinstance(chosen, int):
+            return self.instances[self.offsets[chosen] : self.offsets[chosen + 1]]
+        return self._slice(chosen) if isinstance(chosen, slice) else self._take(chosen)
 
     def _slice(self, key: slice) -> "Bags":
         first, last, _ = key.indices(self.n_bags)
@@ -681,10 +671,60 @@ class Bags:
         return int(values.nbytes + self.offsets.nbytes)
 
 
-def _index_dtype(key: Any) -> Any:
-    """Type for an index: an empty list must not become a float array."""
-    kind = np.asarray(key).dtype
-    return np.int64 if kind == np.float64 and np.size(key) == 0 else kind
+def resolve_index(key: Any, ids: NDArray[Any]) -> int | slice | IntArray:
+    """Return what an index of bags stands for: a position, a slice of step 1, or positions.
+
+    Parameters
+    ----------
+    key : int, str, slice, mask, or array of int or of ids
+        The index.
+    ids : array of shape (n_bags,)
+        Name of each bag.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ids = np.array(["a", "b", "c"], dtype=object)
+    >>> resolve_index("c", ids), resolve_index(-1, ids), resolve_index([True, False, True], ids)
+    (2, 2, array([0, 2]))
+    """
+    n_bags = len(ids)
+    if isinstance(key, tuple):
+        # scikit-learn indexes everything that has a shape as ``X[key, ...]``.
+        if len(key) == 2 and key[1] is Ellipsis:
+            key = key[0]
+        else:
+            raise IndexError(
+                "Bags are indexed by bag only; for features use bags.instances[:, columns] "
+                "and bags.with_instances(...)."
+            )
+    if isinstance(key, bool | np.bool_):
+        raise IndexError("A single bool is no index of bags; give a mask, one entry per bag.")
+    if isinstance(key, str):
+        return int(_positions([key], ids)[0])
+    if isinstance(key, int | np.integer):
+        if not -n_bags <= key < n_bags:
+            raise IndexError(f"There is no bag {key}; there are {n_bags} bags.")
+        return range(n_bags)[int(key)]
+    if isinstance(key, slice):
+        if key.step in (None, 1):
+            return key
+    else:
+        # An empty list must not become a float array.
+        kind = np.asarray(key).dtype
+        key = np.asarray(key, dtype=np.int64 if kind == np.float64 and not np.size(key) else kind)
+        if key.size and all(isinstance(one, str) for one in key.ravel().tolist()):
+            key = _positions(key.tolist(), ids)
+    return np.atleast_1d(np.arange(n_bags, dtype=np.int64)[key])
+
+
+def _positions(names: list[str], ids: NDArray[Any]) -> IntArray:
+    """Return the position of each of these ids; of repeated ones, the first."""
+    position = {one: at for at, one in reversed(list(enumerate(ids.tolist())))}
+    absent = [one for one in names if one not in position]
+    if absent:
+        raise KeyError(f"There is no bag {absent[0]!r}; ids are like {ids[0]!r}.")
+    return np.array([position[one] for one in names], dtype=np.int64)
 
 
 def _same(left: NDArray[Any] | None, right: NDArray[Any] | None) -> bool:

@@ -59,6 +59,11 @@ def as_bags(
     """
     if isinstance(X, Bags):
         return X if y is None else X.with_labels(y)
+    if is_lazy(X):
+        raise BagsError(
+            "These bags are on disk (LazyBags) and are needed in memory here; call .load() first, "
+            "if they fit."
+        )
     if is_frame(X):
         roles = {"bag": bag, "label": label, "instance_label": instance_label}
         return _from_frame(X, y, roles, _listed(info), _listed(bag_info), missing)
@@ -93,11 +98,16 @@ def as_bags(
 
 def is_plain_table(X: Any) -> bool:
     """Whether scikit-learn would read this as a 2-D table and not as bags."""
-    if isinstance(X, Bags) or is_bag_list(X):
+    if isinstance(X, Bags) or is_lazy(X) or is_bag_list(X):
         return False
     if is_frame(X):
         return not has_bag_column(X)
     return np.ndim(X) != 3 if hasattr(X, "ndim") else True
+
+
+def is_lazy(X: Any) -> bool:
+    """Whether these are bags on disk, as :meth:`Bags.scan` returns them."""
+    return getattr(X, "is_lazy", False) is True
 
 
 def is_frame(X: Any) -> bool:

@@ -50,7 +50,7 @@ def read(path: Path, request: Request) -> Bags:
         if len(set(names)) < len(names):
             twice = sorted({name for name in names if names.count(name) > 1})
             raise_format_error(path, f"has columns of the same name: {listed(twice)}.")
-        noted = _noted(file.schema_arrow)
+        noted = notes_of(file.schema_arrow)
         info, bag_info = (
             tuple(name for name in noted.get(field, []) if name in names)
             for field in ("info", "bag_info")
@@ -168,7 +168,7 @@ def _float_type(kinds: list[Any], request: Request) -> np.dtype[Any]:
     return np.dtype(np.float32 if {str(kind) for kind in kinds} == {"float"} else np.float64)
 
 
-def _noted(schema: Any) -> dict[str, Any]:
+def notes_of(schema: Any) -> dict[str, Any]:
     """Return the notes of the writer; what cannot be read counts as nothing."""
     try:
         noted = json.loads((schema.metadata or {}).get(_KEY, b"{}"))

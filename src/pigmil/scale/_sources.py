@@ -1,0 +1,316 @@
+"""Arrays inside files, read by ranges of rows: what lazy bags consist of."""
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from pigmil._core.optional import import_optional
+from pigmil._core.typing import IntArray
+from pigmil.io import BagFileNotFoundError
+from pigmil.io._common import parsing, raise_format_error
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """Size and time of change of a file, by which a later reader recognizes it."""
+
+    path: str
+    size: int
+    mtime_ns: int
+
+    @classmethod
+    def of(cls, path: Path) -> "Stamp":
+        """Return the stamp of a file; of a zarr store, that of its metadata."""
+        found = _status(path)
+        return cls(os.path.abspath(path), found.st_size, found.st_mtime_ns)
+
+    def verify(self) -> None:
+        """Raise an error that names the file if it has changed or vanished since."""
+        try:
+            found = _status(Path(self.path))
+        except OSError as error:
+            raise BagFileNotFoundError(
+                f"{self.path}: cannot be opened on host {socket.gethostname()!r} "
+                f"({error.strerror}), though it was there when the bags were scanned. Every "
+                "worker must see the files under the same path; if the file is gone, scan again."
+            ) from error
+        if (found.st_size, found.st_mtime_ns) != (self.size, self.mtime_ns):
+            raise_format_error(
+                Path(self.path),
+                f"has changed since it was scanned ({self.size:,} bytes then, "
+                f"{found.st_size:,} now).",
+                hint="Scan again with Bags.scan, and start again what was computed from it.",
+            )
+
+
+def _status(path: Path) -> os.stat_result:
+    if path.is_dir():
+        for name in ("zarr.json", ".zattrs", ".zgroup"):
+            with contextlib.suppress(FileNotFoundError):
+                return (path / name).stat()
+    return path.stat()
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table of instances inside a file, and the arrays beside it.
+
+    Parameters
+    ----------
+    stamp : Stamp
+        The file.
+    kind : {"h5", "zarr", "npy", "table"}
+        How it is read.
+    key : str
+        Name of the array inside the file; for a table, that of the list column or empty.
+    columns : tuple of str
+        Feature columns of a table, if there is one column per feature.
+    info : tuple of (str, str)
+        Names of further data on each instance, and where they are.
+    """
+
+    stamp: Stamp
+    kind: str
+    key: str = ""
+    columns: tuple[str, ...] = ()
+    info: tuple[tuple[str, str], ...] = ()
+
+
+def read_segments(
+    sources: tuple[Source, ...],
+    segments: IntArray,
+    width: int,
+    dtype: np.dtype[Any],
+    *,
+    sparse: bool,
+    info: bool,
+) -> tuple[Any, dict[str, NDArray[Any]]]:
+    """Read ranges of rows one after the other.
+
+    Parameters
+    ----------
+    sources : tuple of Source
+        The tables.
+    segments : array of int of shape (n_segments, 3)
+        Position of the source, first row, and row after the last.
+    width : int
+        Number of features.
+    dtype : dtype
+        Type of the values that are returned.
+    sparse : bool
+        Whether the values are a CSR matrix.
+    info : bool
+        Whether to read the arrays beside the features too.
+
+    Returns
+    -------
+    instances : array or CSR
+    info : dict of str to array
+        Empty unless asked for.
+    """
+    sizes = segments[:, 2] - segments[:, 1]
+    out = None if sparse else np.empty((int(sizes.sum()), width), dtype=dtype)
+    parts: list[Any] = []
+    beside: dict[str, list[NDArray[Any]]] = {}
+    row = 0
+    with contextlib.ExitStack() as stack:
+        opened: tuple[Source | None, Any] = (None, None)
+        for (at, start, stop), size in zip(segments.tolist(), sizes.tolist(), strict=True):
+            source = sources[at]
+            if opened[0] is None or opened[0].stamp != source.stamp:
+                stack.close()
+                opened = (source, stack.enter_context(open_file(source)))
+            file = opened[1]
+            with parsing(Path(source.stamp.path), source.kind):
+                if out is None:
+                    parts.append(sp.csr_array(file.read(source, start, stop)).astype(dtype))
+                else:
+                    file.read_into(source, start, stop, out[row : row + size])
+                if info:
+                    for name, key in source.info:
+                        values = file.read_array(source, key, start, stop)
+                        beside.setdefault(name, []).append(values)
+            row += size
+    instances = sp.vstack(parts, format="csr") if out is None else out
+    complete = {name: np.concatenate(values) for name, values in beside.items()}
+    return instances, {name: values for name, values in complete.items() if len(values) == row}
+
+
+@contextlib.contextmanager
+def open_file(source: Source) -> Iterator[Any]:
+    """Open the file of a source after checking that it is the one that was scanned."""
+    source.stamp.verify()
+    with _READERS[source.kind](source.stamp.path) as reader:
+        yield reader
+
+
+class _ArrayFile:
+    """An HDF5 file or zarr store: arrays by name."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.arrays = self._open()
+
+    def _open(self) -> Any:
+        h5py = import_optional("h5py", extra="io", purpose="Reading HDF5")
+        with parsing(Path(self.path), "HDF5"):
+            return h5py.File(self.path, "r")
+
+    def __enter__(self) -> "_ArrayFile":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.arrays.close()
+
+    def read(self, source: Source, start: int, stop: int) -> Any:
+        """Return rows of the features, sparse ones as CSR."""
+        array = self.arrays[source.key]
+        if not hasattr(array, "shape"):
+            io = import_optional("anndata.io", extra="anndata", purpose="Reading sparse AnnData")
+            return io.sparse_dataset(array)[start:stop]
+        return array[0, start:stop] if array.ndim == 3 else array[start:stop]
+
+    def read_into(self, source: Source, start: int, stop: int, out: NDArray[Any]) -> None:
+        """Write rows of the features into an array, without a copy where possible."""
+        array = self.arrays[source.key]
+        if hasattr(array, "read_direct") and array.dtype == out.dtype and array.ndim == 2:
+            array.read_direct(out, np.s_[start:stop])
+        else:
+            out[:] = self.read(source, start, stop)
+
+    def read_array(self, source: Source, key: str, start: int, stop: int) -> NDArray[Any]:
+        """Return rows of an array beside the features."""
+        batched = self.arrays[source.key].ndim == 3 and self.arrays[key].shape[0] == 1
+        array = self.arrays[key][0] if batched else self.arrays[key]
+        return np.asarray(array[start:stop])
+
+
+class _ZarrFile(_ArrayFile):
+    def _open(self) -> Any:
+        zarr = import_optional("zarr", extra="io", purpose="Reading zarr")
+        with parsing(Path(self.path), "zarr"):
+            return zarr.open_group(self.path, mode="r")
+
+    def __exit__(self, *_: object) -> None:
+        self.arrays.store.close()
+
+
+class _NumpyFile:
+    """A ``.npy`` file, mapped; arrays beside it are files too."""
+
+    def __init__(self, path: str) -> None:
+        with parsing(Path(path), "npy"):
+            self.array = np.load(path, mmap_mode="r", allow_pickle=False)
+
+    def __enter__(self) -> "_NumpyFile":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        del self.array
+
+    def read_into(self, source: Source, start: int, stop: int, out: NDArray[Any]) -> None:
+        out[:] = self.array[start:stop]
+
+    def read_array(self, source: Source, key: str, start: int, stop: int) -> NDArray[Any]:
+        values = np.load(key, mmap_mode="r", allow_pickle=False)
+        return np.array(values.reshape(len(values), -1)[start:stop].squeeze(axis=1))
+
+
+class TableFile:
+    """A Parquet or Arrow file: row groups or record batches, one of them in memory at a time."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        pyarrow = import_optional("pyarrow", extra="io", purpose="Reading Parquet")
+        self._compute = import_optional("pyarrow.compute", extra="io", purpose="Reading Parquet")
+        with parsing(Path(path), "Parquet or Arrow"):
+            if path.lower().endswith((".parquet", ".pq")):
+                parquet = import_optional("pyarrow.parquet", extra="io", purpose="Reading Parquet")
+                self._file = parquet.ParquetFile(path)
+                self.schema = self._file.schema_arrow
+                count = range(self._file.num_row_groups)
+                lengths = [self._file.metadata.row_group(at).num_rows for at in count]
+            else:
+                self._file = pyarrow.ipc.open_file(pyarrow.memory_map(path))
+                self.schema = self._file.schema
+                count = range(self._file.num_record_batches)
+                lengths = [self._file.get_batch(at).num_rows for at in count]
+        self.starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        self._chunk: tuple[Any, Any] = (None, None)
+
+    def __enter__(self) -> "TableFile":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._chunk = (None, None)
+        if hasattr(self._file, "close"):
+            self._file.close()
+
+    def column(self, name: str) -> Any:
+        """Return a whole column, as an Arrow array."""
+        pyarrow = import_optional("pyarrow", extra="io", purpose="Reading Parquet")
+        parts = [self._load(at, (name,))[0] for at in range(len(self.starts) - 1)]
+        return pyarrow.chunked_array(parts, type=self.schema.field(name).type)
+
+    def _load(self, at: int, columns: tuple[str, ...]) -> list[Any]:
+        if hasattr(self._file, "read_row_group"):
+            table = self._file.read_row_group(at, columns=list(columns), use_threads=False)
+            return [table.column(name).combine_chunks() for name in columns]
+        batch = self._file.get_batch(at)
+        return [batch.column(name) for name in columns]
+
+    def _rows(self, columns: tuple[str, ...], start: int, stop: int) -> Iterator[tuple[int, Any]]:
+        """Yield position in the range and values, chunk by chunk."""
+        first = int(np.searchsorted(self.starts, start, side="right")) - 1
+        for at in range(first, len(self.starts) - 1):
+            begin, end = int(self.starts[at]), int(self.starts[at + 1])
+            if begin >= stop:
+                return
+            if self._chunk[0] != (at, columns):
+                loaded = self._load(at, columns)
+                self._chunk = ((at, columns), _matrix(loaded))
+            low, high = max(start, begin), min(stop, end)
+            yield low - start, self._chunk[1][low - begin : high - begin]
+
+    def read_into(self, source: Source, start: int, stop: int, out: NDArray[Any]) -> None:
+        """Write rows of the features into an array."""
+        columns = source.columns or (source.key,)
+        for at, values in self._rows(columns, start, stop):
+            out[at : at + len(values)] = values
+
+    def read_array(self, source: Source, key: str, start: int, stop: int) -> NDArray[Any]:
+        """Return rows of another column."""
+        keep, self._chunk = self._chunk, (None, None)
+        parts = [np.asarray(values) for _, values in self._rows((key,), start, stop)]
+        self._chunk = keep
+        values = np.concatenate(parts)
+        return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+
+
+def _matrix(columns: list[Any]) -> NDArray[Any]:
+    """Return columns, or one column of lists of equal length, as a matrix."""
+    pyarrow = import_optional("pyarrow", extra="io", purpose="Reading Parquet")
+    first = columns[0]
+    if pyarrow.types.is_fixed_size_list(first.type):
+        values = first.flatten().to_numpy(zero_copy_only=False)
+        return values.reshape(len(first), first.type.list_size)
+    if len(columns) == 1 and pyarrow.types.is_list(first.type):
+        return np.array(first.to_pylist())
+    arrays = [column.to_numpy(zero_copy_only=False) for column in columns]
+    return np.column_stack(arrays)
+
+
+_READERS: dict[str, Any] = {
+    "h5": _ArrayFile,
+    "zarr": _ZarrFile,
+    "npy": _NumpyFile,
+    "table": TableFile,
+}

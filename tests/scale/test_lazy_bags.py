@@ -1,0 +1,342 @@
+"""Lazy bags: every layout gives the bags that were written, and only metadata are read."""
+
+import pickle
+import re
+
+import numpy as np
+import pytest
+from sklearn.model_selection import GroupKFold, train_test_split
+
+from pigmil import Bags, write_bags
+from pigmil._core.errors import BagFormatError, BagsError
+from pigmil.io import BagFileNotFoundError
+from pigmil.scale import LazyBags, scan_bags
+
+h5py = pytest.importorskip("h5py")
+pa = pytest.importorskip("pyarrow")
+pd = pytest.importorskip("pandas")
+pytest.importorskip("zarr")
+
+SIZES = (3, 1, 5, 2)
+IDS = ["s1", "s2", "s3", "s4"]
+Y = {"s1": 0, "s2": 1, "s3": 0, "s4": 1}
+
+
+def tables(dtype="float32"):
+    rng = np.random.default_rng(0)
+    return {name: rng.normal(size=(n, 4)).astype(dtype) for name, n in zip(IDS, SIZES, strict=True)}
+
+
+def write_h5_folder(folder, *, dtype="float32", key="features", sizes=None):
+    folder.mkdir(exist_ok=True)
+    for name, values in tables(dtype).items():
+        with h5py.File(folder / f"{name}.h5", "w") as file:
+            file[key] = values
+            file["coords"] = np.arange(2 * len(values)).reshape(-1, 2)
+    return folder
+
+
+def flat_frame():
+    parts = [
+        pd.DataFrame(values, columns=list("abcd")).assign(bag=name, bag_label=Y[name])
+        for name, values in tables().items()
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
+def write_parquet(folder):
+    flat_frame().to_parquet(folder / "bags.parquet", row_group_size=4)
+    return folder / "bags.parquet"
+
+
+def write_unsorted_parquet(folder):
+    frame = flat_frame()
+    frame.iloc[[0, 3, 1, 4, 2, 9, 5, 10, 6, 7, 8]].to_parquet(
+        folder / "bags.parquet", row_group_size=3
+    )
+    return folder / "bags.parquet"
+
+
+def write_split_parquet(folder):
+    target = folder / "parts"
+    target.mkdir()
+    flat_frame().iloc[:6].to_parquet(target / "0.parquet")  # cuts bag s3 in two
+    flat_frame().iloc[6:].to_parquet(target / "1.parquet")
+    return target
+
+
+def write_list_parquet(folder):
+    frame = flat_frame()
+    kind = pa.list_(pa.float32(), 4)
+    features = pa.array(list(frame[list("abcd")].to_numpy()), type=kind)
+    table = pa.table({"bag": frame["bag"], "label": frame["bag_label"], "features": features})
+    pa.parquet.write_table(table, folder / "lists.parquet", row_group_size=5)
+    return folder / "lists.parquet"
+
+
+def write_arrow(folder):
+    table = pa.Table.from_pandas(flat_frame(), preserve_index=False)
+    with pa.ipc.new_file(str(folder / "bags.arrow"), table.schema) as writer:
+        writer.write_table(table, max_chunksize=4)
+    return folder / "bags.arrow"
+
+
+def write_zarr(folder):
+    import zarr
+
+    top = zarr.open_group(str(folder / "bags.zarr"), mode="w")
+    for name, values in tables().items():
+        group = top.create_group(name)
+        group.create_array("features", data=values)
+        group.attrs["label"] = Y[name]
+    return folder / "bags.zarr"
+
+
+def write_anndata(folder, *, sparse=False):
+    anndata = pytest.importorskip("anndata")
+    import scipy.sparse as sp
+
+    frame = flat_frame()
+    values = frame[list("abcd")].to_numpy()
+    obs = frame[["bag", "bag_label"]].assign(site="north")
+    obs.index = [f"cell{row}" for row in range(len(obs))]
+    var = pd.DataFrame(index=list("abcd"))
+    anndata.AnnData(sp.csr_matrix(values) if sparse else values, obs, var).write_h5ad(
+        folder / "cells.h5ad"
+    )
+    return folder / "cells.h5ad"
+
+
+def write_sparse_anndata(folder):
+    return write_anndata(folder, sparse=True)
+
+
+def write_npy(folder):
+    for part in ("features", "labels", "patch_labels"):
+        (folder / "set" / part).mkdir(parents=True)
+    for name, values in tables().items():
+        np.save(folder / "set" / "features" / f"{name}.npy", values)
+        np.save(folder / "set" / "labels" / f"{name}.npy", np.array(Y[name]))
+        marks = np.full((len(values), 1), Y[name])
+        np.save(folder / "set" / "patch_labels" / f"{name}.npy", marks)
+    return folder / "set"
+
+
+def write_h5_file(folder):
+    values = tables()
+    bags = Bags.from_list(list(values.values()), ids=IDS, y=list(Y.values()))
+    write_bags(bags, folder / "bags.h5")
+    return folder / "bags.h5"
+
+
+WRITERS = [
+    write_parquet,
+    write_unsorted_parquet,
+    write_split_parquet,
+    write_list_parquet,
+    write_arrow,
+    write_zarr,
+    write_anndata,
+    write_sparse_anndata,
+    write_npy,
+    write_h5_file,
+]
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_every_layout_gives_the_bags_that_were_written(write, tmp_path):
+    lazy = Bags.scan(write(tmp_path))
+    assert isinstance(lazy, LazyBags)
+    assert dict(zip(lazy.ids, lazy.sizes, strict=True)) == dict(zip(IDS, SIZES, strict=True))
+    assert dict(zip(lazy.ids, lazy.y, strict=True)) == Y
+    assert lazy.dtype == np.float32
+    loaded = lazy.load()
+    dense = loaded.instances.toarray() if loaded.is_sparse else loaded.instances
+    assert dense.dtype == np.float32
+    for at, name in enumerate(lazy.ids):
+        rows = dense[loaded.offsets[at] : loaded.offsets[at + 1]]
+        assert np.array_equal(rows, tables()[name])
+        one = lazy[name]
+        assert np.array_equal(one.toarray() if loaded.is_sparse else one, tables()[name])
+
+
+@pytest.mark.parametrize("key", ["features", "feats"])
+def test_a_folder_of_slides_with_a_table_of_labels(key, tmp_path):
+    folder = write_h5_folder(tmp_path / "h5_files", key=key)
+    table = pd.DataFrame(
+        {"slide_id": [f"{name}.h5" for name in reversed(IDS)], "label": [1, 0, 1, 0],
+         "case_id": ["p4", "p3", "p2", "p1"]}
+    )  # fmt: skip
+    table.to_csv(tmp_path / "labels.csv", index=False)
+    for labels in (table, tmp_path / "labels.csv"):
+        lazy = Bags.scan(folder, labels=labels)
+        assert lazy.y.tolist() == [0, 1, 0, 1]
+        assert lazy.bag_info["case_id"].tolist() == ["p1", "p2", "p3", "p4"]
+    coords = lazy[1:3].load().instance_info["coords"]
+    assert coords.tolist() == [[0, 1], [0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
+    assert "coords" not in next(lazy.blocks()).instance_info
+
+
+def test_half_precision_is_kept_on_disk_and_read_as_single(tmp_path):
+    lazy = Bags.scan(write_h5_folder(tmp_path / "half", dtype="float16"))
+    assert lazy.dtype == np.float16
+    assert lazy.load().dtype == np.float32
+    assert np.array_equal(lazy["s3"], tables("float16")["s3"].astype("float32"))
+
+
+def test_indexing_follows_bags(tmp_path):
+    lazy = Bags.scan(write_parquet(tmp_path))
+    bags = lazy.load()
+    for key in (slice(1, 3), slice(None, None, 2), [3, 0, 3], np.array([1, 0, 0, 1]) == 1, [-1]):
+        assert np.array_equal(lazy[key].load().instances, bags[key].instances)
+        assert lazy[key].sizes.tolist() == bags[key].sizes.tolist()
+        assert lazy[key].y.tolist() == bags[key].y.tolist()
+    assert len(lazy[[]]) == 0
+    with pytest.raises(IndexError, match="There is no bag 4; there are 4 bags"):
+        lazy[4]
+    with pytest.raises(KeyError, match="There is no bag 'x'"):
+        lazy["x"]
+    assert [len(one) for one in lazy] == list(SIZES)
+
+
+def test_partitions_hold_whole_bags_and_depend_on_sizes_alone(tmp_path):
+    lazy = Bags.scan(write_parquet(tmp_path))
+    # 16 bytes per row: 3 + 1 rows fit into 64 bytes, 5 rows do not, 2 do.
+    assert [part.sizes.tolist() for part in lazy.partitions(64)] == [[3, 1], [5], [2]]
+    blocks = list(lazy.blocks(64))
+    assert Bags.concatenate(blocks).equals(lazy.load())
+    with pytest.raises(ValueError, match="max_bytes must be at least 1"):
+        lazy.partitions(0)
+
+
+def test_scikit_learn_splits_lazy_bags_by_index(tmp_path):
+    lazy = Bags.scan(write_h5_folder(tmp_path / "h5"), labels=Y)
+    train, test, y_train, _ = train_test_split(
+        lazy, lazy.y, test_size=0.5, stratify=lazy.y, random_state=0
+    )
+    assert isinstance(train, LazyBags)
+    assert train.y.tolist() == y_train.tolist()
+    assert sorted([*train.ids, *test.ids]) == IDS
+    groups = np.array(["a", "a", "b", "b"])
+    for fitted, left in GroupKFold(2).split(lazy, lazy.y, groups):
+        assert set(groups[fitted]).isdisjoint(groups[left])
+        assert lazy[left].n_bags == 2
+
+
+def test_a_pickle_holds_paths_and_never_values(tmp_path):
+    folder = tmp_path / "large"
+    folder.mkdir()
+    for name in IDS:
+        np.save(folder / f"{name}.npy", np.zeros((20_000, 8)))
+    lazy = Bags.scan(folder)
+    assert lazy.nbytes == 4 * 20_000 * 8 * 8
+    sent = pickle.dumps(lazy)
+    assert len(sent) < 4000
+    assert len(pickle.dumps(lazy[:1])) < len(sent)  # files of other bags stay behind
+    assert pickle.loads(sent).load().n_instances == 80_000
+
+
+def test_a_file_that_changed_or_vanished_is_named(tmp_path):
+    folder = write_h5_folder(tmp_path / "h5")
+    lazy = Bags.scan(folder)
+    with h5py.File(folder / "s2.h5", "a") as file:
+        file["more"] = np.zeros(100)
+    with pytest.raises(BagFormatError, match=r"s2\.h5: has changed since it was scanned"):
+        lazy.load()
+    assert lazy[[0]].load().n_bags == 1
+    (folder / "s3.h5").unlink()
+    with pytest.raises(BagFileNotFoundError, match=r"s3\.h5: cannot be opened on host"):
+        lazy["s3"]
+
+
+def test_more_than_memory_is_refused_with_the_way_out(tmp_path, monkeypatch):
+    lazy = Bags.scan(write_parquet(tmp_path))
+    monkeypatch.setattr("pigmil.scale._lazy.physical_memory", lambda: 100)
+    with pytest.raises(BagsError, match=r"machine has 0.0 GB of memory. Fit a method that streams"):
+        lazy.load()
+
+
+def write_two_widths(folder):
+    write_h5_folder(folder)
+    with h5py.File(folder / "s9.h5", "w") as file:
+        file["features"] = np.zeros((2, 7))
+    return folder
+
+
+def write_empty_slide(folder):
+    write_h5_folder(folder)
+    with h5py.File(folder / "s9.h5", "w") as file:
+        file["features"] = np.zeros((0, 4), dtype="float32")
+    return folder
+
+
+def test_bad_layouts_are_refused_with_the_way_out(tmp_path):
+    with pytest.raises(BagsError, match=r"'s9' has 7 features where .*s1.h5 has 4; scan files"):
+        Bags.scan(write_two_widths(tmp_path / "a"))
+    folder = write_empty_slide(tmp_path / "b")
+    with pytest.raises(BagsError, match="'s9' has no instances; pass empty='drop'"):
+        Bags.scan(folder)
+    assert Bags.scan(folder, empty="drop").n_bags == 4
+    (tmp_path / "c").mkdir()
+    with pytest.raises(BagFormatError, match=r"is a folder without .h5"):
+        Bags.scan(tmp_path / "c")
+    np.save(folder / "x.npy", np.zeros((1, 4)))
+    with pytest.raises(BagFormatError, match=r"several kinds \(.h5, .npy\)"):
+        Bags.scan(folder)
+    with pytest.raises(BagFileNotFoundError, match="there is no such file"):
+        Bags.scan(tmp_path / "nowhere.h5")
+    (tmp_path / "text.csv").write_text("a\n")
+    with pytest.raises(BagFormatError, match=r"cannot be scanned. Convert it to Parquet"):
+        Bags.scan(tmp_path / "text.csv")
+    with pytest.raises(ValueError, match="There are no paths"):
+        Bags.scan([])
+    with pytest.raises(ValueError, match="empty='skip' is not 'raise' or 'drop'"):
+        Bags.scan(tmp_path, empty="skip")
+
+
+def test_parts_of_a_bag_must_agree_on_its_label(tmp_path):
+    for part, label in ((0, 0), (1, 1)):
+        frame = pd.DataFrame({"bag": ["a"], "label": [label], "f": [1.0]})
+        frame.to_parquet(tmp_path / f"{part}.parquet")
+    with pytest.raises(BagsError, match=r"The bag 'a' has different labels in .*0.parquet and"):
+        Bags.scan(tmp_path)
+
+
+def test_tables_of_different_columns_are_refused(tmp_path):
+    pd.DataFrame({"bag": ["a"], "f": [1.0]}).to_parquet(tmp_path / "0.parquet")
+    pd.DataFrame({"bag": ["b"], "f": [1.0], "g": [2.0]}).to_parquet(tmp_path / "1.parquet")
+    with pytest.raises(BagsError, match="has 2 feature columns"):
+        Bags.scan(tmp_path)
+    pd.DataFrame({"x": [1.0]}).to_parquet(tmp_path / "x.parquet")
+    with pytest.raises(BagFormatError, match="no column 'bag'; its columns are 'x'"):
+        Bags.scan(tmp_path / "x.parquet")
+
+
+def test_a_table_of_labels_must_list_every_bag(tmp_path):
+    folder = write_h5_folder(tmp_path / "h5")
+    some = {"s1": 0, "s2": 1}
+    with pytest.raises(BagsError, match=re.escape("It has no row for 2 of 4 bags: 's3', 's4'")):
+        Bags.scan(folder, labels=some)
+    assert Bags.scan(folder, labels=some, missing="drop").ids.tolist() == ["s1", "s2"]
+    with pytest.raises(BagsError, match="The bag 's1' is there twice"):
+        Bags.scan(folder, labels=pd.DataFrame({"bag": ["s1", "s1"], "label": [0, 1]}))
+    with pytest.raises(BagsError, match="no column for id='slide'; its columns are 'bag'"):
+        Bags.scan(folder, labels=pd.DataFrame({"bag": IDS, "label": 1}), id="slide")
+    with pytest.raises(BagsError, match="labels= takes a mapping"):
+        Bags.scan(folder, labels=3)
+
+
+def test_missing_values_are_refused_when_a_block_is_read(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([[1.0], [np.nan]]))
+    with pytest.raises(BagsError, match="'a'"):
+        Bags.scan(tmp_path / "a.npy").load()
+
+
+def test_lazy_bags_of_several_scans_are_joined(tmp_path):
+    write_h5_folder(tmp_path / "h5")
+    np.save(tmp_path / "z.npy", np.zeros((2, 4), dtype="float16"))
+    lazy = scan_bags([tmp_path / "h5", tmp_path / "z.npy"])
+    assert lazy.ids.tolist() == [*IDS, "z"]
+    np.save(tmp_path / "w.npy", np.zeros((2, 5)))
+    with pytest.raises(BagsError, match=r"w.npy has 5 features where .*s1.h5 has 4"):
+        scan_bags([tmp_path / "h5", tmp_path / "w.npy"])
