@@ -10,9 +10,6 @@ FOLDERS = ("src", "tests", "docs", "examples", "benchmarks")
 SUFFIXES = {".py", ".md", ".rst", ".j2", ".js", ".toml"}
 GENERATED = {"_build", "auto_examples", "generated", "reproduction"}
 
-# Being rewritten.
-LATER = {"results.py", "statistics.py", "test_results.py"}
-
 # Each pattern with the words to use instead.
 AVOID = {
     r"(?<![a-z])mend(s|ed|ing|ings)?(?![a-z])": "fix, repair, hint",
@@ -34,8 +31,7 @@ def _texts():
     for path in paths:
         name = path.relative_to(ROOT)
         generated = name.parts[0] == "docs" and GENERATED & set(name.parts)
-        later = path.parent.name == "evaluation" and path.name in LATER
-        if path.suffix in SUFFIXES and not later and not generated and path != Path(__file__):
+        if path.suffix in SUFFIXES and not generated and path != Path(__file__):
             yield name.as_posix(), path.read_text(encoding="utf-8")
 
 

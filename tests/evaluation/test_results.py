@@ -76,7 +76,7 @@ def test_tables_by_hand(results):
     assert results.table("fit_seconds").loc["set #1", "plain"] == pytest.approx(1 - values.mean())
 
 
-def test_unknown_metrics_and_statistics_are_told(results):
+def test_unknown_metrics_and_statistics_raise(results):
     with pytest.raises(ValueError, match="no results for 'magic'; there are accuracy, auc, fit"):
         results.table("magic")
     with pytest.raises(ValueError, match="statistic must be one of"):
@@ -256,10 +256,10 @@ def test_the_diagram_of_critical_differences(results):
 
     mpl.use("agg")
     axes = results.critical_difference()
-    told = {text.get_text() for text in axes.texts} | {
+    labels = {text.get_text() for text in axes.texts} | {
         text.get_text() for text in axes.get_children() if hasattr(text, "get_text")
     }
-    assert any("plain" in text for text in told)
+    assert any("plain" in text for text in labels)
     mpl.pyplot.close(axes.figure)
     with pytest.raises(ValueError, match="at least three methods and two data sets"):
         Results([r for r in results.rows if r["data"] == SETS[0]]).critical_difference()

@@ -145,6 +145,14 @@ def test_groups_are_merged_where_they_share_a_bag():
     assert bag_groups(bags, None) is None
 
 
+def test_groups_from_a_file_of_one_row_per_instance():
+    rows = {"patient": ["a", "a", "b"], "tile": [1, 2, 3]}
+    bags = Bags.from_list([np.zeros((2, 1)), np.ones((1, 1))], ids=["x", "y"], instance_info=rows)
+    assert bag_groups(bags, "patient").tolist() == [0, 1]
+    with pytest.raises(ValueError, match="groups='tile' differs between the instances of bag 'x'"):
+        bag_groups(bags, "tile")
+
+
 def test_any_estimator_can_be_compared(fakes, bags, tmp_path):
     import fake_methods
 

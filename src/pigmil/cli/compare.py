@@ -67,6 +67,13 @@ def compare(
     group_duplicates: Annotated[
         bool, typer.Option("--group-duplicates", help="Keep identical bags in one fold.")
     ] = False,
+    groups: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--groups",
+            help="Column, such as patient or site, whose bags stay in one fold; may be repeated.",
+        ),
+    ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Stop if the audit finds severe defects.")
     ] = False,
@@ -132,10 +139,16 @@ def compare(
         if name in sets:
             raise ValueError(f"Two data sets are called '{name}'; rename one of the files.")
         bags = open_bags(
-            item, format=format, bag=bag, label=label, instance_label=instance_label, info=info
+            item,
+            format=format,
+            bag=bag,
+            label=label,
+            instance_label=instance_label,
+            info=[*(info or []), *(groups or [])] or None,
         )
         chosen = find_positive_label(bags, positive)
         sets[name] = bags if chosen is None else bags.with_labels((bags.y == chosen).astype(int))
+    grouping = (*(groups or []), *(["duplicates"] if group_duplicates else []))
     with output.progress("comparing") as report_progress:
         results = run(
             names,
@@ -146,7 +159,7 @@ def compare(
             n_jobs=jobs,
             tune=tune,
             random_state=seed,
-            groups="duplicates" if group_duplicates else None,
+            groups=grouping or None,
             strict=strict,
             retry_failed=retry_failed,
             time_limit=time_limit,

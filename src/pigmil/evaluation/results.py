@@ -357,7 +357,7 @@ class Results:
 
 
 def _run_of(row: dict[str, Any]) -> tuple[str, ...]:
-    """What sets one run of a method on a data set apart from another."""
+    """Return what distinguishes one run of a method on a data set from another."""
     return tuple(
         row[name] for name in ("checksum", "estimator", "parameters", "protocol", "version")
     )

@@ -108,8 +108,9 @@ def bag_groups(bags: Bags, groups: Any) -> IntArray | None:
         The bags.
     groups : str, array of shape (n_bags,), tuple of these, or None
         ``"duplicates"`` for bags with the same instances, the name of a column of
-        ``bags.bag_info``, or one value per bag. With a tuple, bags that agree in any of its parts
-        are one group: ``("patient", "site")`` keeps both patients and sites in one fold.
+        ``bags.bag_info`` (or ``instance_info``), or one value per bag. With a tuple, bags that
+        agree in any of its parts are one group: ``("patient", "site")`` keeps both patients and
+        sites in one fold.
 
     Examples
     --------
@@ -139,13 +140,24 @@ def bag_groups(bags: Bags, groups: Any) -> IntArray | None:
 def _named_groups(bags: Bags, name: str) -> IntArray:
     if name == "duplicates":
         return duplicate_groups(bags)
-    if name not in bags.bag_info:
-        known = ", ".join(map(repr, bags.bag_info)) or "none"
-        raise ValueError(
-            f"groups={name!r} is neither 'duplicates' nor a column of bag_info; the bags have "
-            f"{known}."
-        )
-    return _number(np.asarray(bags.bag_info[name]))
+    if name in bags.bag_info:
+        return _number(np.asarray(bags.bag_info[name]))
+    if name in bags.instance_info:
+        # A file of one row per instance repeats what is known of a bag in each of its rows.
+        group = _number(np.asarray(bags.instance_info[name]))
+        first = group[bags.offsets[:-1]]
+        differing = np.flatnonzero(group != first[bags.bag_index])
+        if differing.size:
+            bag = bags.ids[bags.bag_index[differing[0]]]
+            raise ValueError(
+                f"groups={name!r} differs between the instances of bag {bag!r}; a group is a "
+                "property of whole bags."
+            )
+        return _number(first)
+    known = ", ".join(map(repr, [*bags.bag_info, *bags.instance_info])) or "none"
+    raise ValueError(
+        f"groups={name!r} is neither 'duplicates' nor a column of bag_info; the bags have {known}."
+    )
 
 
 def _number(values: Any) -> IntArray:
