@@ -366,6 +366,7 @@ class MILClassifier(ClassifierMixin, BaseMIL):
         array of shape (n_bags, n_classes)
             Columns in the order of ``classes_``.
         """
+        check_is_fitted(self, "probability_slope_")
         probability = expit(self.probability_slope_ * self._check_and_score(X))
         if probability.ndim == 2:
             # Far from all classes every probability may be 0: then all are equal.
