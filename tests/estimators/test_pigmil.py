@@ -1,5 +1,6 @@
 """The whole of PIGMIL: what it exposes, what it finds, and how it ends on degenerate data."""
 
+import functools
 import logging
 
 import numpy as np
@@ -29,7 +30,7 @@ def test_detection_on_the_synthetic_sets(name):
     shares = []
     for seed in range(5):
         bags = SETS[name](random_state=seed)
-        found = PIGMIL(random_state=0).fit(bags).detected_instances_
+        found = PIGMIL(C=1.0, embedding_decay=1.0, random_state=0).fit(bags).detected_instances_
         shares.append((bags.instance_labels[found] == 1).mean())
     assert np.mean(shares) >= {"basic": 0.97, "rhombus": 0.97, "ring": 0.995}[name]
 
@@ -53,6 +54,88 @@ def test_paper_sets_what_the_paper_prints_and_takes_changes():
     assert literal.prototypes == "pool"
     assert literal.reading.damping == 0.5
     assert clone(literal).get_params() == literal.get_params()
+
+
+def test_faithful_repairs_three_things_only():
+    faithful, literal = PIGMIL.faithful().get_params(), PIGMIL.paper().get_params()
+    changed = {name for name in faithful if faithful[name] != literal[name]}
+    assert changed == {
+        "length_unit", "reading", "reading__confidence_bias", "reading__walk_start"
+    }  # fmt: skip
+    assert PIGMIL.faithful(reading__damping=0.5).reading.damping == 0.5
+
+
+def test_differences_from_the_paper_come_from_the_parameters():
+    assert PIGMIL.paper().differences_from_paper() == []
+    assert PIGMIL.paper(random_state=3, n_jobs=2).differences_from_paper() == []
+    changed = PIGMIL.paper(working_set_fraction=0.6, reading__alpha=1.0).differences_from_paper()
+    assert changed == [
+        ("reading__alpha='log-ratio'", "reading__alpha=1.0"),
+        ("working_set_fraction=0.4", "working_set_fraction=0.6"),
+    ]
+    for paper, here in PIGMIL().differences_from_paper():
+        assert ": " in here, "every default that departs from the paper has a reason"
+        assert paper in PIGMIL.__doc__
+        assert here in PIGMIL.__doc__
+
+
+class OtherPool(PIGMIL):
+    """PIGMIL whose bag classifier sees another instance of every working bag."""
+
+    def __init__(self, choose=None, **parameters):
+        super().__init__(**parameters)
+        self.choose = choose
+
+    def _detect(self, bags, split, width):
+        super()._detect(bags, split, width)
+        members = [np.flatnonzero(bags.bag_index == bags.bag_index[x]) for x in self.pool_]
+        self.pool_ = np.array([self.choose(rows, self.instance_scores_[rows]) for rows in members])
+
+
+def needles(seed):
+    """Bags of ten points in a square; one point of each positive bag lies near the centre."""
+    rng = np.random.default_rng(seed)
+    bags = [rng.uniform(-3, 3, size=(10, 2)) for _ in range(60)]
+    for bag in bags[:30]:
+        bag[rng.integers(10)] = rng.normal(scale=0.1, size=2)
+    return Bags.from_list(bags, y=[1] * 30 + [0] * 30)
+
+
+@pytest.mark.parametrize("prototypes", ["pool", "pool+hard_negatives"])
+def test_bags_are_classified_by_what_was_detected(prototypes):
+    rng = np.random.default_rng(0)
+    choices = {
+        "detected": None,
+        "random": lambda rows, scores: rng.choice(rows),
+        "worst": lambda rows, scores: rows[np.argmin(scores)],
+    }
+    train, test = needles(0), needles(1)
+    accuracy = {}
+    for name, choose in choices.items():
+        build = PIGMIL if choose is None else functools.partial(OtherPool, choose)
+        model = build(prototypes=prototypes, C=10.0, embedding_decay=3.0, random_state=0)
+        accuracy[name] = model.fit(train).score(test, test.y)
+    assert accuracy["detected"] > 0.9
+    assert accuracy["detected"] > accuracy["random"] + 0.05
+    assert accuracy["detected"] > accuracy["worst"] + 0.3
+
+
+def test_scores_of_unseen_instances_are_finite_and_zero_separates(model, ring):
+    other = make_ring(random_state=11)
+    scores = model.decision_function_instances(other)
+    assert np.isfinite(scores).all()
+    assert (scores[other.instance_labels == 1] > 0).mean() > 0.95
+    assert (scores[other.instance_labels != 1] > 0).mean() < 0.05
+    far = Bags.from_list([np.full((1, 2), 1e6), ring.instances[:1]])
+    assert np.isfinite(model.decision_function_instances(far)).all()
+
+
+def test_the_decay_is_chosen_among_held_out_bags():
+    # A tight cluster in a cloud of negatives, which a wide kernel does not resolve.
+    bags = needles(2)
+    model = PIGMIL(random_state=0).fit(bags)
+    assert model.decay_ >= 5.0
+    assert PIGMIL(random_state=0, decay=3.0).fit(bags).decay_ == 3.0
 
 
 def test_attributes_fit_together(model, ring):
@@ -131,8 +214,9 @@ def test_the_best_score_of_a_bag_is_a_column_of_the_weight_of_all_others(ring):
 
 
 def test_negative_training_instances_are_scored_without_their_own_bag(model, ring):
-    # In themselves they would be copies of negatives, and a thousand below all others.
-    assert model.instance_scores_.min() > -100
+    negative = np.flatnonzero(ring.y[ring.bag_index] == -1)
+    with_own = model.decision_function_instances(ring)[negative]
+    assert (model.instance_scores_[negative] > with_own).all()
     positive = ring.instance_labels == 1
     assert model.instance_scores_[positive].min() > np.median(model.instance_scores_[~positive])
 

@@ -62,11 +62,15 @@ def methods(
 
     cards = all_estimators()
     if name is not None:
-        from pigmil.estimators import card_of
+        from pigmil.estimators import card_of, get_estimator
 
-        card = card_of(name)
-        output.result = asdict(card)
-        _print_fields(output, asdict(card))
+        fields = asdict(card_of(name))
+        differences: list[tuple[str, str]] = getattr(
+            get_estimator(name)(), "differences_from_paper", list
+        )()
+        fields["differs_from_paper"] = [f"{paper} -> {here}" for paper, here in differences]
+        output.result = fields
+        _print_fields(output, fields)
         return
     output.result = {"methods": [asdict(card) for card in cards]}
     output.table(

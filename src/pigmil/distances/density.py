@@ -19,6 +19,7 @@ def log_density(
     reduction: str = "nearest",
     own_bag: NDArray[Any] | None = None,
     copies: FloatArray | None = None,
+    by_group: tuple[NDArray[Any], FloatArray] | None = None,
 ) -> FloatArray:
     """Return the logarithm of the density of bags around every query.
 
@@ -47,6 +48,9 @@ def log_density(
         (only with "nearest" and "farthest"); -1 for none.
     copies : array of shape (n_queries,), optional
         Filled with the share of bags that hold an exact copy of the query (with "nearest").
+    by_group : (array of int of shape (n_bags,), array (n_widths, n_groups, n_queries)), optional
+        Group of each bag, and an array to fill with the logarithm of the sum over the bags of
+        each group (not with "sum"): the densities of any groups follow without new distances.
 
     Returns
     -------
@@ -83,8 +87,16 @@ def log_density(
                 count[inside] -= 1
             if copies is not None:
                 copies[rows] = (squared == 0).sum(axis=1) / np.maximum(count, 1)
+            distances = np.sqrt(squared, out=squared)
             result[:, rows] = -np.inf
-            _add_log_sums(result[:, rows], np.sqrt(squared, out=squared), rates)
+            if by_group is None:
+                _add_log_sums(result[:, rows], distances, rates)
+            else:
+                group, sums = by_group
+                sums[:, :, rows] = -np.inf
+                for number in range(sums.shape[1]):
+                    _add_log_sums(sums[:, number, rows], distances[:, group == number], rates)
+                result[:, rows] = np.logaddexp.reduce(sums[:, :, rows], axis=1)
             result[:, rows] -= np.log(np.maximum(count, 1))
     return result if np.ndim(gamma) else result[0]
 

@@ -10,7 +10,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from pigmil._core import state
 from pigmil._core.model_parts import model_part
-from pigmil._core.typing import BoolArray, FloatArray
+from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import embed_bags
 from pigmil.estimators._selection import logistic_slope
@@ -48,6 +48,8 @@ class PrototypeSVM:
         The fitted SVM.
     slope : float
         ``P(positive) = 1 / (1 + exp(-slope * decision))``, fitted on held-out decisions.
+    inner_accuracy : float
+        Share of held-out training bags that were classified correctly.
     """
 
     _state: ClassVar[dict[str, state.Field]] = {
@@ -60,6 +62,7 @@ class PrototypeSVM:
         "scale": state.Floats(shape=("columns",), positive=True, infinite=True),
         "svm": state.Part(classes=(LinearSVM,), same={"columns": "columns"}),
         "slope": state.Number(),
+        "inner_accuracy": state.Number(),
     }
 
     prototypes: Any
@@ -71,6 +74,7 @@ class PrototypeSVM:
     scale: FloatArray
     svm: LinearSVM
     slope: float
+    inner_accuracy: float
 
     def _check_state(self, sizes: state.Sizes) -> None:
         if sizes["columns"] != sizes["prototypes"] + bool(self.uses_score):
@@ -94,6 +98,7 @@ def fit_prototype_svm(
     bags: Bags,
     positive: BoolArray,
     prototypes: Any,
+    prototype_bag: IntArray,
     *,
     C: float | str,
     decay: float | str,
@@ -114,11 +119,14 @@ def fit_prototype_svm(
         Their classes.
     prototypes : array or CSR of shape (n_prototypes, n_features)
         Instances that span the embedding.
+    prototype_bag : array of int of shape (n_prototypes,)
+        Training bag each comes from. Prototypes of held-out bags are left out of a fold: a bag is
+        more similar to its own instances than an unseen bag can be.
     C, decay : float or "cv"
         Cost and kernel width; ``"cv"`` chooses by stratified cross-validation over the training
-        bags, the decay among ``DECAYS`` and C among ``COSTS``; the prototypes are the same in all
-        folds. Ties go to the smaller decay, then to the smaller cost. With more than 1,000 bags
-        greater costs are tried until the accuracy falls.
+        bags, the decay among ``DECAYS`` and C among ``COSTS``. Ties go to the smaller decay, then
+        to the smaller cost. With more than 1,000 bags greater costs are tried until the accuracy
+        falls.
     unit : float
         Unit of length.
     scaled : bool
@@ -148,14 +156,17 @@ def fit_prototype_svm(
         columns = [best_scores if score_column else None]
     trials = {}
     for value in decays:
-        similarities = _scaled_gram(base, value / decays[0], scaled)
+        similarities = [
+            _scaled_gram(base[:, _kept(prototype_bag, test)], value / decays[0], scaled)
+            for _, test in folds
+        ]
         for which, column in enumerate(columns):
-            gram = _with_column(similarities, column)
+            grams = [_with_column(gram, column) for gram in similarities]
             bounded, most = True, 0
             for c in cs:
                 # Where no multiplier reaches its bound, a greater cost changes nothing.
                 if bounded:
-                    decisions, bounded = _held_out(gram, positive, folds, c, costs)
+                    decisions, bounded = _held_out(grams, positive, folds, c, costs)
                 trials[which, value, c] = decisions
                 n_right = int(((decisions > 0) == positive).sum())
                 if n_right < most and len(positive) > _MANY_BAGS:
@@ -166,6 +177,7 @@ def fit_prototype_svm(
     chosen = max(sorted(trials), key=lambda trial: ((trials[trial] > 0) == positive).sum())
     (which, best_decay, best_c), held_out = chosen, trials[chosen]
     column = columns[which]
+    accuracy = float(((held_out > 0) == positive).mean())
     power = best_decay / decays[0]
     gram = _with_column(_scaled_gram(base, power, scaled), column)
     signed, intercept = fit_gram_svm(centred(gram), positive, C=best_c, costs=costs)
@@ -178,7 +190,8 @@ def fit_prototype_svm(
     svm = LinearSVM(weights, intercept - float(weights @ means), np.abs(signed))
     slope = logistic_slope(held_out, positive)
     uses_score = column is not None
-    return PrototypeSVM(prototypes, best_decay, unit, best_c, uses_score, centre, scale, svm, slope)
+    columns_used = uses_score, centre, scale
+    return PrototypeSVM(prototypes, best_decay, unit, best_c, *columns_used, svm, slope, accuracy)
 
 
 def _scaled_blocks(
@@ -238,8 +251,14 @@ def _folds(positive: BoolArray, random_state: Any) -> list[tuple[NDArray[Any], N
     return list(splitter.split(positive, positive))
 
 
+def _kept(prototype_bag: IntArray, test: NDArray[Any]) -> BoolArray:
+    """Mark the prototypes of other bags; all of them if there is no other."""
+    kept = ~np.isin(prototype_bag, test)
+    return kept if kept.any() else ~kept
+
+
 def _held_out(
-    gram: FloatArray,
+    grams: list[FloatArray],
     positive: BoolArray,
     folds: list[tuple[NDArray[Any], NDArray[Any]]],
     C: float,
@@ -252,7 +271,7 @@ def _held_out(
     decisions = np.empty(len(positive))
     bounds = (1 - 1e-9) * C * np.where(positive, costs[1], costs[0])
     bounded = False
-    for train, test in folds:
+    for gram, (train, test) in zip(grams, folds, strict=True):
         signed, intercept = fit_gram_svm(
             gram[np.ix_(train, train)], positive[train], C=C, costs=costs
         )

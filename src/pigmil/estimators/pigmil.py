@@ -7,7 +7,6 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.metrics import roc_auc_score
 from sklearn.utils import check_random_state
 
 from pigmil._core import state
@@ -16,7 +15,7 @@ from pigmil._core.logs import log_to_stderr
 from pigmil._core.segments import segment_argmax, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.distances import length_unit, log_density
+from pigmil.distances import length_unit, log_density, worth_screening
 from pigmil.estimators._parameters import (
     AT_LEAST_ONE,
     CLASS_WEIGHT,
@@ -26,6 +25,7 @@ from pigmil.estimators._parameters import (
     POSITIVE_OR_CV,
 )
 from pigmil.estimators._prototype_svm import PrototypeSVM, fit_prototype_svm
+from pigmil.estimators._selection import min_error_threshold, stratified_folds
 from pigmil.estimators._svm_solvers import class_costs
 from pigmil.estimators.base import MILClassifier, bags_state
 from pigmil.estimators.card import Card
@@ -35,11 +35,12 @@ from pigmil.graph import (
     PaperReading,
     WorkingBags,
     discrimination,
-    extend_pool,
     hard_negatives,
+    held_out_areas,
     initial_pool,
     limit_working_sets,
     pool_scores,
+    score_by_pool,
     self_confidence,
     similarity,
     t_values,
@@ -51,7 +52,31 @@ from pigmil.graph import (
 from pigmil.graph.csdg import CSDG
 from pigmil.graph.trace import Trace
 
-DECAYS = (1.0, 2.0, 3.0, 5.0, 8.0)
+DECAYS = (1.0, 2.0, 3.0, 5.0, 8.0, 12.0)
+_DEFAULT_DECAY = 8.0  # preferred among decays that the bags do not distinguish
+_PROTOTYPES = {
+    "cv",
+    "pool",
+    "pool+hard_negatives",
+    "working_sets+hard_negatives",
+    "all_instances",
+}
+# Why a parameter departs from the paper; shown where it does.
+_REASONS = {
+    "working_score": "asks for support by other positive bags; KDE_min picks outliers",
+    "decay": "no width fits all data; chosen on held-out training bags",
+    "length_unit": "grows with the dimension; with 1 all distances of wide data are far",
+    "density_screen": "densities of large data are estimated first",
+    "similarity": "linear exemplars with a bias join 0.5 to 5 % of the pairs on real data",
+    "prototypes": "the instance of each negative bag nearest to the pool joins it",
+    "embedding_decay": "per squared unit of length, chosen on held-out training bags",
+    "embedding_scaling": "a prototype far from most bags counts as much as a near one",
+    "score_column": "the score of the best instance of a bag is a further column",
+    "C": "chosen on held-out training bags",
+    "reading__confidence_bias": "the confidence of an exemplar includes its intercept",
+    "reading__walk_start": "nothing depends on a seed",
+}
+_NOT_OF_THE_METHOD = {"reading", "random_state", "n_jobs", "verbose", "callback", "pos_label"}
 
 _logger = logging.getLogger("pigmil")
 
@@ -75,10 +100,11 @@ class PIGMIL(MILClassifier):
     a graph whose edges join instances that resemble each other (similarity), do so as part of a
     dense group (consistency) and differ from negatives (discrimination); a random walk ranks the
     vertices, and weak ones are replaced as long as the graph improves. *Classification*: bags
-    are embedded by their similarity to prototypes and classified by a linear SVM.
+    are embedded by their similarity to the pool and to hard negatives, and a linear SVM
+    classifies them.
 
     Implements Definitions 1 to 9, Eqs. (1) to (11) and Algorithms 1 to 3. :meth:`paper` is the
-    literal configuration.
+    literal configuration, :meth:`faithful` the same with the fewest repairs.
 
     Departs from the paper: see Notes.
 
@@ -89,10 +115,11 @@ class PIGMIL(MILClassifier):
         :func:`pigmil.graph.working_score`.
     margin, penalty : float, default=0.7, 10.0
         Of the ``"supported"`` score.
-    decay : float or "cv", default=2.0
+    decay : float or "cv", default="cv"
         Decay of the densities and of the kernel similarity per unit of length (paper: 1).
-        ``"cv"`` chooses among 1, 2, 3, 5 and 8 the one whose scores of the best instances
-        separate the training bags best, each scored without its own bag.
+        ``"cv"`` chooses among 1, 2, 3, 5, 8 and 12 by cross-validation over the training bags: of
+        those whose best-scored instances separate held-out bags about best, the nearest to 8.
+        With screened densities (large data), or one bag of a class, it is 8.
     length_unit : {"auto", "median"} or float, default="auto"
         Unit of length; 1.0 is the paper. See :func:`pigmil.distances.length_unit`.
     working_set_fraction : float, default=0.4
@@ -113,9 +140,11 @@ class PIGMIL(MILClassifier):
     n_instances_per_bag : int, default=1
         Detected instances of each working bag: its pool member, then the best-scored instances of
         its working set.
-    prototypes : {"pool", "pool+hard_negatives", "working_sets+hard_negatives", "all_instances"}
-        Instances that span the embedding, default ``"all_instances"``; a hard negative is the
-        instance of a negative bag nearest to the pool.
+    prototypes : str, default="pool+hard_negatives"
+        Instances that span the embedding: ``"pool"`` (the paper); ``"pool+hard_negatives"``, with
+        the instance of each negative bag nearest to the pool; ``"cv"``, one of these two by
+        cross-validation over the training bags; ``"working_sets+hard_negatives"``; or
+        ``"all_instances"``, with which bags are classified regardless of what was detected.
     max_prototypes : int, default=7000
         Maximum number of prototypes; beyond it they are sampled by ``random_state``.
     embedding_decay : float or "cv", default="cv"
@@ -123,8 +152,8 @@ class PIGMIL(MILClassifier):
         1, 3 and 10 by cross-validation over the training bags.
     embedding_scaling : bool, default=True
         Centre every similarity and give it the same spread over the training bags (paper: not).
-    score_column : bool or "cv", default="cv"
-        Classify bags also by the score of their best instance (paper: not); ``"cv"`` decides by
+    score_column : bool or "cv", default=False
+        Classify bags also by the score of their best instance; ``"cv"`` decides by
         cross-validation over the training bags.
     C : float or "cv", default="cv"
         Cost of the bag SVM; ``"cv"`` chooses among 1, 10, 100 and 1000.
@@ -171,12 +200,14 @@ class PIGMIL(MILClassifier):
 
     Notes
     -----
-    Departures, each measured on data: the working score asks for support by other positive bags
-    (the one-sided score picks outliers on real data); the similarity comes from kernel exemplars
-    (linear exemplar SVMs with a bias join 0.5 to 5 % of the pairs on real data); lengths are
-    measured in a unit that grows with the dimension (with unit 1 the embedding underflows); all
-    instances are prototypes, scaled alike, and the score of the best instance of a bag joins them
-    where inner folds find that it helps.
+    What differs from the paper, its setting first:
+
+    <differences>
+
+    The points that the paper leaves open are fields of ``reading``. The paper defines no score of
+    an instance. Here it is the log ratio of the density of the pool, refined a few times, to that
+    of the negative bags, less the threshold that separates the training bags best: above 0 an
+    instance is called positive.
 
     Cost: densities O(N_positive N_negative d), similarity O(m (m + N_negative) d) for m
     candidates, updating O(m) times the consistency of one graph, embedding O(N P d).
@@ -220,6 +251,7 @@ class PIGMIL(MILClassifier):
         "csdg_": state.Part(classes=(CSDG,)),
         "trace_": state.Part(classes=(Trace,)),
         "best_instances_": state.Integers(shape=("positive bags",), of="instances"),
+        "_score_offset": state.Number(),
         "_scoring_pool": state.Floats(shape=("scoring", "features"), sparse=True, least=1),
         "prototypes_": state.Integers(shape=("chosen",), of="instances"),
         "classifier_": state.Part(classes=(PrototypeSVM,), same={"features": "features"}),
@@ -238,11 +270,7 @@ class PIGMIL(MILClassifier):
         "density_screen": ["boolean", StrOptions({"auto"})],
         "max_candidates": AT_LEAST_ONE,
         "n_instances_per_bag": AT_LEAST_ONE,
-        "prototypes": [
-            StrOptions(
-                {"pool", "pool+hard_negatives", "working_sets+hard_negatives", "all_instances"}
-            )
-        ],
+        "prototypes": [StrOptions(_PROTOTYPES)],
         "max_prototypes": AT_LEAST_ONE,
         "embedding_decay": POSITIVE_OR_CV,
         "embedding_scaling": ["boolean"],
@@ -263,7 +291,7 @@ class PIGMIL(MILClassifier):
         working_score: str = "supported",
         margin: float = 0.7,
         penalty: float = 10.0,
-        decay: float | str = 2.0,
+        decay: float | str = "cv",
         length_unit: str | float = "auto",
         working_set_fraction: float = 0.4,
         t_threshold: float = 1.5,
@@ -272,11 +300,11 @@ class PIGMIL(MILClassifier):
         density_screen: bool | str = "auto",
         max_candidates: int = 3000,
         n_instances_per_bag: int = 1,
-        prototypes: str = "all_instances",
+        prototypes: str = "pool+hard_negatives",
         max_prototypes: int = 7000,
         embedding_decay: float | str = "cv",
         embedding_scaling: bool = True,
-        score_column: bool | str = "cv",
+        score_column: bool | str = False,
         C: float | str = "cv",
         class_weight: Any = None,
         reading: PaperReading | None = None,
@@ -311,6 +339,52 @@ class PIGMIL(MILClassifier):
         self.verbose = verbose
         self.callback = callback
         self.pos_label = pos_label
+
+    @classmethod
+    def faithful(cls, **changes: Any) -> "PIGMIL":
+        """Build the paper's algorithm with the fewest repairs that make it work.
+
+        As :meth:`paper`, but the confidence of an exemplar includes its intercept, lengths and the
+        width of the embedding are measured in a unit that grows with the dimension, and the walk
+        starts from ones.
+
+        Parameters
+        ----------
+        **changes
+            Parameters to change, as in ``set_params``.
+
+        Examples
+        --------
+        >>> from pigmil import PIGMIL
+        >>> for paper, here in PIGMIL.faithful().differences_from_paper():
+        ...     print(paper, "->", here.partition(":")[0])
+        length_unit=1.0 -> length_unit='auto'
+        reading__confidence_bias=False -> reading__confidence_bias=True
+        reading__walk_start='random' -> reading__walk_start='ones'
+        """
+        return cls.paper(length_unit="auto", reading=PaperReading()).set_params(**changes)
+
+    def differences_from_paper(self) -> list[tuple[str, str]]:
+        """List the parameters that differ from the literal configuration.
+
+        Returns
+        -------
+        list of (str, str)
+            The setting of :meth:`paper`, and the setting of this model with the reason for it.
+
+        Examples
+        --------
+        >>> from pigmil import PIGMIL
+        >>> PIGMIL.paper(C=10.0).differences_from_paper()
+        [('C=1.0', 'C=10.0: chosen on held-out training bags')]
+        """
+        literal, here = PIGMIL.paper().get_params(), self.get_params()
+        rows = []
+        for name in dict.fromkeys([*_REASONS, *here]):
+            if name not in _NOT_OF_THE_METHOD and literal[name] != here[name]:
+                reason = f": {_REASONS[name]}" if name in _REASONS else ""
+                rows.append((f"{name}={literal[name]!r}", f"{name}={here[name]!r}{reason}"))
+        return rows
 
     @classmethod
     def paper(cls, **changes: Any) -> "PIGMIL":
@@ -390,14 +464,7 @@ class PIGMIL(MILClassifier):
             rng = check_random_state(self.random_state)
             reading = self.reading or PaperReading()
             self.length_unit_ = length_unit(bags.instances, self.length_unit, random_state=rng)
-            split = ClassSplit.from_bags(
-                bags,
-                positive,
-                decays=DECAYS if self.decay == "cv" else (float(self.decay),),
-                unit=self.length_unit_,
-                two_sided=self.working_score != "kde_min",
-                screen=self.density_screen,
-            )
+            split = self._split_by_class(bags, positive)
             width = self._choose_width(bags, split, reading)
             self.decay_ = split.decays[width]
             self.negative_bags_ = split.negative
@@ -422,23 +489,45 @@ class PIGMIL(MILClassifier):
             kept = working_bags(t, threshold=self.t_threshold)
         return Initialisation(scores, members, t, kept)
 
-    def _choose_width(self, bags: Bags, split: ClassSplit, reading: PaperReading) -> int:
-        """Return the index of the decay whose first pool separates the training bags best.
+    def _split_by_class(self, bags: Bags, positive: BoolArray) -> ClassSplit:
+        """Split the bags and measure densities, by folds where a decay is to be chosen."""
+        screen = self.density_screen is True or (
+            self.density_screen == "auto" and worth_screening(bags, positive)
+        )
+        choose = self.decay == "cv" and not screen
+        folds = stratified_folds(positive) if choose else []
+        fixed = _DEFAULT_DECAY if self.decay == "cv" else float(self.decay)
+        return ClassSplit.from_bags(
+            bags,
+            positive,
+            decays=DECAYS if folds else (fixed,),
+            unit=self.length_unit_,
+            two_sided=self.working_score != "kde_min",
+            fold=np.argmax(folds, axis=0) if folds else None,
+            screen=screen,
+        )
 
-        The score of a bag is that of its best instance, without the bag itself: neither its
-        pool member nor its negatives count. The area under the ROC curve decides.
+    def _choose_width(self, bags: Bags, split: ClassSplit, reading: PaperReading) -> int:
+        """Return the index of a decay whose first pool separates held-out bags well.
+
+        Of all decays whose area under the ROC curve lies within two standard errors of the
+        largest the nearest to the default is taken: bag labels alone may not show which of two
+        clusters is positive.
         """
-        if len(split.decays) == 1:
+        if split.folds is None:
             return 0
-        areas = []
-        for width in range(len(split.decays)):
-            first = self._initialise(split, width, reading)
-            pool = split.rows[initial_pool(first.scores, split.positive.offsets, first.kept)]
-            scores, _ = self._scores_in_training(bags, split, width, pool)
-            best = segment_reduce(np.maximum, scores, bags.offsets)
-            areas.append(float(roc_auc_score(split.is_positive, best)))
-        _logger.info("decay: %s", dict(zip(split.decays, np.round(areas, 4).tolist(), strict=True)))
-        return int(np.argmax(areas))
+
+        def first_pool(train: ClassSplit, width: int) -> IntArray:
+            first = self._initialise(train, width, reading)
+            return train.rows[initial_pool(first.scores, train.positive.offsets, first.kept)]
+
+        areas = held_out_areas(bags, split, first_pool)
+        _logger.info("decay: %s", dict(zip(split.decays, areas.round(4).tolist(), strict=True)))
+        n = min(split.positive.n_bags, split.negative.n_bags)
+        smoothed = (areas.max() * n + 0.5) / (n + 1)
+        close = areas >= areas.max() - 2 * np.sqrt(smoothed * (1 - smoothed) / n)
+        distance = np.abs(np.log(np.array(split.decays) / _DEFAULT_DECAY))
+        return int(np.argmin(np.where(close, distance, np.inf)))
 
     def _update(
         self,
@@ -519,9 +608,12 @@ class PIGMIL(MILClassifier):
 
     def _detect(self, bags: Bags, split: ClassSplit, width: int) -> None:
         """Score every instance by the pool and pick the detected ones."""
-        self.instance_scores_, scoring_pool = self._scores_in_training(
-            bags, split, width, self.pool_
+        self.instance_scores_, scoring_pool = score_by_pool(
+            bags, split, width, self.pool_, self.working_bags_.kept
         )
+        best = segment_reduce(np.maximum, self.instance_scores_, bags.offsets)
+        self._score_offset = min_error_threshold(best, split.is_positive)
+        self.instance_scores_ -= self._score_offset
         self._scoring_pool = bags.instances[scoring_pool]
         self.best_instances_ = segment_argmax(self.instance_scores_, bags.offsets)[
             split.is_positive
@@ -533,53 +625,42 @@ class PIGMIL(MILClassifier):
             self.n_instances_per_bag,
         )
 
-    def _scores_in_training(
-        self, bags: Bags, split: ClassSplit, width: int, pool: IntArray
-    ) -> tuple[FloatArray, IntArray]:
-        """Return the scores by the pool, extended to all positive bags, and that pool."""
-        owners = bags.bag_index
-
-        def score(members: IntArray) -> FloatArray:
-            return pool_scores(
-                bags.instances,
-                split.log_negative_density[width],
-                bags.instances[members],
-                gamma=split.decays[width],
-                unit=self.length_unit_,
-                query_bag=owners,
-                pool_bag=owners[members],
-            )
-
-        extended = extend_pool(score(pool), bags, pool, split.is_positive)
-        return score(extended), extended
-
     def _fit_classifier(self, bags: Bags, positive: BoolArray, rng: np.random.RandomState) -> None:
         """Embed the bags by the prototypes and train the SVM (line 6 of Alg. 3)."""
-        self.prototypes_ = self._choose_prototypes(bags, positive, rng)
-        self.classifier_ = fit_prototype_svm(
-            bags,
-            positive,
-            bags.instances[self.prototypes_],
-            C=self.C,
-            decay=self.embedding_decay,
-            unit=self.length_unit_,
-            scaled=self.embedding_scaling,
-            best_scores=segment_reduce(np.maximum, self.instance_scores_, bags.offsets),
-            score_column=self.score_column,
-            costs=class_costs(self.class_weight, positive, self.classes_, self.positive_label_),
-            random_state=rng,
-        )
+        kinds = ("pool", "pool+hard_negatives") if self.prototypes == "cv" else (self.prototypes,)
+        seed = rng.randint(np.iinfo(np.int32).max)
+        costs = class_costs(self.class_weight, positive, self.classes_, self.positive_label_)
+        best = segment_reduce(np.maximum, self.instance_scores_, bags.offsets)
+        fitted = []
+        for kind in kinds:
+            chosen = self._choose_prototypes(kind, bags, positive, rng)
+            svm = fit_prototype_svm(
+                bags,
+                positive,
+                bags.instances[chosen],
+                bags.bag_index[chosen],
+                C=self.C,
+                decay=self.embedding_decay,
+                unit=self.length_unit_,
+                scaled=self.embedding_scaling,
+                best_scores=best,
+                score_column=self.score_column,
+                costs=costs,
+                random_state=seed,
+            )
+            fitted.append((chosen, svm))
+        self.prototypes_, self.classifier_ = max(fitted, key=lambda pair: pair[1].inner_accuracy)
 
     def _choose_prototypes(
-        self, bags: Bags, positive: BoolArray, rng: np.random.RandomState
+        self, kind: str, bags: Bags, positive: BoolArray, rng: np.random.RandomState
     ) -> IntArray:
         chosen = self.pool_
-        if self.prototypes == "all_instances":
+        if kind == "all_instances":
             chosen = np.arange(bags.n_instances)
-        elif self.prototypes.startswith("working_sets"):
+        elif kind.startswith("working_sets"):
             kept = np.flatnonzero(self.working_bags_.kept)
             chosen = np.concatenate([self.working_sets_[bag] for bag in kept])
-        if self.prototypes.endswith("hard_negatives"):
+        if kind.endswith("hard_negatives"):
             chosen = np.append(chosen, hard_negatives(bags, ~positive, bags.instances[self.pool_]))
         if len(chosen) > self.max_prototypes:
             chosen = np.sort(rng.choice(chosen, self.max_prototypes, replace=False))
@@ -594,7 +675,8 @@ class PIGMIL(MILClassifier):
     def _score_instances(self, bags: Bags) -> FloatArray:
         gamma, unit = self.decay_, self.length_unit_
         negative = log_density(bags.instances, self.negative_bags_, gamma=gamma, unit=unit)
-        return pool_scores(bags.instances, negative, self._scoring_pool, gamma=gamma, unit=unit)
+        scores = pool_scores(bags.instances, negative, self._scoring_pool, gamma=gamma, unit=unit)
+        return scores - self._score_offset
 
     # The bag SVM has held-out decisions from its inner folds, so probabilities cost nothing.
     probability = True
@@ -602,3 +684,10 @@ class PIGMIL(MILClassifier):
     def _calibrate(self, bags: Bags, y: Any) -> None:
         models = getattr(self, "estimators_", [self])
         self.probability_slope_ = float(np.mean([model.classifier_.slope for model in models]))
+
+
+if PIGMIL.__doc__:
+    _rows = PIGMIL().differences_from_paper()
+    PIGMIL.__doc__ = PIGMIL.__doc__.replace(
+        "<differences>", "\n    ".join(f"- {paper}; {here}." for paper, here in _rows)
+    )

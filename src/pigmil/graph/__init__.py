@@ -15,7 +15,13 @@ from pigmil.graph.class_split import ClassSplit
 from pigmil.graph.consistency import consistency
 from pigmil.graph.csdg import CSDG, CSDGSettings, build_csdg, edge_weights, normalise_weights
 from pigmil.graph.discrimination import discrimination, influence
-from pigmil.graph.pool import extend_pool, hard_negatives, pool_scores, top_instances_per_bag
+from pigmil.graph.pool import (
+    hard_negatives,
+    held_out_areas,
+    pool_scores,
+    score_by_pool,
+    top_instances_per_bag,
+)
 from pigmil.graph.reading import PaperReading
 from pigmil.graph.similarity import confidence_ranks, self_confidence, similarity
 from pigmil.graph.trace import Trace, UpdateStep
@@ -37,15 +43,16 @@ __all__ = [
     "copy_penalty",
     "discrimination",
     "edge_weights",
-    "extend_pool",
     "fixed_point",
     "hard_negatives",
+    "held_out_areas",
     "influence",
     "initial_pool",
     "limit_working_sets",
     "normalise_weights",
     "pool_scores",
     "ranking_scores",
+    "score_by_pool",
     "self_confidence",
     "similarity",
     "t_values",

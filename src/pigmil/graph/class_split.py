@@ -2,18 +2,42 @@
 
 import logging
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pigmil._core.segments import segment_gather
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.distances import log_density, screened_log_densities, worth_screening
+from pigmil.distances import log_density, screened_log_densities
 from pigmil.graph.candidates import WorkingScore, copy_penalty, two_sided_score, working_score
 
 __all__ = ["ClassSplit"]
 
 _logger = logging.getLogger("pigmil")
+
+
+@dataclass(frozen=True)
+class FoldSums:
+    """Logarithms of sums of decayed distances to the bags of each fold.
+
+    Attributes
+    ----------
+    fold : array of int of shape (n_bags,)
+        Fold of each training bag.
+    bag_index : array of int of shape (n_instances,)
+        Bag of each training instance.
+    negative : array of shape (n_decays, n_folds, n_instances)
+        Over the negative bags of each fold, at every instance.
+    positive : array of shape (n_decays, n_folds, n_positive_instances), or None
+        Over the positive bags of each fold, at the instances of the positive bags.
+    """
+
+    fold: IntArray
+    bag_index: IntArray
+    negative: FloatArray
+    positive: FloatArray | None
 
 
 @dataclass(frozen=True)
@@ -38,6 +62,8 @@ class ClassSplit:
         Of the other positive bags at every instance of the positive bags, if it is needed.
     copy_penalty : array of shape (n_positive_instances,)
         See :func:`pigmil.graph.copy_penalty`.
+    folds : FoldSums, optional
+        The same densities by folds of the bags.
     """
 
     is_positive: BoolArray
@@ -49,6 +75,7 @@ class ClassSplit:
     log_negative_density: FloatArray
     log_positive_density: FloatArray | None
     copy_penalty: FloatArray
+    folds: "FoldSums | None" = None
 
     @classmethod
     def from_bags(
@@ -59,16 +86,30 @@ class ClassSplit:
         decays: tuple[float, ...],
         unit: float,
         two_sided: bool,
-        screen: bool | str = False,
+        fold: IntArray | None = None,
+        screen: bool = False,
     ) -> "ClassSplit":
         """Split the bags by class and measure the densities.
 
-        With ``screen`` (``"auto"``: where it saves time) most densities are estimated, see
-        :func:`pigmil.distances.screened_log_densities`.
+        Parameters
+        ----------
+        bags : Bags
+            Training bags.
+        is_positive : array of bool of shape (n_bags,)
+            Class of each.
+        decays, unit
+            Decays per unit of length, and the unit.
+        two_sided : bool
+            Whether to measure the density of the positive bags.
+        fold : array of int of shape (n_bags,), optional
+            Fold of each bag; lets :meth:`without_fold` reuse the distances. Not with ``screen``.
+        screen : bool, default=False
+            Whether most densities are estimated, see
+            :func:`pigmil.distances.screened_log_densities`.
         """
         positive, negative = bags[is_positive], bags[~is_positive]
         rows = segment_gather(bags.offsets, np.flatnonzero(is_positive))
-        if screen is True or (screen == "auto" and worth_screening(bags, is_positive)):
+        if screen:
             densities = screened_log_densities(
                 bags, is_positive, gammas=decays, unit=unit, two_sided=two_sided
             )
@@ -92,11 +133,24 @@ class ClassSplit:
         if negative.n_bags == 1:
             own[:] = -1  # a single negative bag is all there is to compare with
         in_negative, in_positive = np.zeros(bags.n_instances), np.zeros(len(rows))
+        folds = None
+        if fold is not None:
+            shape = len(decays), int(fold.max()) + 1
+            negative_sums = np.empty((*shape, bags.n_instances))
+            positive_sums = np.empty((*shape, len(rows))) if two_sided else None
+            folds = FoldSums(fold, bags.bag_index, negative_sums, positive_sums)
         log_negative = log_density(
-            bags.instances, negative, gamma=decays, unit=unit, own_bag=own, copies=in_negative
+            bags.instances,
+            negative,
+            gamma=decays,
+            unit=unit,
+            own_bag=own,
+            copies=in_negative,
+            by_group=None if folds is None else (folds.fold[~is_positive], folds.negative),
         )
         log_positive = None
         if two_sided:
+            sums = None if folds is None else folds.positive
             log_positive = log_density(
                 positive.instances,
                 positive,
@@ -104,10 +158,41 @@ class ClassSplit:
                 unit=unit,
                 own_bag=positive.bag_index,
                 copies=in_positive,
+                by_group=None if sums is None or fold is None else (fold[is_positive], sums),
             )
         penalty = copy_penalty(in_negative[rows], in_positive)
-        return cls(
-            is_positive, positive, negative, rows, unit, decays, log_negative, log_positive, penalty
+        densities = log_negative, log_positive, penalty, folds
+        return cls(is_positive, positive, negative, rows, unit, decays, *densities)
+
+    def without_fold(self, number: int) -> "ClassSplit":
+        """Return the split of the bags outside one fold.
+
+        The density of negatives is still given at every instance, those of the fold included:
+        these are held out. Only the grade of exact copies is that of all bags.
+        """
+        if self.folds is None:
+            raise ValueError("This split has no folds; pass fold to ClassSplit.from_bags.")
+        train = self.folds.fold != number
+        positive = train[self.is_positive]
+        inside = segment_gather(self.positive.offsets, np.flatnonzero(positive))
+        own = (train & ~self.is_positive)[self.folds.bag_index]
+        log_negative = _log_mean(
+            self.folds.negative, number, (train & ~self.is_positive).sum() - own
+        )
+        log_positive = None
+        if self.folds.positive is not None:
+            count = np.full(len(inside), positive.sum() - 1)
+            log_positive = _log_mean(self.folds.positive[:, :, inside], number, count)
+        return ClassSplit(
+            self.is_positive & train,
+            self.positive[positive],
+            self.negative[train[~self.is_positive]],
+            self.rows[inside],
+            self.unit,
+            self.decays,
+            log_negative,
+            log_positive,
+            self.copy_penalty[inside],
         )
 
     def working_scores(
@@ -156,3 +241,9 @@ class ClassSplit:
             log_negative, log_positive, kind=kind, margin=margin, penalty=penalty
         )
         return score + self.copy_penalty
+
+
+def _log_mean(sums: FloatArray, left_out: int, count: NDArray[Any]) -> FloatArray:
+    """Return the log mean over all folds but one, of ``count`` bags at each instance."""
+    others = np.arange(sums.shape[1]) != left_out
+    return np.logaddexp.reduce(sums[:, others], axis=1) - np.log(np.maximum(count, 1))

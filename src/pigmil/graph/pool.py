@@ -1,16 +1,33 @@
 """Results derived from a pool: instance scores, further detected instances, hard negatives."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
-from pigmil._core.segments import segment_argmax, segment_argmin
+from pigmil._core.segments import (
+    offsets_of,
+    segment_argmax,
+    segment_argmin,
+    segment_gather,
+    segment_reduce,
+)
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import log_kernel_mean, squared_distance_blocks
+from pigmil.graph.class_split import ClassSplit
 
-__all__ = ["extend_pool", "hard_negatives", "pool_scores", "top_instances_per_bag"]
+__all__ = [
+    "hard_negatives",
+    "held_out_areas",
+    "pool_scores",
+    "score_by_pool",
+    "top_instances_per_bag",
+]
+
+_MAX_REFINEMENTS = 10
 
 
 def pool_scores(
@@ -58,11 +75,107 @@ def pool_scores(
     return density - log_negative_density
 
 
-def extend_pool(scores: FloatArray, bags: Bags, pool: IntArray, chosen: BoolArray) -> IntArray:
-    """Return one instance of each chosen bag: its pool member, else its best-scored instance."""
-    best = segment_argmax(scores, bags.offsets)
-    best[bags.bag_index[pool]] = pool
-    return best[chosen]
+def score_by_pool(
+    bags: Bags, split: ClassSplit, width: int, pool: IntArray, kept: BoolArray
+) -> tuple[FloatArray, IntArray]:
+    """Score every training instance by the pool, extended to all positive bags and refined.
+
+    The pool is extended by the best-scored instance of each positive bag that was set aside.
+    Then, up to ten times, the best-scored instance of every positive bag takes its place.
+
+    Parameters
+    ----------
+    bags : Bags
+        Training bags.
+    split : ClassSplit
+        The same by class.
+    width : int
+        Index of the decay.
+    pool : array of int of shape (n_working_bags,)
+        Flat indices of the pool, in the order of the bags.
+    kept : array of bool of shape (n_positive_bags,)
+        The working bags.
+
+    Returns
+    -------
+    scores : array of shape (n_instances,)
+        See `pool_scores`; the member of an instance's own bag is left out.
+    refined : array of int of shape (n_positive_bags,)
+        Flat indices of the instances the scores are measured to.
+    """
+    owners = bags.bag_index
+
+    def score(rows: IntArray, members: IntArray) -> FloatArray:
+        return pool_scores(
+            bags.instances[rows],
+            split.log_negative_density[width, rows],
+            bags.instances[members],
+            gamma=split.decays[width],
+            unit=split.unit,
+            query_bag=owners[rows],
+            pool_bag=owners[members],
+        )
+
+    def best_of_each(members: IntArray) -> IntArray:
+        return split.rows[segment_argmax(score(split.rows, members), split.positive.offsets)]
+
+    refined = best_of_each(pool)
+    refined[kept] = pool
+    for _ in range(_MAX_REFINEMENTS):
+        previous, refined = refined, best_of_each(refined)
+        if np.array_equal(refined, previous):
+            break
+    return score(np.arange(bags.n_instances), refined), refined
+
+
+def held_out_areas(
+    bags: Bags, split: ClassSplit, first_pool: Callable[[ClassSplit, int], IntArray]
+) -> FloatArray:
+    """Return how well the first pool of each width separates held-out bags.
+
+    Parameters
+    ----------
+    bags : Bags
+        Training bags.
+    split : ClassSplit
+        The same by class, with folds.
+    first_pool : callable
+        From the split of the bags outside a fold and the index of a width to the flat indices of
+        a pool.
+
+    Returns
+    -------
+    array of shape (n_decays,)
+        Area under the ROC curve of the held-out bags, scored by their best instance; the mean
+        over folds.
+    """
+    if split.folds is None:
+        raise ValueError("This split has no folds; pass fold to ClassSplit.from_bags.")
+    fold = split.folds.fold
+    areas = np.zeros((len(split.decays), int(fold.max()) + 1))
+    for number in range(areas.shape[1]):
+        train = split.without_fold(number)
+        test = np.flatnonzero(fold == number)
+        rows, offsets = segment_gather(bags.offsets, test), offsets_of(bags.sizes[test])
+        instances = bags.instances[rows]
+        for width, decay in enumerate(split.decays):
+            scores = pool_scores(
+                instances,
+                train.log_negative_density[width, rows],
+                bags.instances[first_pool(train, width)],
+                gamma=decay,
+                unit=split.unit,
+            )
+            best = segment_reduce(np.maximum, scores, offsets)
+            areas[width, number] = _area(best, split.is_positive[test])
+    return areas.mean(axis=1)
+
+
+def _area(values: FloatArray, positive: BoolArray) -> float:
+    """Return the area under the ROC curve: the share of pairs in the right order, ties half."""
+    n_positive, n_negative = positive.sum(), (~positive).sum()
+    ranks = rankdata(values)[positive].sum() - n_positive * (n_positive + 1) / 2
+    return float(ranks / (n_positive * n_negative))
 
 
 def top_instances_per_bag(

@@ -16,7 +16,8 @@ def self_confidence(confidences: npt.ArrayLike) -> FloatArray:
     """Return the confidence of each exemplar classifier in its own exemplar, Υ_ii.
 
     With the bias included this is 1 for every exemplar SVM (the exemplar lies on its margin, see
-    `exemplar_svms`), so exemplars differ only when the bias is left out.
+    `exemplar_svms`), so exemplars differ only when the bias is left out. Values that differ by
+    rounding are made equal, so that Algorithm 2 takes no rounding for a gain.
 
     Parameters
     ----------
@@ -32,7 +33,9 @@ def self_confidence(confidences: npt.ArrayLike) -> FloatArray:
     >>> self_confidence([[1.0, 0.5], [-0.5, 2.0]])
     array([1., 2.])
     """
-    return np.array(np.diagonal(_square(confidences)), np.float64)
+    own = np.array(np.diagonal(_square(confidences)), np.float64)
+    scale = float(np.abs(own).max(initial=0.0)) or 1.0
+    return np.round(own / scale, 12) * scale
 
 
 def confidence_ranks(confidences: npt.ArrayLike) -> Ranks:
