@@ -161,8 +161,8 @@ class ClassSplit:
                 by_group=None if sums is None or fold is None else (fold[is_positive], sums),
             )
         penalty = copy_penalty(in_negative[rows], in_positive)
-        densities = log_negative, log_positive, penalty, folds
-        return cls(is_positive, positive, negative, rows, unit, decays, *densities)
+        parts = is_positive, positive, negative, rows
+        return cls(*parts, unit, decays, log_negative, log_positive, penalty, folds)
 
     def without_fold(self, number: int) -> "ClassSplit":
         """Return the split of the bags outside one fold.
