@@ -179,6 +179,19 @@ def test_every_parameter_of_pigmil_that_is_a_reading_is_in_the_table():
     } == set()
 
 
+@pytest.mark.parametrize("name", ["PIGMIL", "PIGMIL.faithful"])
+def test_the_tables_of_what_differs_from_the_paper_are_those_of_the_parameters(name):
+    from pigmil import PIGMIL
+
+    text = (DOCS / "methods" / "pigmil.md").read_text(encoding="utf-8")
+    model = PIGMIL() if name == "PIGMIL" else PIGMIL.faithful()
+    rows = []
+    for paper, here in model.differences_from_paper():
+        setting, separator, reason = here.partition(": ")
+        rows.append(f"| `{paper}` | `{setting}`{separator}{reason} |")
+    assert "| the paper | here |\n|---|---|\n" + "\n".join(rows) + "\n\n" in text
+
+
 def test_examples_compile_and_are_named_for_the_gallery():
     scripts = sorted((ROOT / "examples").glob("*.py"))
     assert len(scripts) >= 4
