@@ -28,7 +28,11 @@ def test_every_fitted_attribute_is_listed(name, bags):
     model = get_estimator(name)().fit(bags, bags.y)
     fitted = set(vars(model)) - set(model.get_params(deep=False))
     # Checked beside the list: the label against the classes, the classifier by its own class.
-    assert fitted - set(state.state_fields(type(model))) <= {"positive_label_", "classifier_"}
+    assert fitted - set(state.state_fields(type(model))) <= {
+        "positive_label_",
+        "classifier_",
+        "estimator_",
+    }
     state.check_state(model)
 
 

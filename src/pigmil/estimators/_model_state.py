@@ -23,12 +23,21 @@ from sklearn.svm import SVC, LinearSVC
 
 from pigmil._core import state
 from pigmil._core.errors import ModelFileError
+from pigmil.estimators.base import BaseMIL
 
 _PER_FEATURE = state.Floats(shape=("features",), none=True)
 _SCALE = state.Floats(shape=("features",), positive=True, none=True)
 _LINEAR: dict[str, state.Field] = {
     "coef_": state.Floats(shape=("rows", "features")),
     "intercept_": state.Floats(shape=("rows",)),
+}
+_PER_CLASS: dict[str, state.Field] = {
+    **BaseMIL._state,
+    "classes_": state.Array(shape=("classes",), kinds="biufUO", least=3),
+    "instance_scores_": state.Floats(
+        shape=("instances", "classes"), nan=True, infinite=True, optional=True
+    ),
+    "probability_slope_": state.Number(optional=True),
 }
 _SKLEARN_STATE: dict[type, dict[str, state.Field]] = {
     StandardScaler: {"mean_": _PER_FEATURE, "scale_": _SCALE},
@@ -68,6 +77,9 @@ def check_objects(objects: Iterable[tuple[str, Any]]) -> None:
 
 
 def _check_one(built: Any) -> None:
+    if isinstance(built, BaseMIL) and "estimators_" in vars(built):
+        _check_one_per_class(built)
+        return
     special = _SPECIAL.get(type(built))
     if special is not None:
         special(built)
@@ -81,6 +93,21 @@ def _check_one(built: Any) -> None:
         # A model that was never fitted has none of them.
         if held is None or not isinstance(built, BaseEstimator) or set(fitted) & set(held):
             state.check_state(built)
+
+
+def _check_one_per_class(model: BaseMIL) -> None:
+    """Check a method fitted to more than two classes: it holds one fitted model per class."""
+    state.check_state(model, _PER_CLASS)
+    classes, fitted = model.classes_, model.estimators_
+    if np.unique(classes).tolist() != classes.tolist():
+        raise state.StateError("classes_ are not different labels in order")
+    if not isinstance(fitted, list) or len(fitted) != len(classes):
+        raise state.StateError("estimators_ are not one per class")
+    for one in fitted:
+        if type(one) is not type(model) or "estimators_" in vars(one):
+            raise state.StateError("estimators_ are not models of two classes of this method")
+        if state.check_state(one)["features"] != model.n_features_in_:
+            raise state.StateError("estimators_ take other features")
 
 
 def _check_pipeline(pipeline: Pipeline) -> None:

@@ -298,6 +298,8 @@ class MILClassifier(ClassifierMixin, BaseMIL):
     A subclass implements ``_score_bags(bags)``: above 0 the bag is called positive.
     """
 
+    _state: ClassVar[dict[str, state.Field]] = {"probability_slope_": state.Number(optional=True)}
+
     @abstractmethod
     def _score_bags(self, bags: Bags) -> FloatArray:
         """Return the decision value of every bag, above 0 for the positive class."""

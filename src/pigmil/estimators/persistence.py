@@ -52,12 +52,6 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> Path:
     from pigmil._core.version import __version__
 
     path = Path(path)
-    method = model[-1] if hasattr(model, "steps") else model
-    if hasattr(method, "card") and hasattr(method, "estimators_"):
-        raise ModelFileError(
-            f"A model of {len(method.classes_)} classes cannot be saved as one file; save each of "
-            "its estimators_, one per class."
-        )
     content = {
         "format": _FORMAT,
         "pigmil": __version__,

@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
+from pigmil._core import state
 from pigmil._core._sklearn_compat import HasMethods
 from pigmil._core.segments import segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray
@@ -85,6 +86,12 @@ class SIL(MaxInstanceClassifier):
         when_to_use="A baseline with a classifier you know; most instances of positive bags are "
         "positive.",
     )
+    _state: ClassVar[dict[str, state.Field]] = {
+        "centre_": state.Floats(shape=("features",)),
+        "spread_": state.Number(positive=True),
+        "threshold_": state.Number(),
+    }
+
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "estimator": [
             HasMethods(["fit", "decision_function"]),
@@ -101,6 +108,11 @@ class SIL(MaxInstanceClassifier):
         self.estimator = estimator
         self.probability = probability
         self.pos_label = pos_label
+
+    def _check_state(self, sizes: state.Sizes) -> None:
+        super()._check_state(sizes)
+        if getattr(self.estimator_, "n_features_in_", None) != sizes["features"]:
+            raise state.StateError("estimator_ takes other features")
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
         self.centre_, self.spread_ = centre_and_spread(bags.instances)
