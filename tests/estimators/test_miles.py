@@ -225,7 +225,7 @@ def test_contributions_add_up_to_the_decision_value(seed, chunk):
 
 def test_an_instance_scores_as_a_bag_of_its_own():
     bags = toy_bags(2)
-    method = MILES().fit(bags)
+    method = MILES(score_by="alone").fit(bags)
     singles = Bags.from_list([row[None] for row in bags.instances])
     np.testing.assert_allclose(
         method.decision_function_instances(bags), method.decision_function(singles), atol=1e-9
@@ -258,6 +258,6 @@ def test_degenerate_bags():
     constant = Bags.from_list([np.zeros((2, 3))] * 4, y=[0, 1, 0, 1])
     method = MILES().fit(constant)
     assert method.coef_.size == 0
-    np.testing.assert_array_equal(method.instance_scores_, method.intercept_)
-    shared = MILES(score_by="contribution").fit(constant)
-    np.testing.assert_array_equal(shared.instance_scores_, shared.intercept_ / 2)
+    np.testing.assert_array_equal(method.instance_scores_, method.intercept_ / 2)
+    alone = MILES(score_by="alone").fit(constant)
+    np.testing.assert_array_equal(alone.instance_scores_, alone.intercept_)

@@ -116,8 +116,10 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
         self.estimators_ = [
             self._binary_clone(label).fit(bags, y == label) for label in self.classes_
         ]
+        models = self.estimators_
+        if hasattr(models[0], "n_iter_"):
+            self.n_iter_ = max(model.n_iter_ for model in models)
         if self.card.detects:
-            models = self.estimators_
             self.instance_scores_ = np.column_stack([model.instance_scores_ for model in models])
             # Every bag is positive in one of the models.
             self.detected_instances_ = np.sort(
@@ -130,7 +132,7 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
         class_weight = getattr(self, "class_weight", None)
         if isinstance(class_weight, dict):
             others = [other for other in self.classes_ if other != label]
-            rest = class_weight.get(others[0], 1.0) if len(others) == 1 else 1.0
+            rest = float(np.mean([class_weight.get(other, 1.0) for other in others]))
             settings["class_weight"] = {True: class_weight.get(label, 1.0), False: rest}
         known = self.get_params(deep=False)
         return clone(self).set_params(**{k: v for k, v in settings.items() if k in known})

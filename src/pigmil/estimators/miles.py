@@ -29,9 +29,8 @@ class MILES(MILClassifier):
     ``exp(-gamma |x - x^k|^2)`` to each training instance ``x^k``; a 1-norm SVM, solved exactly
     as a linear programme, keeps few of them.
 
-    Departs from the paper: an instance is scored as a bag of its own, so that its score does not
-    depend on the other instances of its bag and 0 separates as it does for bags
-    (``score_by="contribution"`` is the paper); widths are measured in ``length_unit``,
+    Departs from the paper: the intercept is shared among the instances of a bag, so that 0
+    separates; widths are measured in ``length_unit``,
     ``gamma = 1 / sigma^2``; the two constants lambda and mu of the programme become ``C`` and
     ``class_weight``, with ``lambda = 1 / C``; they have defaults instead of a search.
 
@@ -43,12 +42,13 @@ class MILES(MILClassifier):
         Decay of the similarity per squared unit of length.
     length_unit : {"auto", "median"} or float, default="auto"
         See :func:`pigmil.distances.length_unit`.
-    score_by : {"alone", "contribution"}, default="alone"
-        How instances are scored. ``"alone"``: the decision value of a bag that holds only the
-        instance. ``"contribution"``, as published: each kept ``x^k`` adds ``w_k s(x^k, x) / m_k``
-        to the ``m_k`` instances of the bag nearest to it, and the intercept is shared equally by
-        the instances that are nearest to some ``x^k``, so that their scores add up to the decision
-        value of the bag.
+    score_by : {"contribution", "alone"}, default="contribution"
+        How instances are scored. ``"contribution"``, as published: each kept ``x^k`` adds
+        ``w_k s(x^k, x) / m_k`` to the ``m_k`` instances of the bag nearest to it, and the intercept
+        is shared equally by the instances that are nearest to some ``x^k``, so that their scores
+        add up to the decision value of the bag. The score of an instance depends on its bag.
+        ``"alone"``: the decision value of a bag that holds only the instance; it fails where
+        instances far from all kept ``x^k`` make bags positive.
     class_weight : "balanced", dict or None, default=None
         Factors on ``C``.
     probability : bool, default=False
@@ -110,8 +110,8 @@ class MILES(MILClassifier):
         detects=True,
         classifies=True,
         cost="O(N^2 d + LP of B rows)",
-        when_to_use="A strong default for bags of any kind. Instances are scored as bags of their "
-        "own; the published score, a share in the decision on the bag, is an option.",
+        when_to_use="A strong default for bags of any kind. The score of an instance is its share "
+        "in the decision on its bag, as published, and so depends on the bag.",
     )
 
     _state: ClassVar[dict[str, state.Field]] = {
@@ -141,7 +141,7 @@ class MILES(MILClassifier):
         C: float = 2.0,
         gamma: float = 0.3,
         length_unit: str | float = "auto",
-        score_by: str = "alone",
+        score_by: str = "contribution",
         class_weight: Any = None,
         probability: bool = False,
         pos_label: Any = None,
