@@ -125,17 +125,14 @@ def fit(
     """
     from sklearn.pipeline import Pipeline
 
-    from pigmil.bags import BagScaler
     from pigmil.estimators.persistence import save_model
+    from pigmil.evaluation.protocol import scaled_pipeline
 
     check_targets(data, {"--output": to}, {})
     fitted = build_method(method, set_, seed)
     bags = open_bags(data, format=format, bag=bag, label=label, info=info)
     fitted.set_params(pos_label=find_positive_label(bags, positive))
-    steps = [("method", fitted)]
-    if scale:
-        steps.insert(0, ("scale", BagScaler(with_mean=not bags.is_sparse)))
-    model = Pipeline(steps)
+    model = scaled_pipeline(fitted, bags) if scale else Pipeline([("method", fitted)])
     fit_with_progress(output, fitted, bags, model)
     save_model(model, to)
     output.add_file(to, f"{fitted.card.name} fitted on {count(bags.n_bags, 'bag')}")

@@ -15,7 +15,7 @@ OTHER_SETS = ("elephant", "fox", "tiger")
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the paper and what became of it.
+    """A claim of the paper, and whether our numbers support it.
 
     Attributes
     ----------
@@ -39,12 +39,12 @@ class Claim:
 
 
 def curve(frame: Any) -> Any:
-    """Mean accuracy by x, of the rows of one curve."""
+    """Return the mean accuracy at each x of one curve."""
     return frame.groupby("x")["detection_accuracy"].mean() * 100
 
 
 def change(frame: Any, start: float, end: float) -> tuple[float, float]:
-    """Change of accuracy between two x over the same seeds, and its standard error."""
+    """Return the change of accuracy between two x over the same seeds, and its standard error."""
     wide = frame.pivot_table(index="seed", columns="x", values="detection_accuracy") * 100
     difference = (wide[end] - wide[start]).to_numpy()
     n = len(difference)
@@ -53,7 +53,7 @@ def change(frame: Any, start: float, end: float) -> tuple[float, float]:
 
 
 def format_values(values: Any) -> str:
-    """A curve in words: x: mean, x: mean."""
+    """Return a curve as text: x: mean, x: mean."""
     return ", ".join(f"{x:g}: {value:.1f}" for x, value in values.items())
 
 

@@ -1,4 +1,4 @@
-"""Detection on the synthetic sets: one fit a cell, kept in the store like any other."""
+"""Detection on the synthetic sets: one fit per cell, saved in the store like any other."""
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
@@ -33,7 +33,7 @@ CONFIGURATIONS: dict[str, Callable[..., PIGMIL]] = {
 
 @dataclass(frozen=True)
 class Detection:
-    """One detection: which set, how noisy, by what, weighed how.
+    """One detection experiment: data set, noise, method and readings.
 
     Attributes
     ----------
@@ -62,12 +62,12 @@ class Detection:
 
 @functools.lru_cache(maxsize=256)
 def synthetic(data: str, seed: int, noise: int = 0, noise_kind: str = "swap") -> Bags:
-    """A synthetic set by name."""
+    """Return a synthetic set by name."""
     return MAKERS[data](random_state=seed, noise=noise, noise_kind=noise_kind)
 
 
 def fitted(what: Detection, seed: int) -> tuple[Bags, Any]:
-    """The bags and the method fitted to them."""
+    """Return the bags and the method fitted to them."""
     bags = synthetic(what.data, seed, what.noise, what.noise_kind)
     return bags, _method(what, seed).fit(bags)
 
@@ -102,13 +102,14 @@ def detect(what: Detection, seed: int) -> dict[str, Any]:
     positive = bags.y == bags.y.max()
     covered = positive[bags.bag_index[detected]].sum() / positive.sum()
     best = getattr(method, "best_instances_", detected)
-    found: dict[str, Any] = {}
+    working_sets: dict[str, Any] = {}
     if hasattr(method, "working_sets_"):
         inside = bags.instance_labels[np.concatenate(method.working_sets_)] == 1
-        found["working_set_purity"] = float(inside.mean())
-        found["positives_in_working_sets"] = float(inside.sum() / (bags.instance_labels == 1).sum())
+        working_sets["working_set_purity"] = float(inside.mean())
+        share = inside.sum() / (bags.instance_labels == 1).sum()
+        working_sets["positives_in_working_sets"] = float(share)
     return {
-        **found,
+        **working_sets,
         "detection_accuracy": detection_accuracy(detected, bags.instance_labels, pos_label=1),
         "every_bag_accuracy": detection_accuracy(best, bags.instance_labels, pos_label=1),
         "covered": float(covered),

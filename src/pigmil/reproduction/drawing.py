@@ -31,7 +31,7 @@ def save(figure: Any, path: Any) -> None:
 
 
 def draw_working_sets(points: Any) -> Any:
-    """The sets, with the members of working sets crossed."""
+    """Draw the sets, with crosses on the members of working sets."""
 
     def mark(axes: Any, part: Any) -> None:
         chosen = part[part["in_working_set"]]
@@ -42,7 +42,7 @@ def draw_working_sets(points: Any) -> Any:
 
 
 def draw_detection(points: Any) -> Any:
-    """The sets, with the pool and the negatives that left the working sets."""
+    """Draw the sets, with the pool and the negatives that left the working sets."""
 
     def mark(axes: Any, part: Any) -> None:
         out = part[part["in_working_set"] & ~part["in_pool"] & (part["label"] != 1)]
@@ -80,7 +80,7 @@ def _scatter(points: Any, mark: Callable[[Any, Any], None]) -> Any:
 
 
 def draw_influence(frame: Any) -> Any:
-    """The function d of distance, near and far separately."""
+    """Draw the function d of distance, near and far separately."""
     figure = _figure(5.6, 3.8)
     axes = figure.subplots()
     near, far = frame[frame["delta"] <= 1], frame[frame["delta"] >= 1]
@@ -103,7 +103,7 @@ def draw_influence(frame: Any) -> Any:
 
 
 def draw_graph(vertices: Any, edges: Any) -> Any:
-    """Vertices where their instances lie, labelled by rank; edges by weight."""
+    """Draw a graph: vertices at their instances, labelled by rank, and edges by weight."""
     figure = _figure(7, 5.2)
     axes = figure.subplots()
     mpl = import_optional("matplotlib", extra="plot", purpose="Drawing a figure")
@@ -130,7 +130,7 @@ def draw_graph(vertices: Any, edges: Any) -> Any:
 
 
 def draw_ratio(frame: Any) -> Any:
-    """One column per set, one row per reading of the ratio."""
+    """Draw one column per set and one row per reading of the ratio."""
     meanings = _second(frame)
     figure = _figure(11, 3.1 * len(meanings))
     grid = figure.subplots(len(meanings), len(SYNTHETIC), sharey=True, squeeze=False)
@@ -147,7 +147,7 @@ def draw_ratio(frame: Any) -> Any:
 
 
 def draw_noise(frame: Any) -> Any:
-    """One column per configuration, one row per reading of noise."""
+    """Draw one column per configuration and one row per reading of noise."""
     kinds = _second(frame)
     figure = _figure(9, 3.3 * len(kinds))
     grid = figure.subplots(len(kinds), len(TWO), sharey=True, squeeze=False)
@@ -161,7 +161,7 @@ def draw_noise(frame: Any) -> Any:
 
 
 def draw_working_set_size(frame: Any) -> Any:
-    """One panel a configuration."""
+    """Draw one panel per configuration."""
     figure = _figure(9, 3.5)
     grid = figure.subplots(1, len(TWO), sharey=True)
     for axes, name in zip(grid, TWO, strict=True):
@@ -178,7 +178,7 @@ def _sets(axes: Any, frame: Any, variant: str) -> None:
 
 
 def _curve(axes: Any, part: Any, colour: str, label: str, marker: str) -> None:
-    """Mean over seeds, and a band from the 10th to the 90th per cent of them."""
+    """Draw the mean over seeds, with a band from the 10th to the 90th percentile."""
     values = part.groupby("x")["detection_accuracy"]
     mean = 100 * values.mean()
     axes.fill_between(mean.index, 100 * values.quantile(0.1), 100 * values.quantile(0.9),
@@ -213,7 +213,7 @@ def _second(frame: Any) -> list[str]:
 
 
 def draw_ranks(results: Any) -> Any:
-    """The critical-difference diagram of a comparison."""
+    """Draw the critical-difference diagram of a comparison."""
     ranks = results.significance().ranks
     figure = _figure(9, 0.28 * len(ranks) + 1.2)
     results.critical_difference(ax=figure.subplots())

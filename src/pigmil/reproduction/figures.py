@@ -41,7 +41,7 @@ class FigureSize:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A figure: its numbers, the claims about it, and how it is drawn.
+    """A figure: its numbers, the claims about it, and the function that draws it.
 
     Attributes
     ----------
@@ -111,7 +111,7 @@ Run = Callable[[str, list[Detection]], list[dict[str, Any]]]
 
 
 def _scatter(run: Run) -> list[Outcome]:
-    """The sets with their working sets, and what was detected."""
+    """Compute the figures of the sets: working sets and detected instances."""
     pd = import_optional("pandas", extra="evaluation", purpose="Figures")
     share = (("working_set_fraction", CAPTION_FRACTION),)
     wanted = [
@@ -198,7 +198,7 @@ def _influence() -> Outcome:
 
 
 def _graph() -> Outcome:
-    """A small graph with its ranking scores, as in the paper's sketch of ten vertices."""
+    """Compute a small graph with its ranking scores, as in the paper's sketch."""
     pd = import_optional("pandas", extra="evaluation", purpose="Figures")
     bags = MAKERS["RHOMBUS"](random_state=0, n_positive_bags=12, n_negative_bags=12)
     model = CONFIGURATIONS["PIGMIL"](C=1.0, random_state=0).fit(bags)
@@ -289,7 +289,7 @@ def _working_set(run: Run, fractions: Sequence[int]) -> Outcome:
 
 
 def _frame(rows: list[dict[str, Any]], variants: list[str]) -> Any:
-    """One row per fit: variant, data, x, seed, accuracy."""
+    """Return one row per fit: variant, data, x, seed, accuracy."""
     pd = import_optional("pandas", extra="evaluation", purpose="Figures")
     seeds = len(rows) // len(variants)
     return pd.DataFrame(

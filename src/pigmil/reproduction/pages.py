@@ -75,7 +75,7 @@ def page(
     facts: dict[str, Any],
     left_out: Sequence[str],
 ) -> str:
-    """The whole page in Markdown."""
+    """Return the whole page in Markdown."""
     held = sum(claim.holds for claim in claims)
     parts = [
         "# What matches the paper, what does not, and why",
@@ -151,7 +151,7 @@ def _table2(content: Any, claims: Sequence[Claim]) -> list[str]:
 
 
 def _lower(table: Any) -> list[str]:
-    """The cells of the library's own configurations that fall short of the paper's."""
+    """List the cells of the default configurations that are below the paper's."""
     own = table[~table["method"].str.contains("|", regex=False)]
     short = own[own["difference"] < -2].sort_values("difference")
     if short.empty:

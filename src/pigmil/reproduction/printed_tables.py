@@ -95,7 +95,7 @@ ELSEWHERE: dict[str, tuple[float, float]] = {
 
 
 def printed_accuracy(method: str, data: str) -> float:
-    """Accuracy that the paper, or else the method's own publication, prints; NaN if neither does.
+    """Return the accuracy printed in the paper or the method's own publication; NaN without one.
 
     Examples
     --------

@@ -26,7 +26,7 @@ def table1(
     store: Any = "pigmil-results.sqlite",
     callback: Callable[..., None] | None = None,
 ) -> Any:
-    """Detection accuracy on BASIC, RHOMBUS and RING (Table I).
+    """Compute the detection accuracy on BASIC, RHOMBUS and RING (Table I).
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def table1(
 
 
 def table2_methods() -> dict[str, dict[str, Any]]:
-    """The ten classifiers of Table II, and PIGMIL by the letter of the paper."""
+    """Return the ten classifiers of Table II, and PIGMIL as literally as the paper allows."""
     plain, literal = PIGMIL().get_params(), PIGMIL.paper().get_params()
     literal.pop("reading")
     changed = {name: value for name, value in literal.items() if value != plain[name]}
@@ -110,7 +110,7 @@ def table2(
     store: Any = "pigmil-results.sqlite",
     callback: Callable[..., None] | None = None,
 ) -> tuple[Any, Results]:
-    """Bag accuracy of the ten classifiers on the real sets (Table II).
+    """Compute the bag accuracy of the ten classifiers on the real sets (Table II).
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def table2(
 def mark(
     ours: float, std: float, cells: int, paper: float, paper_std: float, *, test_share: float
 ) -> str:
-    """Whether ours and the paper's mean differ by more than chance.
+    """Return a mark: whether our mean and the paper's differ by more than chance.
 
     Each mean over overlapping folds has variance ``(1/n + n_test/n_train) std^2`` (Nadeau and
     Bengio 2003); a difference beyond 1.96 standard errors of both together is marked.
