@@ -39,7 +39,6 @@ from pigmil.estimators._soft_steps import (
     model_weights,
     quota,
     robust_spread,
-    soft_pool,
     walk,
     working_positions,
 )
@@ -73,24 +72,18 @@ _TOLERANCE = 1e-3  # of the shares of a pool
 _SATURATED = 0.99  # held-out AUC from which bag labels are as good as explained
 _NEARLY_SATURATED = 0.9  # of the single walk that finds the first group
 _FAR_TIGHTER = 4.0  # ratio of squared spreads
-_SHARED_ROUNDS = 3
 _BLOCK_ROWS = 4096
 
 
 @dataclass(frozen=True)
 class Fit:
-    """One model on one view: scores of the working instances, seen and held out.
-
-    ``parts`` holds, for every fold, the scores of the instances that were not held out.
-    """
+    """One model on one view: scores of the working instances, seen and held out."""
 
     kind: str
-    psi: NDArray[np.float32]
     scores: FloatArray
     held_out: FloatArray
     direction: Direction
     rounds: list[tuple[FloatArray, FloatArray]]
-    parts: list[FloatArray]
 
 
 @model_part
@@ -173,9 +166,8 @@ class SoftPIGMIL(MILClassifier):
        the softmax of the scores; and so on until the shares stay the same. On some views also a
        noisy-or over bags, fitted by its likelihood.
     3. Each model is judged by the area under the ROC curve of the best instance scores of bags
-       held out; the mean of the models' scores is weighted by ``exp(auc / temperature)``. It
-       gives a shared pool, against which all views score again, three times; the final score is
-       the mean of the models' own and that against the shared pool.
+       held out. The final score is the mean of the models' scores, weighted by
+       ``exp(auc / temperature)``.
     4. Training instances that are exact copies of negatives lose score, the more the rarer such
        copies are among the negatives.
     5. A sigmoid on bags held out turns scores into log-odds of a bag: 0 separates.
@@ -423,55 +415,16 @@ class SoftPIGMIL(MILClassifier):
             best = [segment_reduce(np.maximum, fit.held_out, offsets) for _, fit in fits]
             aucs = np.array([bag_auc(values, positive) for values in best])
         weights = model_weights(aucs, self.temperature)
-        counted = [(view, fit, w) for (view, fit), w in zip(fits, weights, strict=True) if w > 0]
-        scores, directions = self._agree(counted, None, offsets, positive)
-        self.committee_ = _committee(scales, landmarks, counted, directions)
+        self.committee_ = _committee(scales, landmarks, fits, weights)
         inside = chosen[positive[segment_ids(offsets)]]
         self.trace_ = [
             _trace(scales[view.scale].kind, view, fit, auc, weight, inside)
             for (view, fit), auc, weight in zip(fits, aucs, weights, strict=True)
         ]
+        scores = weights @ np.array([fit.scores for _, fit in fits])
         if not folds:
             return scores, None
-        held_out = np.full(len(scores), np.nan)
-        for number, fold in enumerate(folds):
-            kept, apart, starts = _split(offsets, fold)
-            _, shared = self._agree(counted, (number, kept), starts, positive[~fold])
-            models = sum(weight * fit.held_out[apart] for _, fit, weight in counted)
-            pools = sum(
-                weight * direction.scores(fit.psi[apart])
-                for (_, fit, weight), direction in zip(counted, shared, strict=True)
-            )
-            held_out[apart] = (models + pools) / 2.0
-        return scores, held_out
-
-    def _agree(
-        self,
-        counted: list[tuple[View, Fit, float]],
-        fold: tuple[int, IntArray] | None,
-        offsets: IntArray,
-        positive: BoolArray,
-    ) -> tuple[FloatArray, list[Direction]]:
-        """Let all views score against one shared pool, that of their weighted scores.
-
-        The score is the mean of the models' own weighted score and the weighted score against the
-        shared pool; it gives the next shared pool. ``fold`` has its number and the instances that
-        were not held out. Returns the score and, for each model, its direction for that pool.
-        """
-        number, kept = fold if fold is not None else (0, np.arange(len(counted[0][1].psi)))
-        own = np.zeros(len(kept))
-        for _, fit, weight in counted:
-            own += weight * (fit.scores if fold is None else fit.parts[number])
-        problems = {
-            id(view): WalkProblem(fit.psi[kept], offsets, positive) for view, fit, _ in counted
-        }
-        scores = own
-        for _ in range(_SHARED_ROUNDS):
-            pool = soft_pool(scores, offsets, self.sharpness)
-            found = {view: problem.score(pool) for view, problem in problems.items()}
-            together = sum(weight * found[id(view)][0] for view, _, weight in counted)
-            scores = (own + together) / 2.0
-        return scores, [found[id(view)][1] for view, _, _ in counted]
+        return scores, weights @ np.array([fit.held_out for _, fit in fits])
 
     def _fit_view(
         self,
@@ -510,13 +463,13 @@ class SoftPIGMIL(MILClassifier):
         """Fit one model on all bags, and without each fold of bags to score that fold."""
         scores, direction, rounds = self._fit_direction(kind, psi, offsets, positive)
         held_out = np.full(len(psi), np.nan)
-        parts = []
         for fold in folds:
-            kept, apart, starts = _split(offsets, fold)
-            part, away, _ = self._fit_direction(kind, psi[kept], starts, positive[~fold])
+            kept = segment_gather(offsets, np.flatnonzero(~fold))
+            apart = segment_gather(offsets, np.flatnonzero(fold))
+            starts = offsets_of(np.diff(offsets)[~fold])
+            _, away, _ = self._fit_direction(kind, psi[kept], starts, positive[~fold])
             held_out[apart] = away.scores(psi[apart])
-            parts.append(part)
-        return Fit(kind, psi, scores, held_out, direction, rounds, parts)
+        return Fit(kind, scores, held_out, direction, rounds)
 
     def _fit_direction(
         self, kind: str, psi: NDArray[np.float32], offsets: IntArray, positive: BoolArray
@@ -598,21 +551,19 @@ def _useful_scales(kinds: Sequence[str], rows: Any, wide: bool) -> list[str]:
 
 
 def _committee(
-    scales: list[Scale],
-    landmarks: list[Any],
-    counted: list[tuple[View, Fit, float]],
-    shared: list[Direction],
+    scales: list[Scale], landmarks: list[Any], fits: list[tuple[View, Fit]], weights: FloatArray
 ) -> Committee:
-    """Add up the models of each view, with their scores against the shared pool."""
+    """Add up the models of each view that have weight."""
     coefs: dict[int, FloatArray] = {}
     views: dict[int, View] = {}
     intercept = 0.0
-    for (view, fit, weight), pooled in zip(counted, shared, strict=True):
-        views[id(view)] = view
-        for direction in (fit.direction, pooled):
-            share = 0.5 * weight / direction.spread
-            coefs[id(view)] = coefs.get(id(view), 0.0) + share * direction.coef.astype(np.float64)
-            intercept -= share * direction.center
+    for (view, fit), weight in zip(fits, weights, strict=True):
+        if weight > 0:
+            share = weight / fit.direction.spread
+            views[id(view)] = view
+            coef = share * fit.direction.coef.astype(np.float64)
+            coefs[id(view)] = coefs.get(id(view), 0.0) + coef
+            intercept -= share * fit.direction.center
     return Committee(scales, landmarks, list(views.values()), list(coefs.values()), intercept)
 
 
@@ -632,13 +583,6 @@ def _ordered_folds(bags: Bags, positive: BoolArray) -> list[BoolArray]:
         fold[order] = dealt
         folds.append(fold)
     return folds
-
-
-def _split(offsets: IntArray, fold: BoolArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the instances of the bags kept and of those held out, and where kept bags begin."""
-    kept = segment_gather(offsets, np.flatnonzero(~fold))
-    apart = segment_gather(offsets, np.flatnonzero(fold))
-    return kept, apart, offsets_of(np.diff(offsets)[~fold])
 
 
 def _trace(
