@@ -68,7 +68,7 @@ def standardized(coef: NDArray[Any], values: FloatArray, certain: BoolArray) -> 
 
 
 class WalkProblem:
-    """What stays the same in all rounds of a walk over one view.
+    """Hold what stays the same in all rounds of a walk over one view.
 
     Parameters
     ----------
