@@ -11,7 +11,6 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from pigmil._core._sklearn_compat import StrOptions
@@ -518,25 +517,11 @@ class SoftPIGMIL(MILClassifier):
             return np.asarray(slope * values + intercept, dtype=np.float64)
         return segment_reduce(np.maximum, self._score_instances(bags), bags.offsets)
 
-    def predict_proba(self, X: Any) -> FloatArray:
-        """Probability of each class for every bag.
+    # The decision value is the log-odds, from a sigmoid fitted on bags held out of every model.
+    probability = True
 
-        The decision value is the log-odds of the second class, from a sigmoid fitted on bags held
-        out of every model.
-
-        Parameters
-        ----------
-        X : bags
-            Anything :func:`pigmil.as_bags` takes.
-
-        Returns
-        -------
-        array of shape (n_bags, 2)
-            In the order of ``classes_``.
-        """
-        check_is_fitted(self, "classes_")
-        second = 1.0 / (1.0 + np.exp(-np.clip(self.decision_function(X), -500.0, 500.0)))
-        return np.column_stack([1.0 - second, second])
+    def _calibrate(self, bags: Bags, y: Any) -> None:
+        self.probability_slope_ = 1.0
 
 
 def _useful_scales(kinds: Sequence[str], rows: Any, wide: bool) -> list[str]:
