@@ -23,6 +23,7 @@ _HOME = {
     "instance_scores": "pigmil.metrics",
     "load_model": "pigmil.estimators.persistence",
     "read_bags": "pigmil.io",
+    "read_cohort": "pigmil.io",
     "save_model": "pigmil.estimators.persistence",
     "write_bags": "pigmil.io",
     **METHODS,
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     from pigmil.estimators.soft_pigmil import SoftPIGMIL as SoftPIGMIL
     from pigmil.graph.reading import PaperReading as PaperReading
     from pigmil.io import read_bags as read_bags
+    from pigmil.io import read_cohort as read_cohort
     from pigmil.io import write_bags as write_bags
     from pigmil.metrics import instance_scores as instance_scores
 

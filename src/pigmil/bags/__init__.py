@@ -2,7 +2,7 @@
 
 from pigmil.bags._checks import check_no_missing, text_array
 from pigmil.bags._container import Bags, resolve_index
-from pigmil.bags._convert import as_bags, is_lazy, is_plain_table
+from pigmil.bags._convert import as_bags, is_frame, is_lazy, is_plain_table
 from pigmil.bags._rows import BagBuilder, Coded, Decoder, encode
 from pigmil.bags._transform import BagScaler, OnInstances
 
@@ -16,6 +16,7 @@ __all__ = [
     "as_bags",
     "check_no_missing",
     "encode",
+    "is_frame",
     "is_lazy",
     "is_plain_table",
     "resolve_index",

@@ -1,7 +1,8 @@
-"""Reading and writing bags: :func:`read_bags`, :func:`write_bags` and the file formats."""
+"""Reading and writing bags: files, cohorts of slides, and the file formats."""
 
 from pigmil.io._api import read_bags, write_bags
+from pigmil.io._cohort import read_cohort
 from pigmil.io._common import BagFileNotFoundError
 from pigmil.io._registry import Format, formats
 
-__all__ = ["BagFileNotFoundError", "Format", "formats", "read_bags", "write_bags"]
+__all__ = ["BagFileNotFoundError", "Format", "formats", "read_bags", "read_cohort", "write_bags"]

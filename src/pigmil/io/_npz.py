@@ -1,8 +1,9 @@
 """NumPy ``.npz``: the arrays of the container as they are; nothing is ever unpickled."""
 
 import zipfile
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,6 +22,7 @@ from pigmil.io._common import (
 )
 from pigmil.io._values import plain, relabelled
 
+_CHUNK = 1 << 22  # bytes read at a time
 _INFO, _BAG_INFO = "info_", "bag_info_"
 _FIXED = (
     "instances",
@@ -83,29 +85,49 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
         arrays = {}
         for name, one in wanted.items():
             with archive.open(one) as file:
-                version = npy.read_magic(file)
-                read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-                if version not in read_header:
-                    raise_format_error(
-                        path, f"the array {name!r} has an unknown version {version}."
-                    )
-                shape, _, dtype = read_header[version](file)
-                if dtype.hasobject or dtype.kind not in "biufU":
-                    raise_format_error(
-                        path,
-                        f"the array {name!r} holds {dtype}, not numbers or text.",
-                        hint="Save plain arrays; pickled objects are never loaded.",
-                    )
-                count = int(np.prod([float(n) for n in shape])) if shape else 1
-                if count * dtype.itemsize > one.file_size:
-                    raise_format_error(
-                        path,
-                        f"the array {name!r} is cut short: {shape} of {dtype} do not fit "
-                        f"in {one.file_size} bytes.",
-                    )
-            with archive.open(one) as file:
-                arrays[name] = npy.read_array(file, allow_pickle=False)
+                arrays[name] = read_array(path, name, file, one.file_size)
     return arrays
+
+
+def read_array(path: Path, name: str, file: IO[bytes], n_bytes: int) -> NDArray[Any]:
+    """Read an array of numbers or text, after checking its header against its size.
+
+    Parameters
+    ----------
+    path, name
+        File and name of the array, for messages.
+    file : binary file
+        Positioned at the start of an array in the format of ``.npy``.
+    n_bytes : int
+        Length of header and values.
+    """
+    version = npy.read_magic(file)
+    read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+    if version not in read_header:
+        raise_format_error(path, f"the array {name!r} has an unknown version {version}.")
+    shape, column_major, dtype = read_header[version](file)
+    if dtype.hasobject or dtype.kind not in "biufU":
+        raise_format_error(
+            path,
+            f"the array {name!r} holds {dtype}, not numbers or text.",
+            hint="Save plain arrays; pickled objects are never loaded.",
+        )
+    count = prod(shape)
+    if min(shape, default=0) < 0 or count * dtype.itemsize > n_bytes:
+        raise_format_error(
+            path,
+            f"the array {name!r} is cut short: {shape} of {dtype} do not fit in {n_bytes} bytes.",
+        )
+    check_memory(path, count * dtype.itemsize)
+    values = np.empty(count, dtype=dtype)
+    target = values.view(np.uint8) if values.nbytes else values
+    for start in range(0, values.nbytes, _CHUNK):
+        chunk = file.read(min(_CHUNK, values.nbytes - start))
+        target[start : start + len(chunk)] = np.frombuffer(chunk, dtype=np.uint8)
+        if len(chunk) < min(_CHUNK, values.nbytes - start):
+            raise_format_error(path, f"the array {name!r} is cut short.")
+    file.read(1)  # at its end an archive compares the checksum
+    return values.reshape(shape[::-1]).T if column_major else values.reshape(shape)
 
 
 def _instances(path: Path, arrays: dict[str, NDArray[Any]]) -> Any:
