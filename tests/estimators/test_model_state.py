@@ -16,6 +16,12 @@ from pigmil._core.errors import ModelFileError
 from pigmil.datasets import make_ring
 from pigmil.estimators import all_estimators, get_estimator
 
+# By `_check_state`, or by the class of the part.
+CHECKED_BESIDE = {
+    "positive_label_", "classifier_", "estimator_", "calibration_", "embedding_calibration_",
+    "trace_",
+}  # fmt: skip
+
 
 @pytest.fixture(scope="module")
 def bags():
@@ -27,12 +33,7 @@ def bags():
 def test_every_fitted_attribute_is_listed(name, bags):
     model = get_estimator(name)().fit(bags, bags.y)
     fitted = set(vars(model)) - set(model.get_params(deep=False))
-    # Checked beside the list: the label against the classes, the classifier by its own class.
-    assert fitted - set(state.state_fields(type(model))) <= {
-        "positive_label_",
-        "classifier_",
-        "estimator_",
-    }
+    assert fitted - set(state.state_fields(type(model))) <= CHECKED_BESIDE
     state.check_state(model)
 
 

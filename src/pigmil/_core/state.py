@@ -52,6 +52,7 @@ class Number(Field):
     positive: bool = False
     low: float = -LARGEST
     infinite: bool = False
+    nan: bool = False
 
     def bind(self, value: Any, name: str, sizes: Sizes) -> None:
         kinds: Any = () if self.integer else (float, np.floating)
@@ -59,7 +60,7 @@ class Number(Field):
             kinds = (int, np.integer, *kinds)
         if isinstance(value, bool) or not isinstance(value, kinds):
             raise StateError(f"{name} is not {'an integer' if self.integer else 'a number'}")
-        if self.infinite and np.isinf(value):
+        if (self.infinite and np.isinf(value)) or (self.nan and np.isnan(value)):
             return
         low = 1 / LARGEST if self.positive else self.low
         if not low <= value <= LARGEST:

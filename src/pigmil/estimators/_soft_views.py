@@ -7,13 +7,14 @@ one says about the other.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from pigmil._core import state
 from pigmil._core.model_parts import model_part
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 
@@ -38,6 +39,15 @@ class Scale:
     rotation : array of shape (n_features, n_features) or None
         Applied last.
     """
+
+    _state: ClassVar[dict[str, state.Field]] = {
+        "kind": state.Choice(among=("raw", "standard", "rank", "whitened")),
+        "center": state.Floats(shape=("features",)),
+        "factor": state.Floats(shape=("features",)),
+        "knots": state.Floats(shape=("knots", "features"), least=1, none=True),
+        "levels": state.Floats(shape=("knots", "features"), none=True),
+        "rotation": state.Floats(shape=("features", "features"), none=True),
+    }
 
     kind: str
     center: FloatArray
@@ -202,6 +212,15 @@ class View:
     shift : array of shape (n_directions,)
         and subtracted.
     """
+
+    _state: ClassVar[dict[str, state.Field]] = {
+        "scale": state.Number(integer=True, low=0),
+        "width": state.Number(positive=True, none=True),
+        "gamma": state.Number(low=0),
+        "uses_landmarks": state.Flag(),
+        "projection": state.Floats(shape=("basis", "directions")),
+        "shift": state.Floats(shape=("directions",)),
+    }
 
     scale: int
     width: float | None

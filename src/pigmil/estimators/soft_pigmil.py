@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
+from pigmil._core import state
 from pigmil._core._sklearn_compat import StrOptions
 from pigmil._core.model_parts import model_part
 from pigmil._core.segments import (
@@ -119,6 +120,31 @@ class ModelTrace:
 @dataclass(frozen=True)
 class Committee:
     """The linear scores of all views that count, with what they need to see an instance."""
+
+    _state: ClassVar[dict[str, state.Field]] = {
+        "intercept": state.Number(),
+    }
+
+    def _check_state(self, sizes: state.Sizes) -> None:
+        lists = (self.scales, self.landmarks, self.views, self.coefs)
+        if not all(isinstance(part, list) and part for part in lists):
+            raise state.StateError("scales, landmarks, views or coefs are not lists")
+        for scale, landmarks in zip(self.scales, self.landmarks, strict=True):
+            state.Part(classes=(Scale,), same={"features": "features"}).bind(scale, "scale", sizes)
+            expected = state.Floats(shape=("landmarks", "features"), sparse=True, least=1)
+            expected.bind(landmarks, "landmarks", {"features": sizes["features"]})
+            expected.verify(landmarks, "landmarks", sizes)
+        for view, coef in zip(self.views, self.coefs, strict=True):
+            lengths: state.Sizes = {}
+            same = {"directions": "directions", "basis": "basis"}
+            state.Part(classes=(View,), same=same).bind(view, "view", lengths)
+            weights = state.Floats(shape=("directions",))
+            weights.bind(coef, "coef", lengths)
+            weights.verify(coef, "coef", lengths)
+            on_landmarks = view.uses_landmarks or view.width is not None
+            rows = self.landmarks[view.scale].shape[0]
+            if lengths["basis"] != (rows if on_landmarks else sizes["features"]):
+                raise state.StateError("a view does not have the features of its scale")
 
     scales: list[Scale]
     landmarks: list[Any]
@@ -251,6 +277,27 @@ class SoftPIGMIL(MILClassifier):
         cost="O(N (d + m) m) with m <= 240 landmarks",
         when_to_use="Which instances make bags positive, on data about which little is known.",
     )
+
+    _state: ClassVar[dict[str, state.Field]] = {
+        "rival_auc_": state.Number(nan=True),
+        "held_out_auc_": state.Number(nan=True),
+        "committee_": state.Part(classes=(Committee,), same={"features": "features"}),
+        "n_iter_": state.Number(integer=True),
+        "embedding_": state.Part(classes=(LogisticRegression,), optional=True),
+    }
+
+    def _check_state(self, sizes: state.Sizes) -> None:
+        super()._check_state(sizes)
+        pairs = [self.calibration_]
+        if self.bag_rule == "embedding":
+            pairs.append(self.embedding_calibration_)
+            if self.embedding_.n_features_in_ != self.committee_.landmarks[0].shape[0] + 1:
+                raise state.StateError("embedding_ does not have one column per landmark")
+        for slope, intercept in pairs:
+            state.Number().bind(slope, "slope", sizes)
+            state.Number().bind(intercept, "intercept", sizes)
+        if not isinstance(self.trace_, list):
+            raise state.StateError("trace_ is not a list")
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "sharpness": POSITIVE,
