@@ -245,7 +245,7 @@ def test_a_file_that_changed_or_vanished_is_named(tmp_path):
         lazy.load()
     assert lazy[[0]].load().n_bags == 1
     (folder / "s3.h5").unlink()
-    with pytest.raises(BagFileNotFoundError, match=r"s3\.h5: cannot be opened on host"):
+    with pytest.raises(BagFormatError, match=r"s3\.h5: cannot be opened on host"):
         lazy["s3"]
 
 

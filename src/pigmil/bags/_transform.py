@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from pigmil._core._sklearn_compat import OUTPUT_CONFIG, fit_context, validate_data
 from pigmil._core.model_parts import model_part
 from pigmil.bags._container import Bags
-from pigmil.bags._convert import as_bags, is_plain_table
+from pigmil.bags._convert import as_bags, is_lazy, is_plain_table
 
 
 # The inner transformer returns tables of the kind asked for; bags must stay bags.
@@ -77,7 +77,8 @@ class OnInstances(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
         Parameters
         ----------
         X : bags
-            Anything :func:`pigmil.as_bags` takes.
+            Anything :func:`pigmil.as_bags` takes, or bags on disk (:meth:`Bags.scan`) if the
+            transformer has ``partial_fit``.
         y : array of shape (n_bags,), optional
             Labels of the bags, for transformers that use them.
         """
@@ -85,21 +86,52 @@ class OnInstances(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
         if is_plain_table(X):
             transformer.fit(X, y)
             validate_data(self, X, skip_check_array=True)
+        elif is_lazy(X):
+            self._fit_blocks(transformer, X, y)
         else:
             bags = as_bags(X, missing="keep")
             y = bags.y if y is None else np.asarray(y)
             transformer.fit(bags.instances, None if y is None else np.repeat(y, bags.sizes))
             self.n_features_in_ = bags.n_features
-            if hasattr(self, "feature_names_in_"):  # of an earlier fit on a table
-                del self.feature_names_in_
+        if not is_plain_table(X) and hasattr(self, "feature_names_in_"):  # of an earlier fit
+            del self.feature_names_in_
         self.transformer_ = transformer
         return self
+
+    def _fit_blocks(self, transformer: Any, bags: Any, y: Any) -> None:
+        """Fit on bags on disk: by one parallel pass for scaling, else by ``partial_fit``."""
+        y = bags.y if y is None else np.asarray(y)
+        self.n_features_in_ = bags.n_features
+        if type(transformer) is StandardScaler:
+            count, mean, variance = bags.column_moments()
+            transformer.fit(np.zeros((1, bags.n_features)))  # sets what does not depend on values
+            transformer.mean_, transformer.n_samples_seen_ = mean, np.int64(count)
+            if transformer.with_std:
+                transformer.var_ = variance
+                # Like scikit-learn: what varies less than rounding does is constant.
+                epsilon = count * np.finfo(np.float64).eps
+                bound = epsilon * variance + (epsilon * mean) ** 2
+                transformer.scale_ = np.where(variance <= bound, 1.0, np.sqrt(variance))
+            return
+        if not hasattr(transformer, "partial_fit"):
+            raise TypeError(
+                f"{type(transformer).__name__} has no partial_fit, which fitting on bags on disk "
+                "needs (StandardScaler, IncrementalPCA and MiniBatchDictionaryLearning have it). "
+                "Call .load() first if the bags fit in memory."
+            )
+        start = 0
+        for block in bags.blocks():
+            labels = None if y is None else np.repeat(y[start : start + len(block)], block.sizes)
+            transformer.partial_fit(block.instances, labels)
+            start += len(block)
 
     def transform(self, X: Any) -> Any:
         """Transform every instance; bags come back as :class:`Bags`, a table as a table."""
         check_is_fitted(self, "transformer_")
         if is_plain_table(X):
             return self.transformer_.transform(X)
+        if is_lazy(X):
+            return X.with_transformer(self)
         return self._rebag(as_bags(X, missing="keep"), self.transformer_.transform)
 
     def _has_inverse(self) -> bool:

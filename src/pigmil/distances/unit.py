@@ -6,7 +6,9 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_random_state
 
+from pigmil.bags import Bags
 from pigmil.distances.blockwise import squared_distance_blocks
+from pigmil.scale import LazyBags, column_moments, take_rows
 
 _MEDIAN_SAMPLE = 1000
 
@@ -19,7 +21,7 @@ def length_unit(instances: Any, rule: str | float = "auto", *, random_state: Any
 
     Parameters
     ----------
-    instances : array or CSR of shape (n_instances, n_features)
+    instances : array or CSR of shape (n_instances, n_features), Bags or LazyBags
         The training instances.
     rule : {"auto", "median"} or float, default="auto"
         ``"auto"``: ``unit^2 = (sum of feature variances) / 2``, which is 1 for z-scored data in
@@ -41,13 +43,14 @@ def length_unit(instances: Any, rule: str | float = "auto", *, random_state: Any
     >>> length_unit(np.zeros((3, 2)), 0.5)
     0.5
     """
+    bags = instances if isinstance(instances, Bags | LazyBags) else None
     if rule == "auto":
-        square = _total_variance(instances) / 2
+        square = _total_variance(instances if bags is None else bags) / 2
     elif rule == "median":
-        chosen = np.arange(instances.shape[0])
+        chosen = np.arange(instances.shape[0] if bags is None else bags.n_instances)
         if len(chosen) > _MEDIAN_SAMPLE:
             chosen = check_random_state(random_state).choice(chosen, _MEDIAN_SAMPLE, replace=False)
-        sample = instances[chosen]
+        sample = instances[chosen] if bags is None else take_rows(bags, np.sort(chosen))
         blocks = [block for _, _, block in squared_distance_blocks(sample, sample)]
         pairs = np.concatenate(blocks)[np.triu_indices(len(chosen), k=1)]
         square = float(np.median(pairs)) if pairs.size else 0.0
@@ -57,6 +60,10 @@ def length_unit(instances: Any, rule: str | float = "auto", *, random_state: Any
 
 
 def _total_variance(instances: Any) -> float:
+    if isinstance(instances, LazyBags):
+        return float(column_moments(instances)[2].sum())
+    if isinstance(instances, Bags):
+        instances = instances.instances
     if sp.issparse(instances):
         mean = np.asarray(instances.mean(axis=0)).ravel()
         return float(instances.multiply(instances).sum() / instances.shape[0] - (mean**2).sum())

@@ -22,6 +22,7 @@ from pigmil.bags import Bags, as_bags, check_no_missing, is_plain_table
 from pigmil.estimators._selection import logistic_slope, stratified_folds
 from pigmil.estimators._standardise import content_order
 from pigmil.estimators.card import Card
+from pigmil.scale import LazyBags
 
 _LARGEST_VALUE = 1e150  # whose square, summed over features, is still finite
 _LARGEST_SCORE = 1e100  # per unit of the features: beyond it a model is damaged or does not fit
@@ -60,6 +61,7 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
 
     card: ClassVar[Card]
     _accepts_sparse: ClassVar[bool] = False
+    _fits_lazy_bags: ClassVar[bool] = False  # whether ``_fit`` takes LazyBags too
 
     _state: ClassVar[dict[str, state.Field]] = {
         "n_features_in_": state.Number(integer=True, low=1),
@@ -80,7 +82,8 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
         Parameters
         ----------
         X : bags
-            Anything :func:`pigmil.as_bags` takes; a 2-D array is bags of one instance.
+            Anything :func:`pigmil.as_bags` takes; a 2-D array is bags of one instance. Some
+            methods also fit on bags that stay on disk, see :meth:`pigmil.Bags.scan`.
         y : array of shape (n_bags,), optional
             Labels. Of two values the greater is the positive class unless ``pos_label`` is given.
             Optional if ``X`` carries labels.
@@ -89,7 +92,7 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
         -------
         self
         """
-        bags = self._check_X(X, reset=True)
+        bags = self._check_lazy(X) if isinstance(X, LazyBags) else self._check_X(X, reset=True)
         y = self._check_y(bags.y if y is None else y, bags)
         self._fitted_on_bags = bool(bags.sizes.max() > 1)
         self.__dict__.pop("estimators_", None)
@@ -148,7 +151,9 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
         """Score every instance, higher is more positive; implemented where ``card.detects``."""
         raise NotImplementedError
 
-    def _set_detection(self, bags: Bags, positive: BoolArray, scores: FloatArray) -> None:
+    def _set_detection(
+        self, bags: Bags | LazyBags, positive: BoolArray, scores: FloatArray
+    ) -> None:
         """Set ``instance_scores_`` and pick the best-scored instance of each positive bag."""
         self.instance_scores_ = np.asarray(scores, dtype=np.float64)
         self.detected_instances_ = segment_argmax(self.instance_scores_, bags.offsets)[positive]
@@ -164,6 +169,22 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
         if not is_plain_table(X):
             self._check_features(bags, reset=reset)
         _check_magnitude(bags)
+        return bags
+
+    def _check_lazy(self, bags: LazyBags) -> Any:
+        """Return bags on disk for a fit; raise an error if the method cannot stream them."""
+        name = type(self).__name__
+        if not self._fits_lazy_bags:
+            raise TypeError(
+                f"{name} fits on instances in memory only. Call .load() first if the "
+                f"{bags.nbytes / 1e9:.1f} GB fit, or use a method that fits on bags on disk: "
+                "SoftPIGMIL, MaxPoolingLR, SIL, KDEMin. Predictions stream for every method."
+            )
+        if bags.is_sparse and not self._accepts_sparse:
+            raise TypeError(f"{name} needs dense instances, and these are sparse.")
+        if bags.n_bags == 0:
+            raise ValueError(f"{name} needs bags to learn from, and there are none.")
+        self._check_features(bags, reset=True)
         return bags
 
     def _check_table(self, X: Any, *, reset: bool) -> Bags:
@@ -184,7 +205,7 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
         )
         return as_bags(table)
 
-    def _check_features(self, bags: Bags, *, reset: bool) -> None:
+    def _check_features(self, bags: Bags | LazyBags, *, reset: bool) -> None:
         names = bags.feature_names
         if reset:
             self.n_features_in_ = bags.n_features

@@ -10,6 +10,7 @@ from pigmil.distances.density import log_density
 from pigmil.estimators._parameters import LENGTH_UNIT, POS_LABEL, POSITIVE
 from pigmil.estimators.base import BaseMIL, bags_state
 from pigmil.estimators.card import Card
+from pigmil.scale import LazyBags, map_instances
 
 _PAPER = (
     "Xu, Wu, Zhang, Tian: PIGMIL: Positive Instance Detection via Graph Updating for Multiple "
@@ -22,6 +23,7 @@ class _KernelDensity(BaseMIL):
     """A detector by the density of negative bags; the subclass says how a bag is reduced."""
 
     _accepts_sparse = True
+    _fits_lazy_bags = True
     _reduction: ClassVar[str]
 
     _state: ClassVar[dict[str, state.Field]] = {
@@ -42,10 +44,12 @@ class _KernelDensity(BaseMIL):
         self.length_unit = length_unit
         self.pos_label = pos_label
 
-    def _fit(self, bags: Bags, positive: BoolArray) -> None:
-        self.length_unit_ = length_unit(bags.instances, self.length_unit)
-        self.negative_bags_ = bags[~positive]
-        self._set_detection(bags, positive, self._score_instances(bags))
+    def _fit(self, bags: Bags | LazyBags, positive: BoolArray) -> None:
+        self.length_unit_ = length_unit(bags, self.length_unit)
+        negative = bags[~positive]
+        self.negative_bags_ = negative.load() if isinstance(negative, LazyBags) else negative
+        scores = map_instances(self._score_instances, bags)
+        self._set_detection(bags, positive, scores)
 
     def _score_instances(self, bags: Bags) -> FloatArray:
         return -log_density(

@@ -1,6 +1,30 @@
 """Bags larger than memory, and the engine that works through them block by block."""
 
+from pigmil.scale._engine import (
+    ClusterError,
+    check_cluster,
+    cluster_client,
+    column_moments,
+    map_blocks,
+    map_instances,
+    map_reduce,
+    take_rows,
+)
 from pigmil.scale._lazy import LazyBags
+from pigmil.scale._predict import predict_to_parquet, stream
 from pigmil.scale._scan import scan_bags
 
-__all__ = ["LazyBags", "scan_bags"]
+__all__ = [
+    "ClusterError",
+    "LazyBags",
+    "check_cluster",
+    "cluster_client",
+    "column_moments",
+    "map_blocks",
+    "map_instances",
+    "map_reduce",
+    "predict_to_parquet",
+    "scan_bags",
+    "stream",
+    "take_rows",
+]

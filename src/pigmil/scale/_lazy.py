@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from pigmil._core.errors import BagsError, Problems
 from pigmil._core.segments import offsets_of, segment_gather, segment_ids
-from pigmil._core.typing import IntArray
+from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags, resolve_index, text_array
 from pigmil.io._common import physical_memory
 from pigmil.scale._sources import Source, read_segments
@@ -293,6 +293,12 @@ class LazyBags:
         for transformer in self._transformers:
             bags = transformer.transform(bags)
         return bags
+
+    def column_moments(self) -> tuple[int, FloatArray, FloatArray]:
+        """Return the number of instances, and mean and variance of every feature, in one pass."""
+        from pigmil.scale._engine import column_moments
+
+        return column_moments(self)
 
     def __repr__(self) -> str:
         parts = [

@@ -12,9 +12,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from pigmil._core.errors import BagFormatError
 from pigmil._core.optional import import_optional
 from pigmil._core.typing import IntArray
-from pigmil.io import BagFileNotFoundError
 from pigmil.io._common import parsing, raise_format_error
 
 
@@ -37,11 +37,12 @@ class Stamp:
         try:
             found = _status(Path(self.path))
         except OSError as error:
-            raise BagFileNotFoundError(
+            # Without the cause: dask cannot send errors that derive from OSError.
+            raise BagFormatError(
                 f"{self.path}: cannot be opened on host {socket.gethostname()!r} "
                 f"({error.strerror}), though it was there when the bags were scanned. Every "
                 "worker must see the files under the same path; if the file is gone, scan again."
-            ) from error
+            ) from None
         if (found.st_size, found.st_mtime_ns) != (self.size, self.mtime_ns):
             raise_format_error(
                 Path(self.path),

@@ -1,0 +1,123 @@
+"""Scores of lazy bags, block by block, in memory or in Parquet files."""
+
+import copy
+import json
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pigmil._core.errors import BagsError
+from pigmil._core.files import atomic_write
+from pigmil._core.optional import import_optional
+from pigmil.bags import Bags
+from pigmil.scale._engine import map_blocks
+from pigmil.scale._lazy import LazyBags
+
+_PLAN = "plan.json"
+
+
+def stream(model: Any, method: str, bags: LazyBags) -> NDArray[Any]:
+    """Call a method of a fitted model on every block and join the results.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted.
+    method : str
+        Name of a method that returns one entry per bag or per instance.
+    bags : LazyBags
+        The bags.
+    """
+    call = partial(_call, without_training_scores(model), method)
+    return np.concatenate(list(map_blocks(call, bags)))
+
+
+def without_training_scores(model: Any) -> Any:
+    """Return a shallow copy to be sent to workers, without the scores of training instances."""
+    light = copy.copy(model)
+    if hasattr(light, "instance_scores_"):
+        del light.instance_scores_
+    return light
+
+
+def _call(model: Any, method: str, block: Bags) -> Any:
+    return getattr(model, method)(block)
+
+
+def predict_to_parquet(
+    model: Any, bags: LazyBags, folder: str | os.PathLike[str], *, info: bool = True
+) -> list[Path]:
+    """Write the score of every instance, block by block, and go on where a stopped call was.
+
+    Each block becomes ``part-00000.parquet`` and so on, with one row per instance: ``bag``,
+    ``instance`` (its position in the bag), ``score``, further data on the instance such as
+    coordinates, and ``bag_score`` if the model classifies bags. A file appears whole or not at
+    all; files that are there already are kept, so the same call after an interruption computes
+    the rest. On a cluster the workers write, to a folder that they share.
+
+    Parameters
+    ----------
+    model : estimator or pipeline
+        Fitted.
+    bags : LazyBags
+        The bags.
+    folder : path
+        Made if it does not exist. Of an earlier call, it must belong to the same bags.
+    info : bool, default=True
+        Whether to write the data that come with the instances.
+
+    Returns
+    -------
+    list of Path
+        The files, in the order of the bags.
+    """
+    import_optional("pyarrow.parquet", extra="io", purpose="Writing Parquet")
+    target = Path(folder).absolute()
+    target.mkdir(parents=True, exist_ok=True)
+    parts = bags.partitions()
+    plan = {"ids": [str(one) for one in bags.ids], "parts": [part.n_bags for part in parts]}
+    noted = target / _PLAN
+    if not noted.exists():
+        with atomic_write(noted) as temporary:
+            temporary.write_text(json.dumps(plan), encoding="utf-8")
+    elif json.loads(noted.read_text(encoding="utf-8")) != plan:
+        raise BagsError(
+            f"{target} holds the scores of other bags; give another folder, or delete this one."
+        )
+    files = [target / f"part-{at:05d}.parquet" for at in range(len(parts))]
+    missing = [at for at, file in enumerate(files) if not file.exists()]
+    write = partial(_write_part, without_training_scores(model))
+    todo = [parts[at] for at in missing]
+    for _ in map_blocks(write, todo, [files[at] for at in missing], info=info):
+        pass
+    return files
+
+
+def _write_part(model: Any, block: Bags, file: Path) -> None:
+    pyarrow = import_optional("pyarrow", extra="io", purpose="Writing Parquet")
+    parquet = import_optional("pyarrow.parquet", extra="io", purpose="Writing Parquet")
+    method, seen = model, block
+    if hasattr(model, "steps"):
+        method = model[-1]
+        seen = model[:-1].transform(block) if len(model) > 1 else block
+    index = block.bag_index
+    columns: dict[str, Any] = {
+        "bag": block.ids[index],
+        "instance": np.arange(block.n_instances) - block.offsets[index],
+        "score": method.decision_function_instances(seen),
+    }
+    if hasattr(method, "decision_function"):
+        columns["bag_score"] = method.decision_function(seen)[index]
+    if block.instance_labels is not None:
+        columns["instance_label"] = block.instance_labels
+    for name, values in block.instance_info.items():
+        if values.ndim == 1:
+            columns[name] = values
+        elif values.ndim == 2:
+            columns |= {f"{name}_{at}": values[:, at] for at in range(values.shape[1])}
+    with atomic_write(file) as temporary:
+        parquet.write_table(pyarrow.table(columns), temporary)

@@ -1,0 +1,241 @@
+"""The engine: the same result in threads, with joblib and on a cluster."""
+
+import operator
+import os
+import signal
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.decomposition import PCA, IncrementalPCA
+from sklearn.pipeline import make_pipeline
+
+from pigmil import Bags, BagScaler, OnInstances, all_estimators
+from pigmil.estimators import get_estimator
+from pigmil.scale import (
+    ClusterError,
+    check_cluster,
+    cluster_client,
+    column_moments,
+    map_blocks,
+    map_reduce,
+    take_rows,
+)
+
+
+def block_sum(block):
+    return float(block.instances.sum(dtype=np.float64))
+
+
+def ids_of(block, more):
+    return [*block.ids.tolist(), more]
+
+
+def test_blocks_come_in_order_with_their_arguments(lazy):
+    parts = lazy.partitions()
+    results = list(map_blocks(ids_of, lazy, range(len(parts))))
+    expected = [[*part.ids.tolist(), at] for at, part in enumerate(parts)]
+    assert len(parts) == 8
+    assert results == expected
+
+
+def test_reduction_pairs_neighbours_in_order(lazy):
+    joined = map_reduce(lazy, lambda block: str(block.ids[0])[3:], lambda a, b: f"({a} {b})")
+    assert joined == "(((00 04) (08 12)) ((16 20) (24 28)))"
+    three = map_reduce(lazy[:12], lambda block: str(block.ids[0])[3:], lambda a, b: f"({a} {b})")
+    assert three == "((00 04) 08)"
+    with pytest.raises(ValueError, match="There are no bags"):
+        map_reduce(lazy[[]], block_sum, operator.add)
+
+
+def test_moments_equal_those_of_all_instances(lazy):
+    rows = lazy.load().instances.astype(np.float64)
+    count, mean, variance = column_moments(lazy)
+    assert count == len(rows)
+    np.testing.assert_allclose(mean, rows.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(variance, rows.var(axis=0), rtol=1e-12)
+
+
+def test_chosen_rows_are_those_of_all_instances(lazy):
+    rows = lazy.load().instances
+    chosen = np.array([0, 1, 5, 77, 78, len(rows) - 1])
+    assert np.array_equal(take_rows(lazy, chosen), rows[chosen])
+    assert np.array_equal(take_rows(lazy.load(), chosen), rows[chosen])
+
+
+def test_engines_agree_to_the_last_bit(lazy, cluster):
+    distributed = pytest.importorskip("distributed")
+    here = map_reduce(lazy, block_sum, operator.add)
+    with joblib.parallel_config("threading", n_jobs=3):
+        assert map_reduce(lazy, block_sum, operator.add) == here
+    with distributed.Client(cluster):
+        assert map_reduce(lazy, block_sum, operator.add) == here
+    assert here == pytest.approx(lazy.load().instances.sum(dtype=np.float64), rel=1e-12)
+
+
+@pytest.mark.slow
+def test_worker_processes_of_joblib_agree_too(lazy):
+    here = list(map_blocks(block_sum, lazy))
+    with joblib.parallel_config("loky", n_jobs=2):
+        assert list(map_blocks(block_sum, lazy)) == here
+
+
+def worker_of(block):
+    from distributed import get_worker
+
+    return get_worker().address
+
+
+def test_work_is_done_on_the_cluster_of_the_active_client(lazy, client):
+    assert len(set(map_blocks(worker_of, lazy))) == 2
+
+
+def kill_once(block, marker):
+    """End the worker process in the first call of all."""
+    try:
+        os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return block_sum(block)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_killed_worker_changes_nothing(lazy, client, tmp_path):
+    expected = list(map_blocks(block_sum, lazy))
+    marker = str(tmp_path / "killed")
+    assert list(map_blocks(kill_once, lazy, [marker] * len(expected))) == expected
+    assert os.path.exists(marker)
+    client.wait_for_workers(2, timeout=30)
+
+
+def test_an_error_on_a_worker_names_the_file(folder, client, tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros((2, 3)))
+    gone = Bags.scan(tmp_path / "a.npy")
+    (tmp_path / "a.npy").unlink()
+    with pytest.raises(
+        BagFileNotFoundError, match=r"a.npy: cannot be opened on host .* Every work"
+    ):
+        map_reduce(gone, block_sum, operator.add)
+
+
+def test_bad_clusters_are_refused(monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr("pigmil.scale._engine._CONNECT_SECONDS", 0.3)
+    nobody = "tcp://127.0.0.1:1"
+    with pytest.raises(ClusterError, match="No dask scheduler answers"), cluster_client(nobody):
+        pass
+    with pytest.raises(ClusterError, match="not both"), cluster_client("tcp://a:1", 2):
+        pass
+    with pytest.raises(ClusterError, match="at least 1; got 0"), cluster_client(n_workers=0):
+        pass
+    with cluster_client() as none:
+        assert none is None
+    with (
+        distributed.LocalCluster(n_workers=0, dashboard_address=None, processes=False) as empty,
+        distributed.Client(empty) as client,
+        pytest.raises(ClusterError, match="no workers; start some with: dask worker"),
+    ):
+        check_cluster(client)
+
+
+class FakeClient:
+    """A client whose workers report given versions."""
+
+    def __init__(self, versions):
+        self.versions, self.id = versions, str(versions)
+
+    def nthreads(self):
+        return dict.fromkeys(self.versions, 1)
+
+    def run(self, function):
+        from pigmil._core.version import __version__
+
+        assert function() == __version__  # what a healthy worker would answer
+        return self.versions
+
+
+def test_workers_with_another_pigmil_are_refused():
+    with pytest.raises(ClusterError, match="1 of 2 workers do not have pigmil, among them tcp://b"):
+        check_cluster(FakeClient({"tcp://a": "0.1.0", "tcp://b": None}))
+    with pytest.raises(ClusterError, match=r"another version of pigmil: tcp://b has 0.0.9"):
+        check_cluster(FakeClient({"tcp://a": "0.1.0", "tcp://b": "0.0.9"}))
+
+
+def test_the_version_check_needs_no_module_of_pigmil_on_the_worker(client):
+    """The function is pickled by value, so that a worker without pigmil can answer."""
+    import cloudpickle
+
+    sent = []
+
+    class Recorder(FakeClient):
+        def run(self, function):
+            sent.append(cloudpickle.dumps(function))
+            return self.versions
+
+    with pytest.raises(ClusterError):
+        check_cluster(Recorder({"tcp://z": None}))
+    assert b"pigmil.scale" not in sent[0].split(b"installed_version")[0]
+
+
+def test_scaler_and_partial_transformers_fit_block_by_block(lazy):
+    bags = lazy.load()
+    scaler, expected = BagScaler().fit(lazy), BagScaler().fit(bags)
+    np.testing.assert_allclose(scaler.transformer_.mean_, expected.transformer_.mean_, rtol=1e-6)
+    np.testing.assert_allclose(scaler.transformer_.scale_, expected.transformer_.scale_, rtol=1e-6)
+    scaled = scaler.transform(lazy)
+    np.testing.assert_allclose(
+        scaled.load().instances, expected.transform(bags).instances, rtol=1e-5, atol=1e-6
+    )
+    reduced = OnInstances(IncrementalPCA(2)).fit_transform(scaled)
+    assert reduced.n_features == 2
+    assert reduced[3:5].load().n_features == 2
+    with pytest.raises(TypeError, match="PCA has no partial_fit, which fitting on bags on disk"):
+        OnInstances(PCA(2)).fit(lazy)
+
+
+@pytest.mark.parametrize("card", all_estimators(), ids=lambda card: card.name)
+def test_every_method_predicts_on_lazy_bags(card, lazy):
+    bags = lazy.load()
+    model = get_estimator(card.name)()
+    if "random_state" in model.get_params():
+        model.set_params(random_state=0)
+    model.fit(bags)
+    if card.detects:
+        np.testing.assert_allclose(
+            model.decision_function_instances(lazy),
+            model.decision_function_instances(bags),
+            rtol=1e-5,
+            atol=1e-6,
+        )
+    if card.classifies:
+        scores = model.decision_function(bags)
+        np.testing.assert_allclose(model.decision_function(lazy), scores, rtol=1e-5, atol=1e-6)
+        clear = np.abs(scores) > 1e-5
+        assert np.array_equal(model.predict(lazy)[clear], model.predict(bags)[clear])
+
+
+@pytest.mark.parametrize("name", ["KDE", "KDEMin", "KDEMax"])
+@pytest.mark.parametrize("unit", ["auto", "median", 2.0])
+def test_densities_fit_on_lazy_bags(name, unit, lazy):
+    expected = get_estimator(name)(length_unit=unit).fit(lazy.load())
+    model = get_estimator(name)(length_unit=unit).fit(lazy)
+    np.testing.assert_allclose(model.instance_scores_, expected.instance_scores_, rtol=1e-6)
+    assert np.array_equal(model.detected_instances_, expected.detected_instances_)
+
+
+def test_a_pipeline_fits_on_lazy_bags(lazy, client):
+    expected = make_pipeline(BagScaler(), get_estimator("KDEMin")()).fit(lazy.load())
+    model = make_pipeline(BagScaler(), get_estimator("KDEMin")()).fit(lazy)
+    np.testing.assert_allclose(model[-1].instance_scores_, expected[-1].instance_scores_, rtol=1e-5)
+
+
+def test_a_method_that_needs_memory_says_what_to_do(lazy):
+    with pytest.raises(TypeError, match=r"MILES fits on instances in memory only. Call .load\(\)"):
+        get_estimator("MILES")().fit(lazy)
+
+
+def test_widths_other_than_those_of_fit_are_refused_before_any_work(lazy, tmp_path):
+    model = get_estimator("KDEMin")().fit(lazy)
+    np.save(tmp_path / "a.npy", np.zeros((2, 7)))
+    with pytest.raises(ValueError, match="X has 7 features, but KDEMin is expecting 4"):
+        model.decision_function_instances(Bags.scan(tmp_path / "a.npy"))
