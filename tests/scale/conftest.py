@@ -29,7 +29,7 @@ def lazy(folder, monkeypatch):
     return Bags.scan(folder)
 
 
-def _small_partitions(bags):
+def _small_partitions(bags, max_bytes=None):
     starts = range(0, len(bags), 4)
     return [bags._take(np.arange(start, min(start + 4, len(bags)))) for start in starts]
 
@@ -39,7 +39,7 @@ def cluster():
     """Return a cluster of two processes, each of which a nanny starts anew if it dies."""
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
     ) as running:
         yield running
 

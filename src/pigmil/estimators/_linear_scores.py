@@ -12,6 +12,7 @@ from pigmil.estimators._logistic import StandardisedBlocks
 from pigmil.estimators._selection import min_error_threshold
 from pigmil.estimators._standardise import standardised
 from pigmil.estimators.base import MaxInstanceClassifier
+from pigmil.scale import LazyBags
 
 
 class LinearScores(MaxInstanceClassifier):
@@ -30,7 +31,7 @@ class LinearScores(MaxInstanceClassifier):
 
     def _set_linear(
         self,
-        bags: Bags,
+        bags: Bags | LazyBags,
         positive: BoolArray,
         blocks: StandardisedBlocks,
         weights: tuple[FloatArray, float],

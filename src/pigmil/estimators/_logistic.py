@@ -1,5 +1,6 @@
 """Logistic losses of linear scores, summed over blocks of bags, and their minimisation."""
 
+import functools
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -10,10 +11,11 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
-from pigmil._core.segments import segment_reduce
+from pigmil._core.segments import offsets_of, segment_reduce
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.estimators._standardise import centre_and_spread, standardised
+from pigmil.scale import LazyBags, map_instances, map_reduce
 
 _KEPT_ELEMENTS = 1 << 25  # standardised values kept in memory; above that blocks are made anew
 _BLOCK_ELEMENTS = 1 << 22
@@ -43,11 +45,12 @@ class StandardisedBlocks:
     """Iterate over the instances in blocks of whole bags, centred and divided by one spread.
 
     Small data are standardised once and kept; large data are standardised again in every pass, so
-    that no second copy is held.
+    that no second copy is held. Of bags on disk only sums over blocks are to be had
+    (:meth:`total_loss`, :meth:`scores`).
 
     Parameters
     ----------
-    bags : Bags
+    bags : Bags or LazyBags
         The bags.
 
     Attributes
@@ -56,10 +59,13 @@ class StandardisedBlocks:
     spread : float
     """
 
-    def __init__(self, bags: Bags) -> None:
+    def __init__(self, bags: Bags | LazyBags) -> None:
         self.bags = bags
-        self.centre, self.spread = centre_and_spread(bags.instances)
         self._kept: list[Block] | None = None
+        if isinstance(bags, LazyBags):
+            self.centre, self.spread = centre_and_spread(bags)
+            return
+        self.centre, self.spread = centre_and_spread(bags.instances)
         if sp.issparse(bags.instances) or bags.instances.size <= _KEPT_ELEMENTS:
             self._kept = list(self._make())
 
@@ -67,6 +73,7 @@ class StandardisedBlocks:
         return iter(self._kept) if self._kept is not None else self._make()
 
     def _make(self) -> Iterator[Block]:
+        assert isinstance(self.bags, Bags)
         offsets = self.bags.offsets
         rows_at_once = max(1, _BLOCK_ELEMENTS // max(1, self.bags.n_features))
         first = 0
@@ -82,9 +89,44 @@ class StandardisedBlocks:
             )
             first = last
 
+    def total_loss(
+        self, loss: Callable[[Block, FloatArray, float], Loss], coef: FloatArray, intercept: float
+    ) -> Loss:
+        """Return the sum over all blocks of a loss and of its derivatives."""
+        if not isinstance(self.bags, LazyBags):
+            losses = (loss(block, coef, intercept) for block in self)
+            return functools.reduce(_add_losses, losses)
+        parts = self.bags.partitions()
+        bags = offsets_of(np.array([part.n_bags for part in parts]))
+        rows = offsets_of(np.array([part.n_instances for part in parts]))
+        centre, spread = self.centre, self.spread
+
+        def block_loss(block: Bags, first_bag: int, first_row: int) -> Loss:
+            own = Block(
+                standardised(block.instances, centre, spread),
+                block.offsets,
+                slice(first_bag, first_bag + block.n_bags),
+                slice(first_row, first_row + block.n_instances),
+            )
+            return loss(own, coef, intercept)
+
+        return map_reduce(
+            self.bags, block_loss, _add_losses, bags[:-1].tolist(), rows[:-1].tolist()
+        )
+
     def scores(self, coef: FloatArray, intercept: float) -> FloatArray:
         """Return ``coef . x + intercept`` of every standardised instance."""
+        if isinstance(self.bags, LazyBags):
+            centre, spread = self.centre, self.spread
+            return map_instances(
+                lambda block: standardised(block.instances, centre, spread) @ coef + intercept,
+                self.bags,
+            )
         return np.concatenate([block.instances @ coef + intercept for block in self])
+
+
+def _add_losses(left: Loss, right: Loss) -> Loss:
+    return left[0] + right[0], left[1] + right[1], left[2] + right[2]
 
 
 def softplus(values: FloatArray) -> FloatArray:
@@ -203,14 +245,9 @@ def minimise_penalised(
 
     def value_and_gradient(point: FloatArray) -> tuple[float, FloatArray]:
         coef, intercept = point[:-1], float(point[-1])
-        total = float(coef @ coef) / 2
-        gradient = np.append(coef, 0.0)
-        for block in blocks:
-            value, by_coef, by_intercept = loss(block, coef, intercept)
-            total += C * value
-            gradient[:-1] += C * by_coef
-            gradient[-1] += C * by_intercept
-        return total / scale, gradient / scale
+        value, by_coef, by_intercept = blocks.total_loss(loss, coef, intercept)
+        gradient = np.append(coef + C * by_coef, C * by_intercept)
+        return (float(coef @ coef) / 2 + C * value) / scale, gradient / scale
 
     result = minimize(
         value_and_gradient,

@@ -9,6 +9,7 @@ from pigmil._core.segments import segment_reduce
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import length_unit
+from pigmil.scale import LazyBags, column_moments, map_instances
 
 
 def centre_and_spread(instances: Any) -> tuple[FloatArray, float]:
@@ -16,7 +17,7 @@ def centre_and_spread(instances: Any) -> tuple[FloatArray, float]:
 
     After subtraction and division a method behaves the same on data of any offset and scale, and
     as before on z-scored data. The mean of sparse instances is taken to be 0, which keeps them
-    sparse.
+    sparse. Takes a table of instances, or lazy bags.
 
     Examples
     --------
@@ -25,6 +26,11 @@ def centre_and_spread(instances: Any) -> tuple[FloatArray, float]:
     array([2., 5.])
     """
     n_features = instances.shape[1]
+    if isinstance(instances, LazyBags):
+        _, mean, variance = column_moments(instances)
+        total = float(variance.mean())
+        spread = np.sqrt(total) if total > 0 else np.sqrt(2.0 / n_features)
+        return (np.zeros(n_features) if instances.is_sparse else mean), float(spread)
     spread = length_unit(instances) * float(np.sqrt(2.0 / n_features))
     if sp.issparse(instances):
         return np.zeros(n_features), spread
@@ -47,13 +53,18 @@ def instance_keys(instances: Any) -> FloatArray:
     return np.einsum("ij,j->i", np.asarray(instances, dtype=np.float64), direction)
 
 
-def content_order(bags: Bags) -> IntArray:
+def content_order(bags: Bags | LazyBags) -> IntArray:
     """Return the positions of the bags in an order that depends on their content alone.
 
     Neither the order of the bags nor that of the instances inside them, nor offset and scale of
     the data, change this order. Bags with the same instances are interchangeable.
     """
-    keys = instance_keys(bags.instances)
-    highest = segment_reduce(np.maximum, keys, bags.offsets)
-    lowest = segment_reduce(np.minimum, keys, bags.offsets)
+    lowest, highest = map_instances(_extreme_keys, bags).T
     return np.lexsort((bags.sizes, lowest, highest)).astype(np.int64)
+
+
+def _extreme_keys(bags: Bags) -> FloatArray:
+    """Return the lowest and the highest key of every bag."""
+    keys = instance_keys(bags.instances)
+    extremes = [segment_reduce(end, keys, bags.offsets) for end in (np.minimum, np.maximum)]
+    return np.column_stack(extremes)

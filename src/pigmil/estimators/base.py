@@ -22,7 +22,7 @@ from pigmil.bags import Bags, as_bags, check_no_missing, is_plain_table
 from pigmil.estimators._selection import logistic_slope, stratified_folds
 from pigmil.estimators._standardise import content_order
 from pigmil.estimators.card import Card
-from pigmil.scale import LazyBags
+from pigmil.scale import LazyBags, map_instances, stream
 
 _LARGEST_VALUE = 1e150  # whose square, summed over features, is still finite
 _LARGEST_SCORE = 1e100  # per unit of the features: beyond it a model is damaged or does not fit
@@ -300,6 +300,9 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
             two.
         """
         check_is_fitted(self, "classes_")
+        if isinstance(X, LazyBags):
+            self._check_features(X, reset=False)
+            return stream(self, "decision_function_instances", X)
         bags = self._check_X(X, reset=False)
         if hasattr(self, "estimators_"):
             columns = [model._score_instances(bags) for model in self.estimators_]
@@ -330,6 +333,9 @@ class MILClassifier(ClassifierMixin, BaseMIL):
     def _check_and_score(self, X: Any) -> FloatArray:
         """Return the decision values for the positive class, or one column per class."""
         check_is_fitted(self, "classes_")
+        if isinstance(X, LazyBags):
+            self._check_features(X, reset=False)
+            return stream(self, "_check_and_score", X)
         bags = self._check_X(X, reset=False)
         if hasattr(self, "estimators_"):
             columns = [model._score_bags(bags) for model in self.estimators_]
@@ -415,7 +421,7 @@ class MILClassifier(ClassifierMixin, BaseMIL):
             for fold in stratified_folds(positive, order=order) or [np.full(bags.n_bags, True)]:
                 train = np.flatnonzero(~fold) if not fold.all() else np.arange(bags.n_bags)
                 model = self._binary_clone(label).fit(bags[train], positive[train])
-                values[fold] = model._score_bags(bags[np.flatnonzero(fold)])
+                values[fold] = map_instances(model._score_bags, bags[np.flatnonzero(fold)])
             scores.append(values)
             truths.append(positive)
         self.probability_slope_ = logistic_slope(np.concatenate(scores), np.concatenate(truths))

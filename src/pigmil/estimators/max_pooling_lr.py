@@ -17,6 +17,7 @@ from pigmil.estimators._logistic import (
 from pigmil.estimators._parameters import AT_LEAST_ONE, CLASS_WEIGHT, POS_LABEL, POSITIVE
 from pigmil.estimators._svm_solvers import class_costs
 from pigmil.estimators.card import Card
+from pigmil.scale import LazyBags
 
 
 class MaxPoolingLR(LinearScores):
@@ -86,6 +87,7 @@ class MaxPoolingLR(LinearScores):
     20
     """
 
+    _fits_lazy_bags = True
     card: ClassVar[Card] = Card(
         name="Max-pooling LR",
         title="Logistic regression pooled by log-sum-exp",
@@ -126,17 +128,17 @@ class MaxPoolingLR(LinearScores):
         self.probability = probability
         self.pos_label = pos_label
 
-    def _fit(self, bags: Bags, positive: BoolArray) -> None:
+    def _fit(self, bags: Bags | LazyBags, positive: BoolArray) -> None:
         blocks = StandardisedBlocks(bags)
         targets = positive.astype(np.float64)
         costs = class_costs(self.class_weight, positive, self.classes_, self.positive_label_)
         weights = np.where(positive, costs[1], costs[0])
 
+        sharpness = float(self.sharpness)
+
         def loss(block: Block, coef: FloatArray, intercept: float) -> Loss:
             own = block.bags
-            return pooled_loss(
-                coef, intercept, block, targets[own], weights[own], float(self.sharpness)
-            )
+            return pooled_loss(coef, intercept, block, targets[own], weights[own], sharpness)
 
         coef, intercept, self.n_iter_ = minimise_penalised(
             loss,

@@ -11,11 +11,19 @@ from pigmil._core._sklearn_compat import HasMethods
 from pigmil._core.segments import segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
+from pigmil.estimators._logistic import (
+    Block,
+    Loss,
+    StandardisedBlocks,
+    instance_loss,
+    minimise_penalised,
+)
 from pigmil.estimators._parameters import POS_LABEL
 from pigmil.estimators._selection import min_error_threshold
 from pigmil.estimators._standardise import centre_and_spread, standardised
 from pigmil.estimators.base import MaxInstanceClassifier
 from pigmil.estimators.card import Card
+from pigmil.scale import LazyBags, map_instances
 
 _LARGEST_LOGIT = 36.0  # probabilities of 0 and 1 in double precision
 
@@ -75,6 +83,7 @@ class SIL(MaxInstanceClassifier):
     """
 
     _accepts_sparse = True
+    _fits_lazy_bags = True
     card: ClassVar[Card] = Card(
         name="SIL",
         title="Single-instance learning",
@@ -114,18 +123,56 @@ class SIL(MaxInstanceClassifier):
         if getattr(self.estimator_, "n_features_in_", None) != sizes["features"]:
             raise state.StateError("estimator_ takes other features")
 
-    def _fit(self, bags: Bags, positive: BoolArray) -> None:
-        self.centre_, self.spread_ = centre_and_spread(bags.instances)
+    def _fit(self, bags: Bags | LazyBags, positive: BoolArray) -> None:
         classifier = LogisticRegression(max_iter=1000) if self.estimator is None else self.estimator
-        self.estimator_ = clone(classifier).fit(
-            standardised(bags.instances, self.centre_, self.spread_),
-            positive[bags.bag_index].astype(np.int64),
-        )
+        if isinstance(bags, LazyBags):
+            self._fit_blocks(clone(classifier), bags, positive)
+        else:
+            self.centre_, self.spread_ = centre_and_spread(bags.instances)
+            self.estimator_ = clone(classifier).fit(
+                standardised(bags.instances, self.centre_, self.spread_),
+                positive[bags.bag_index].astype(np.int64),
+            )
         self.threshold_ = 0.0
-        scores = self._score_instances(bags)
+        scores = map_instances(self._score_instances, bags)
         best = segment_reduce(np.maximum, scores, bags.offsets)
         self.threshold_ = min_error_threshold(best, positive)
         self._set_detection(bags, positive, scores - self.threshold_)
+
+    def _fit_blocks(self, classifier: Any, bags: LazyBags, positive: BoolArray) -> None:
+        """Fit a logistic regression on bags on disk; every step is a sum over blocks."""
+        expected = LogisticRegression().get_params()
+        given = classifier.get_params()
+        changed = [name for name in expected if given.get(name) != expected[name]]
+        others = sorted(set(changed) - {"C", "tol", "max_iter", "n_jobs", "verbose"})
+        if type(classifier) is not LogisticRegression or others:
+            raise TypeError(
+                f"SIL fits {classifier!r} on instances in memory only; on bags on disk it takes "
+                "LogisticRegression with C, tol and max_iter. Call .load() first if the bags fit "
+                "in memory."
+            )
+        blocks = StandardisedBlocks(bags)
+        targets = positive.astype(np.float64)
+
+        def loss(block: Block, coef: FloatArray, intercept: float) -> Loss:
+            inherited = np.repeat(targets[block.bags], np.diff(block.offsets))
+            return instance_loss(coef, intercept, block, inherited, np.ones_like(inherited))
+
+        coef, intercept, n_iter = minimise_penalised(
+            loss,
+            blocks,
+            (np.zeros(bags.n_features), 0.0),
+            C=classifier.C,
+            tol=classifier.tol,
+            max_iter=classifier.max_iter,
+            name="SIL",
+        )
+        classifier.classes_ = np.array([0, 1])
+        classifier.coef_, classifier.intercept_ = coef[None, :], np.array([intercept])
+        classifier.n_features_in_ = bags.n_features
+        classifier.n_iter_ = np.array([n_iter], dtype=np.int32)
+        self.estimator_ = classifier
+        self.centre_, self.spread_ = blocks.centre, blocks.spread
 
     def _score_instances(self, bags: Bags) -> FloatArray:
         instances = standardised(bags.instances, self.centre_, self.spread_)

@@ -54,6 +54,7 @@ from pigmil.estimators._soft_views import (
 )
 from pigmil.estimators.base import MILClassifier
 from pigmil.estimators.card import Card
+from pigmil.scale import LazyBags, map_instances, take_rows
 
 # Width of the kernel in units of length (None: linear) and ridge of its whitening.
 VIEWS: tuple[tuple[float | None, float], ...] = (
@@ -267,6 +268,7 @@ class SoftPIGMIL(MILClassifier):
     """
 
     _accepts_sparse = True
+    _fits_lazy_bags = True
     card = Card(
         name="SoftPIGMIL",
         title="Positive instances by soft pools in several metrics",
@@ -337,46 +339,55 @@ class SoftPIGMIL(MILClassifier):
         self.random_state = random_state
         self.pos_label = pos_label
 
-    def _fit(self, bags: Bags, positive: BoolArray) -> None:
+    def _fit(self, bags: Bags | LazyBags, positive: BoolArray) -> None:
         # One BLAS thread whatever n_jobs: otherwise the last digits change.
         with threadpool_limits(1):
             self._folds = _ordered_folds(bags, positive)
             chosen = self._working_instances(bags, positive)
-            self._fit_committee(bags, positive, self._without_trap(bags, positive, chosen))
+            rows = take_rows(bags, chosen)
+            kept = self._without_trap(bags, rows, positive, chosen)
+            if len(kept) < len(chosen):
+                rows, chosen = rows[kept], chosen[kept]
+            self._fit_committee(bags, rows, positive, chosen)
             if self.bag_rule == "embedding":
                 self._fit_embedding(bags, positive)
             del self._folds
         self.n_iter_ = max(len(model.pools) for model in self.trace_)
 
-    def _fit_committee(self, bags: Bags, positive: BoolArray, chosen: IntArray) -> None:
+    def _fit_committee(
+        self, bags: Bags | LazyBags, rows: Any, positive: BoolArray, chosen: IntArray
+    ) -> None:
         """Fit all models on the chosen instances, calibrate them and detect."""
-        scores, held_out = self._fit_on(bags, positive, chosen, SCALES, VIEWS)
+        scores, held_out = self._fit_on(bags, rows, positive, chosen, SCALES, VIEWS)
         offsets = _offsets_within(chosen, bags)
         best = segment_reduce(np.maximum, scores if held_out is None else held_out, offsets)
-        scores = scores - copy_penalty(bags.instances[chosen], offsets, positive)
+        scores = scores - copy_penalty(rows, offsets, positive)
         every = scores
         if len(chosen) < bags.n_instances:
-            every = self.committee_.scores(bags.instances)
+            every = self._committee_scores(bags)
             every[chosen] = scores
         self.held_out_auc_ = np.nan if held_out is None else bag_auc(best, positive)
         self.calibration_ = fit_sigmoid(best, positive)
         slope, intercept = self.calibration_
         self._set_detection(bags, positive, slope * every + intercept)
 
-    def _without_trap(self, bags: Bags, positive: BoolArray, chosen: IntArray) -> IntArray:
+    def _without_trap(
+        self, bags: Bags | LazyBags, rows: Any, positive: BoolArray, chosen: IntArray
+    ) -> IntArray:
         """Leave out the tighter of two groups of instances that both explain the bag labels.
 
         One walk, on the standard scale with a kernel of width 1, finds a group; a second walk or a
         noisy-or without the instances it calls positive may find a rival. If both rank nearly all
         bags held out, bag labels cannot decide between them, and a group that is far tighter than
-        the other is taken for something that merely comes with positive bags. Sets
-        ``rival_auc_``.
+        the other is taken for something that merely comes with positive bags. Returns which of the
+        chosen instances stay, and sets ``rival_auc_``.
         """
         self.rival_auc_ = np.nan
         folds = self._folds
+        everyone = np.arange(len(chosen), dtype=np.int64)
         if not folds or bags.n_features > _WIDE:
-            return chosen
-        rows = _dense_rows(bags.instances[chosen])
+            return everyone
+        rows = _dense_rows(rows)
         scaled = fit_scale("standard", rows).apply(rows)
         inside = positive[bags.bag_index[chosen]]
         marks = landmark_positions(inside, self.n_landmarks)
@@ -385,7 +396,7 @@ class SoftPIGMIL(MILClassifier):
         psi = (features @ projection - shift).astype(np.float32)
         groups: list[IntArray] = []
         spreads: list[float] = []
-        left = np.arange(len(chosen), dtype=np.int64)
+        left = everyone
         for _ in range(2):
             offsets = _offsets_within(chosen[left], bags)
             kinds = ("walk", "noisy_or") if groups else ("walk",)
@@ -396,7 +407,7 @@ class SoftPIGMIL(MILClassifier):
             if groups:
                 self.rival_auc_ = auc
             if auc < (_SATURATED if groups else _NEARLY_SATURATED):
-                return chosen
+                return everyone
             slope, intercept = fit_sigmoid(best, positive)
             called = (slope * fit.scores + intercept > 0) & inside[left]
             called[segment_argmin(fit.scores, offsets)] = False  # every bag keeps one
@@ -406,10 +417,14 @@ class SoftPIGMIL(MILClassifier):
             left = left[~called]
         tighter = int(np.argmin(spreads))
         if spreads[1 - tighter] < _FAR_TIGHTER * spreads[tighter]:
-            return chosen
-        return np.delete(chosen, groups[tighter])
+            return everyone
+        return np.delete(everyone, groups[tighter])
 
-    def _working_instances(self, bags: Bags, positive: BoolArray) -> IntArray:
+    def _committee_scores(self, bags: Bags | LazyBags) -> FloatArray:
+        committee = self.committee_
+        return map_instances(lambda block: committee.scores(block.instances), bags)
+
+    def _working_instances(self, bags: Bags | LazyBags, positive: BoolArray) -> IntArray:
         """Return all instances, or those worth working with if there are too many."""
         if bags.n_instances <= self.max_instances:
             return np.arange(bags.n_instances, dtype=np.int64)
@@ -417,20 +432,21 @@ class SoftPIGMIL(MILClassifier):
         order = check_random_state(self.random_state).uniform(size=bags.n_instances)
         equal = np.zeros(bags.n_instances)
         chosen = working_positions(equal, bags.offsets, most, order)
-        self._fit_on(bags, positive, chosen, ("standard",), FEW_VIEWS)
-        scores = self.committee_.scores(bags.instances)
+        rows = take_rows(bags, chosen)
+        self._fit_on(bags, rows, positive, chosen, ("standard",), FEW_VIEWS)
+        scores = self._committee_scores(bags)
         return working_positions(scores, bags.offsets, most, order)
 
     def _fit_on(
         self,
-        bags: Bags,
+        bags: Bags | LazyBags,
+        rows: Any,
         positive: BoolArray,
         chosen: IntArray,
         kinds: Sequence[str],
         views: Sequence[tuple[float | None, float]],
     ) -> tuple[FloatArray, FloatArray | None]:
         """Fit all models on some instances; return their weighted scores, seen and held out."""
-        rows = bags.instances if len(chosen) == bags.n_instances else bags.instances[chosen]
         offsets = _offsets_within(chosen, bags)
         marks = landmark_positions(positive[segment_ids(offsets)], self.n_landmarks)
         folds = self._folds
@@ -530,9 +546,9 @@ class SoftPIGMIL(MILClassifier):
             tol=_TOLERANCE,
         )
 
-    def _fit_embedding(self, bags: Bags, positive: BoolArray) -> None:
+    def _fit_embedding(self, bags: Bags | LazyBags, positive: BoolArray) -> None:
         """Fit the logistic regression on bags, and its sigmoid on bags held out."""
-        table = self._embed(bags)
+        table = map_instances(self._embed, bags)
         held_out = np.zeros(bags.n_bags)
         folds = self._folds
         for fold in folds:
@@ -599,16 +615,23 @@ def _committee(
     return Committee(scales, landmarks, list(views.values()), list(coefs.values()), intercept)
 
 
-def _ordered_folds(bags: Bags, positive: BoolArray) -> list[BoolArray]:
+def _ordered_folds(bags: Bags | LazyBags, positive: BoolArray) -> list[BoolArray]:
     """Return folds of bags that do not depend on their order: bags are dealt by their means.
 
     The key of a bag is the mean over its instances of the sum of their standardized features.
     """
-    mean, variance = column_moments(bags.instances)
+    if isinstance(bags, LazyBags):
+        _, mean, variance = bags.column_moments()
+    else:
+        mean, variance = column_moments(bags.instances)
     factor = np.where(variance > 1e-20 * (1.0 + mean**2), 1.0, 0.0)
     factor /= np.sqrt(np.where(factor > 0, variance, 1.0))
-    sums = np.asarray(bags.instances @ factor).ravel() - mean @ factor
-    order = np.argsort(segment_mean(sums, bags.offsets), kind="stable")
+
+    def bag_keys(block: Bags) -> FloatArray:
+        sums = np.asarray(block.instances @ factor).ravel() - mean @ factor
+        return segment_mean(sums, block.offsets)
+
+    order = np.argsort(map_instances(bag_keys, bags), kind="stable")
     folds = []
     for dealt in stratified_folds(positive[order], _N_FOLDS):
         fold = np.empty_like(dealt)
@@ -627,7 +650,7 @@ def _trace(
     return ModelTrace(scale, view.width, fit.kind, auc, weight, inside, pools, scores)
 
 
-def _offsets_within(chosen: IntArray, bags: Bags) -> IntArray:
+def _offsets_within(chosen: IntArray, bags: Bags | LazyBags) -> IntArray:
     """Offsets of the bags among chosen instances."""
     return np.searchsorted(chosen, bags.offsets).astype(np.int64)
 

@@ -143,10 +143,11 @@ def take_rows(bags: Bags | LazyBags, positions: IntArray) -> Any:
     bags : Bags or LazyBags
         The bags.
     positions : array of int
-        Flat positions, in ascending order.
+        Flat positions, different ones in ascending order.
     """
     if not isinstance(bags, LazyBags):
-        return bags.instances[positions]
+        everything = len(positions) == bags.n_instances
+        return bags.instances if everything else bags.instances[positions]
     starts = np.concatenate([[0], np.cumsum([part.n_instances for part in bags.partitions()])])
     cuts = np.searchsorted(positions, starts)
     inside = [
@@ -331,7 +332,7 @@ def cluster_client(address: str | None = None, n_workers: int | None = None) -> 
         if n_workers is not None and n_workers < 1:
             raise ClusterError(f"The number of workers must be at least 1; got {n_workers}.")
         cluster = distributed.LocalCluster(
-            n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=None
+            n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=":0"
         )
         with cluster, distributed.Client(cluster) as client:
             yield client
