@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from pigmil.estimators.persistence import save_model as save_model
     from pigmil.estimators.pigmil import PIGMIL as PIGMIL
     from pigmil.estimators.sil import SIL as SIL
+    from pigmil.estimators.single_instance import SingleInstance as SingleInstance
     from pigmil.estimators.soft_pigmil import SoftPIGMIL as SoftPIGMIL
     from pigmil.graph.reading import PaperReading as PaperReading
     from pigmil.io import read_bags as read_bags

@@ -33,6 +33,7 @@ METHODS: dict[str, str] = {
     "SIL": "pigmil.estimators.sil",
     "MaxPoolingLR": "pigmil.estimators.max_pooling_lr",
     "MMIL": "pigmil.estimators.mmil",
+    "SingleInstance": "pigmil.estimators.single_instance",
 }
 
 

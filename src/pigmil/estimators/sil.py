@@ -11,6 +11,7 @@ from pigmil._core._sklearn_compat import HasMethods
 from pigmil._core.segments import segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
+from pigmil.estimators._decision_values import decision_values
 from pigmil.estimators._logistic import (
     Block,
     Loss,
@@ -24,8 +25,6 @@ from pigmil.estimators._standardise import centre_and_spread, standardised
 from pigmil.estimators.base import MaxInstanceClassifier
 from pigmil.estimators.card import Card
 from pigmil.scale import LazyBags, map_instances
-
-_LARGEST_LOGIT = 36.0  # probabilities of 0 and 1 in double precision
 
 
 class SIL(MaxInstanceClassifier):
@@ -176,11 +175,4 @@ class SIL(MaxInstanceClassifier):
 
     def _score_instances(self, bags: Bags) -> FloatArray:
         instances = standardised(bags.instances, self.centre_, self.spread_)
-        if hasattr(self.estimator_, "decision_function"):
-            scores = np.asarray(self.estimator_.decision_function(instances), dtype=np.float64)
-        else:
-            share = np.asarray(self.estimator_.predict_proba(instances)[:, 1], dtype=np.float64)
-            with np.errstate(divide="ignore"):
-                logit = np.log(share) - np.log1p(-share)
-            scores = np.clip(logit, -_LARGEST_LOGIT, _LARGEST_LOGIT)
-        return scores - self.threshold_
+        return decision_values(self.estimator_, instances) - self.threshold_
