@@ -245,6 +245,17 @@ class TestRhombus:
         with pytest.raises(ValueError, match=r"take 80 different negatives .* hold only 8"):
             make_rhombus(0, n_negative_bags=1)
 
+    def test_fresh_impostors_are_no_copies_but_lie_in_the_same_boxes(self):
+        _, impostors, negatives = groups(make_rhombus(0, scale=False, impostors="fresh"))
+        assert not {tuple(row) for row in impostors} & {tuple(row) for row in negatives}
+        assert (abs(impostors) <= [1.05, 0.73 + 0.78]).all()
+        assert {0.0, 1.0} == set((impostors[:, 1] > 0).astype(float))
+        assert make_rhombus(0, n_negative_bags=1, impostors="fresh").n_bags == 21
+
+    def test_an_unknown_kind_of_impostors_is_refused(self):
+        with pytest.raises(ValueError, match="impostors must be 'copies' or 'fresh'; got 'old'"):
+            make_rhombus(0, impostors="old")
+
 
 class TestRing:
     def test_supports(self):

@@ -310,6 +310,7 @@ def test_wrong_parameters_are_refused(parameter, value, ring):
      ("walk_iterations", 1.5, "walk_iterations must be an integer"),
      ("quasi_clique_density", 0.0, "quasi_clique_density must be above 0 and at most 1"),
      ("discrimination_relative", -1, "discrimination_relative must be a number from 0"),
+     ("similarity_use", "always", "similarity_use must be one of"),
      ("confidence_bias", "no", "confidence_bias must be True or False")],
 )  # fmt: skip
 def test_wrong_readings_are_refused(field, value, message):
@@ -317,6 +318,27 @@ def test_wrong_readings_are_refused(field, value, message):
         PaperReading(**{field: value})
     with pytest.raises(ValueError, match=message):
         PIGMIL().set_params(**{f"reading__{field}": value})
+
+
+def test_pieces_of_the_edge_weight_can_be_left_out():
+    bags = make_rhombus(random_state=0)
+    full, edges, none, no_d = (
+        PIGMIL.faithful(max_updates=0, random_state=0, **changes).fit(bags).csdg_
+        for changes in (
+            {}, {"reading__similarity_use": "edges"}, {"reading__similarity_use": "none"},
+            {"reading__beta": 0.0},
+        )
+    )  # fmt: skip
+    np.testing.assert_array_equal(edges.similarity, full.similarity > 0)
+    np.testing.assert_array_equal(edges.consistency, full.consistency)
+    np.testing.assert_array_equal(none.similarity, 1 - np.eye(len(none.scores)))
+    # Every pair belongs to the clique of all vertices.
+    assert (none.consistency[none.similarity > 0] == len(none.scores)).all()
+    # Without D an edge weighs S + alpha C, also at an exact copy of a negative.
+    edge = full.similarity > 0
+    s, c = full.similarity[edge], full.consistency[edge]
+    np.testing.assert_allclose(no_d.weights[edge], s + np.maximum(10, np.log(c / s)) * c)
+    assert (full.weights[edge] < no_d.weights[edge]).all()
 
 
 def test_all_wrong_fields_of_a_reading_are_listed_at_once():

@@ -120,11 +120,9 @@ def make_rhombus(
     positive_std: Pair = (0.49, 0.33),
     negative_distance: float = 0.73,
     negative_half_widths: Pair = (1.05, 0.78),
+    impostors: str = "copies",
 ) -> Bags:
     """Draw RHOMBUS: positives left and right, negatives above and below.
-
-    The negatives of positive bags are copies of instances of negative bags, drawn without
-    replacement.
 
     Parameters
     ----------
@@ -144,6 +142,10 @@ def make_rhombus(
         drawn for each negative bag.
     negative_half_widths : pair of float
         Half the width and half the height of these boxes.
+    impostors : {"copies", "fresh"}, default="copies"
+        Negatives of positive bags: copies of instances of negative bags, drawn without
+        replacement, as in the paper; or new points of the same boxes, the side drawn for each.
+        A rule that ranks an exact copy of a negative last sees through copies at once.
 
     Returns
     -------
@@ -161,6 +163,8 @@ def make_rhombus(
     >>> make_rhombus(random_state=0, negatives_per_bag=1).sizes[:3]
     array([5, 5, 5])
     """
+    if impostors not in ("copies", "fresh"):
+        raise ValueError(f"impostors must be 'copies' or 'fresh'; got {impostors!r}.")
     rng = check_random_state(random_state)
     layout = Layout(
         n_positive_bags,
@@ -172,18 +176,23 @@ def make_rhombus(
         noise_kind,
         scale,
     )
-    if layout.n_impostors > layout.n_negatives:
+    if impostors == "copies" and layout.n_impostors > layout.n_negatives:
         raise ValueError(
             f"Positive bags take {layout.n_impostors} different negatives from negative bags, "
-            f"which hold only {layout.n_negatives}; ask for fewer negatives_per_bag."
+            f"which hold only {layout.n_negatives}; ask for fewer negatives_per_bag or for "
+            "impostors='fresh'."
         )
     positives = rng.normal(0.0, positive_std, (layout.n_positives, 2))
     positives[:, 0] += positive_distance * rng.choice([-1.0, 1.0], layout.n_positives)
     negatives = _box((0.0, 0.0), negative_half_widths, layout.n_negatives, rng)
     side = rng.choice([-1.0, 1.0], layout.n_negative_bags)
     negatives[:, 1] += negative_distance * np.repeat(side, layout.negative_bag_size)
-    impostors = negatives[rng.choice(layout.n_negatives, layout.n_impostors, replace=False)]
-    return assemble(positives, impostors, negatives, layout, rng)
+    if impostors == "copies":
+        drawn = negatives[rng.choice(layout.n_negatives, layout.n_impostors, replace=False)]
+    else:
+        drawn = _box((0.0, 0.0), negative_half_widths, layout.n_impostors, rng)
+        drawn[:, 1] += negative_distance * rng.choice([-1.0, 1.0], layout.n_impostors)
+    return assemble(positives, drawn, negatives, layout, rng)
 
 
 def make_ring(

@@ -560,15 +560,22 @@ class PIGMIL(MILClassifier):
         _logger.info(
             "similarity of %d candidates by %s exemplars", len(candidates), self.similarity
         )
-        result = update_pool(
-            similarity(confidences),
-            discrimination(
+        alike = similarity(confidences)
+        if reading.similarity_use != "weights":
+            alike = ((alike > 0) | (reading.similarity_use == "none")).astype(np.float64)
+            np.fill_diagonal(alike, 0.0)
+        distinct = np.zeros(len(candidates))
+        if reading.beta != 0:
+            distinct = discrimination(
                 instances,
                 split.negative.instances,
                 unit=self.length_unit_,
                 gamma_far=reading.gamma_far,
                 gamma_near=reading.gamma_near,
-            ),
+            )
+        result = update_pool(
+            alike,
+            distinct,
             self_confidence(confidences),
             bags.bag_index[candidates],
             np.searchsorted(candidates, pool),

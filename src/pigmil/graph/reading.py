@@ -15,6 +15,7 @@ __all__ = ["PaperReading"]
 _CHOICES: dict[str, tuple[str | None, ...]] = {
     "kde": ("nearest", "literal"),
     "t_test": ("one_sample", "welch", "pooled", None),
+    "similarity_use": ("weights", "edges", "none"),
     "alpha_on": ("consistency", "similarity"),
     "discrimination_pair": ("min", "max"),
     "normalise": ("max", "row", "symmetric", "spectral", "sum"),
@@ -44,12 +45,16 @@ class PaperReading:
         Cost of the exemplar SVMs.
     confidence_bias : bool, default=True
         Whether the confidence of an exemplar includes the intercept; the paper prints ``w.x``.
+    similarity_use : {"weights", "edges", "none"}, default="weights"
+        Whether the similarity weighs edges, as in the paper; only decides which pairs are edges,
+        all with similarity 1; or is left out, so that all pairs are edges with similarity 1.
     quasi_clique_density : float, default=0.9
         Share of edges that makes a group of vertices a quasi-clique (Definition 7).
     gamma_far, gamma_near : float, default=1.0
         Constants gamma_1 and gamma_2 of the discrimination, Eq. (6).
     alpha, beta : "log-ratio" or float, default="log-ratio"
         Balance of consistency and discrimination: computed per edge as in the paper, or fixed.
+        ``beta=0`` leaves the discrimination out.
     alpha_on : {"consistency", "similarity"}, default="consistency"
         The term alpha multiplies: as in Definition 9, or as in Eq. (2).
     discrimination_pair : {"min", "max"}, default="min"
@@ -82,6 +87,7 @@ class PaperReading:
     t_test: str | None = "one_sample"
     exemplar_C: float = 1.0
     confidence_bias: bool = True
+    similarity_use: str = "weights"
     quasi_clique_density: float = 0.9
     gamma_far: float = 1.0
     gamma_near: float = 1.0
