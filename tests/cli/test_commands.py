@@ -12,8 +12,8 @@ from pigmil.estimators import all_estimators
 COLUMNS = ("--bag", "molecule", "--label", "active", "--info", "note")
 LABELLED = (*COLUMNS, "--positive", "yes")
 COMMANDS = (
-    ("demo",), ("detect",), ("fit",), ("predict",), ("compare",), ("reproduce",), ("convert",),
-    ("methods",), ("datasets", "list"), ("datasets", "info"), ("datasets", "fetch"),
+    ("demo",), ("detect",), ("fit",), ("predict",), ("heatmap",), ("compare",), ("reproduce",),
+    ("convert",), ("methods",), ("datasets", "list"), ("datasets", "info"), ("datasets", "fetch"),
 )  # fmt: skip
 
 
@@ -83,7 +83,13 @@ def test_fit_then_predict(pigmil, table, folder):
     rows = _rows(folder / "molecules-predictions.csv")
     assert [row["bag"] for row in rows] == [f"m{number}" for number in range(24)]
     assert all((float(row["decision"]) > 0) == (row["predicted"] == "yes") for row in rows)
-    assert len((folder / "scores.tsv").read_text().splitlines()) == 121
+    lines = (folder / "scores.tsv").read_text().splitlines()
+    ranked = list(csv.DictReader(lines, delimiter="\t"))
+    assert len(ranked) == 120
+    scores = [float(row["score"]) for row in ranked]
+    assert scores == sorted(scores, reverse=True)
+    assert {row["note"] for row in ranked[:12]} == {"row 2"}
+    assert {row["rank"] for row in ranked[:12]} == {"1"}
 
 
 def test_predict_picks_features_by_name(pigmil, table, folder):

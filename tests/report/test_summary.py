@@ -11,7 +11,8 @@ from pigmil import Bags, BagScaler
 from pigmil.datasets import make_rhombus
 from pigmil.estimators import all_estimators, get_estimator
 from pigmil.report import detection_summary, pictures, ranking
-from pigmil.report.pictures import colour_range, instance_map, spring_layout, updating_replay
+from pigmil.report.figures import colour_range
+from pigmil.report.pictures import instance_map, spring_layout, updating_replay
 from pigmil.report.predictions import bag_predictions, calibration
 
 

@@ -10,6 +10,7 @@ from pigmil.cli.compare import compare, reproduce
 from pigmil.cli.console import unwrap_paragraphs
 from pigmil.cli.demo import demo
 from pigmil.cli.detect import detect
+from pigmil.cli.heatmap import heatmap
 
 app = typer.Typer(
     name="pigmil",
@@ -24,6 +25,7 @@ app.command("demo")(demo)
 app.command("detect")(detect)
 app.command("fit")(models.fit)
 app.command("predict")(models.predict)
+app.command("heatmap")(heatmap)
 app.command("compare")(compare)
 app.command("reproduce")(reproduce)
 app.command("convert")(listing.convert)

@@ -92,6 +92,7 @@ def detect(
     """  # fmt: skip
     from pigmil.bags import BagScaler
     from pigmil.report import detection_summary, write_report
+    from pigmil.report.ranking import detected_mask, ranked_rows, ranking_columns
 
     stem = Path(data).stem
     to = to or Path(f"{stem}-instances.csv")
@@ -108,7 +109,9 @@ def detect(
     start = time.perf_counter()
     fit_with_progress(output, model, scaled)
     seconds = time.perf_counter() - start
-    ranked = ranking(bags, model)
+    ranked = ranking_columns(
+        bags, model.instance_scores_, ranked_rows(model, bags), detected_mask(model, bags)
+    )
     write_table(ranked, to, raw=raw)
     _print_detection(output, bags, model, ranked, top)
     output.add_file(to, f"{count(len(ranked['bag']), 'ranked instance')} of positive bags")
@@ -170,26 +173,3 @@ def _print_detection(
         share = float(np.mean(detected == np.unique(bags.instance_labels)[-1]))
         output.print(f"{100 * share:.1f} % of the detected instances are labelled positive.")
         output.result["detection_accuracy"] = share
-
-
-def ranking(bags: "Bags", model: Any) -> dict[str, Any]:
-    """Return the instances of the positive bags as columns, the highest score first."""
-    from pigmil.report.ranking import detected_mask, ranked_rows
-
-    order = ranked_rows(model, bags)
-    owner = bags.bag_index[order]
-    columns: dict[str, Any] = {
-        "bag": bags.ids[owner],
-        "instance": order - bags.offsets[owner],
-        "score": model.instance_scores_[order],
-        "detected": detected_mask(model, bags)[order],
-    }
-    if bags.instance_labels is not None:
-        columns["instance_label"] = bags.instance_labels[order]
-    for name, values in bags.instance_info.items():
-        if values.ndim == 1:
-            columns[f"{name}_" if name in columns else name] = values[order]
-        elif values.ndim == 2:
-            for number in range(values.shape[1]):
-                columns[f"{name}_{number}"] = values[order, number]
-    return columns

@@ -155,7 +155,7 @@ def predict(
     ] = None,
     instances: Annotated[
         Path | None,
-        typer.Option("--instances", help="Also write a score per instance to this file."),
+        typer.Option("--instances", help="Also write the instances, best first, to this file."),
     ] = None,
     format: FormatOption = None,
     bag: BagOption = None,
@@ -179,6 +179,8 @@ def predict(
     import numpy as np
 
     from pigmil.estimators.persistence import load_model
+    from pigmil.metrics import instance_scores
+    from pigmil.report.ranking import ranking_columns
 
     pipeline = load_model(model)
     method = pipeline[-1] if hasattr(pipeline, "steps") else pipeline
@@ -199,14 +201,9 @@ def predict(
         table = _predict_bags(output, pipeline, bags)
         output.add_file(write_table(table, to, raw=raw), count(bags.n_bags, "bag"))
     if instances is not None:
-        scaled = pipeline is not method and len(pipeline) > 1
-        features = pipeline[:-1].transform(bags) if scaled else bags
-        index = bags.bag_index
-        scored = {
-            "bag": bags.ids[index],
-            "instance": np.arange(bags.n_instances) - bags.offsets[index],
-            "score": method.decision_function_instances(features),
-        }
+        scores = instance_scores(pipeline, bags)
+        order = np.argsort(-np.nan_to_num(scores, nan=-np.inf), kind="stable")
+        scored = ranking_columns(bags, scores, order)
         output.add_file(
             write_table(scored, instances, raw=raw), count(bags.n_instances, "instance")
         )

@@ -2,6 +2,7 @@
 
 from pigmil.report.comparison import comparison_summary
 from pigmil.report.figures import plot_bags
+from pigmil.report.heatmap import plot_heatmap, write_geojson
 from pigmil.report.summary import detection_summary
 from pigmil.report.write import render_html, render_markdown, write_report
 
@@ -9,7 +10,9 @@ __all__ = [
     "comparison_summary",
     "detection_summary",
     "plot_bags",
+    "plot_heatmap",
     "render_html",
     "render_markdown",
+    "write_geojson",
     "write_report",
 ]

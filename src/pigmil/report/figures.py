@@ -5,9 +5,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA, TruncatedSVD
+from sklearn.pipeline import Pipeline
 
 from pigmil._core.optional import import_optional
+from pigmil._core.segments import segment_argmax
+from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags, as_bags
+from pigmil.metrics import instance_scores
 
 NEGATIVE, UNKNOWN, POSITIVE, MARK = "#4c72b0", "#b8b8b8", "#dd8452", "#c0392b"
 
@@ -46,6 +50,7 @@ def plot_bags(
     y: Any = None,
     *,
     detected: Any = None,
+    scores: Any = None,
     instance_labels: Any = None,
     title: str | None = None,
     ax: Any = None,
@@ -58,8 +63,13 @@ def plot_bags(
         Anything :func:`pigmil.as_bags` takes.
     y : array of shape (n_bags,), optional
         Labels of the bags, if ``X`` does not carry them.
-    detected : array of int, or fitted model, optional
-        Flat indices of instances to mark, or a model with ``detected_instances_``.
+    detected : array of int, or fitted estimator, optional
+        Flat indices of instances to mark, or a model or pipeline: the instances it detected if it
+        was fitted on these bags, otherwise the one with the highest score of each bag that is
+        positive (of each bag without labels).
+    scores : array of shape (n_instances,), or fitted estimator, optional
+        Colour the instances by these scores, or by those of a model or pipeline
+        (:func:`pigmil.instance_scores`), and not by the label of their bag.
     instance_labels : array of shape (n_instances,), optional
         Labels of the instances, if known and ``X`` does not carry them.
     title : str, optional
@@ -87,21 +97,58 @@ def plot_bags(
     points, names = project(bags)
     if ax is None:
         _, ax = plt.subplots(figsize=(5.5, 5), layout="constrained")
-    for mask, colour, marker, name in _kinds(bags, labels):
-        ax.scatter(
-            *points[mask].T, s=22, c=colour, marker=marker, alpha=0.75, linewidths=0, label=name
-        )
+    look: dict[str, Any] = {"s": 22, "alpha": 0.75, "linewidths": 0}
+    if scores is not None:
+        values = instance_scores(scores, bags) if hasattr(scores, "fit") else np.asarray(scores)
+        values = np.ma.masked_invalid(values)
+        low, high = colour_range(values.filled(np.nan))
+        drawn = ax.scatter(*points.T, c=values, vmin=low, vmax=high, plotnonfinite=True, **look)
+        ax.figure.colorbar(drawn, ax=ax, label="score")
+    for mask, colour, marker, name in _kinds(bags, labels) if scores is None else []:
+        ax.scatter(*points[mask].T, c=colour, marker=marker, label=name, **look)
     if detected is not None:
-        chosen = np.asarray(getattr(detected, "detected_instances_", detected))
+        chosen = _detected(detected, bags) if hasattr(detected, "fit") else np.asarray(detected)
         ax.scatter(
             *points[chosen].T, s=90, facecolors="none", edgecolors=MARK, linewidths=1.4,
             label=f"detected ({len(chosen)})",
         )  # fmt: skip
     ax.set(xlabel=names[0], ylabel=names[1], title=title or "")
-    ax.legend(
-        frameon=False, fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.13), ncol=2
-    )
+    if ax.get_legend_handles_labels()[0]:
+        ax.legend(
+            frameon=False, fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.13), ncol=2
+        )
     return ax
+
+
+def _detected(model: Any, bags: Bags) -> IntArray:
+    """Return the instances that a model detected in its training bags, or the best of each bag."""
+    method = model[-1] if isinstance(model, Pipeline) else model
+    if len(getattr(method, "instance_scores_", ())) == bags.n_instances:
+        return np.asarray(method.detected_instances_, dtype=np.int64)
+    scores = np.nan_to_num(instance_scores(model, bags), nan=-np.inf)
+    best = segment_argmax(scores, bags.offsets)
+    return best if bags.y is None else best[bags.y == np.unique(bags.y)[-1]]
+
+
+def colour_range(scores: FloatArray) -> tuple[float, float]:
+    """Return the range of the colour scale: the middle 96 % of scores, without a far lower tail.
+
+    Examples
+    --------
+    >>> colour_range(np.array([-1001.0, -1000.0, 0.0, 1.0]))
+    (0.0, 1.0)
+    """
+    finite = np.sort(scores[np.isfinite(scores)])
+    if not len(finite):
+        return 0.0, 1.0
+    # Copies of negative instances score lower than all others by a large constant.
+    gaps = np.diff(finite)
+    if len(gaps) and gaps.max() > 5 * max(finite[-1] - finite[gaps.argmax() + 1], 1.0):
+        finite = finite[gaps.argmax() + 1 :]
+    if len(finite) >= 50:
+        finite = np.quantile(finite, [0.02, 0.98])
+    low, high = float(finite[0]), float(finite[-1])
+    return low, high if high > low else low + 1.0
 
 
 def _kinds(bags: Bags, labels: Any) -> list[tuple[Any, str, str, str]]:

@@ -8,7 +8,7 @@ from pigmil._core.segments import segment_argmax
 from pigmil._core.text import sanitize
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.report.figures import project
+from pigmil.report.figures import colour_range, project
 from pigmil.report.ranking import detected_mask
 from pigmil.report.text import rounded
 
@@ -82,27 +82,6 @@ def near_view(points: FloatArray) -> list[list[float]] | None:
 def _outside(points: FloatArray, view: list[list[float]]) -> int:
     low, high = np.array(view).T
     return int(np.any((points < low) | (points > high), axis=1).sum())
-
-
-def colour_range(scores: FloatArray) -> tuple[float, float]:
-    """Return the range of the colour scale: the middle 96 % of scores, without a far lower tail.
-
-    Examples
-    --------
-    >>> colour_range(np.array([-1001.0, -1000.0, 0.0, 1.0]))
-    (0.0, 1.0)
-    """
-    finite = np.sort(scores[np.isfinite(scores)])
-    if not len(finite):
-        return 0.0, 1.0
-    # Copies of negative instances score lower than all others by a large constant.
-    gaps = np.diff(finite)
-    if len(gaps) and gaps.max() > 5 * max(finite[-1] - finite[gaps.argmax() + 1], 1.0):
-        finite = finite[gaps.argmax() + 1 :]
-    if len(finite) >= 50:
-        finite = np.quantile(finite, [0.02, 0.98])
-    low, high = float(finite[0]), float(finite[-1])
-    return low, high if high > low else low + 1.0
 
 
 def _needed(model: Any, bags: Bags, scores: FloatArray) -> IntArray:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from pigmil._core.text import sanitize
-from pigmil._core.typing import IntArray
+from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.report.text import rounded
 
@@ -32,6 +32,58 @@ def detected_mask(model: Any, bags: Bags) -> Any:
     mask = np.zeros(bags.n_instances, dtype=bool)
     mask[np.asarray(model.detected_instances_, dtype=np.int64)] = True
     return mask
+
+
+def ranking_columns(
+    bags: Bags, scores: FloatArray, rows: IntArray, detected: BoolArray | None = None
+) -> dict[str, Any]:
+    """Return ranked instances as columns, with all information that they came with.
+
+    Parameters
+    ----------
+    bags : Bags
+        The bags.
+    scores : array of shape (n_instances,)
+        Scores of all instances.
+    rows : array of int
+        Flat indices of the instances to list, in this order.
+    detected : array of bool of shape (n_instances,), optional
+        Which instances are detected.
+
+    Returns
+    -------
+    dict of str to array
+        ``bag``, ``instance``, ``score``, ``rank`` within the bag, ``detected`` and
+        ``instance_label`` where known, and the columns of ``instance_info`` and ``bag_info``.
+    """
+    owner = bags.bag_index[rows]
+    ranks = np.empty(bags.n_instances, dtype=np.int64)
+    order = np.lexsort((-np.nan_to_num(scores, nan=-np.inf), bags.bag_index))
+    ranks[order] = np.arange(bags.n_instances) - np.repeat(bags.offsets[:-1], bags.sizes) + 1
+    columns: dict[str, Any] = {
+        "bag": bags.ids[owner],
+        "instance": rows - bags.offsets[owner],
+        "score": scores[rows],
+        "rank": ranks[rows],
+    }
+    if detected is not None:
+        columns["detected"] = detected[rows]
+    if bags.instance_labels is not None:
+        columns["instance_label"] = bags.instance_labels[rows]
+    for info, at in ((bags.instance_info, rows), (bags.bag_info, owner)):
+        for name, values in info.items():
+            parts = {name: values} if values.ndim == 1 else {}
+            if values.ndim == 2:
+                parts = {f"{name}_{number}": column for number, column in enumerate(values.T)}
+            for title, column in parts.items():
+                columns[_free_name(title, columns)] = column[at]
+    return columns
+
+
+def _free_name(name: str, columns: dict[str, Any]) -> str:
+    while name in columns:
+        name += "_"
+    return name
 
 
 def ranked_bags(model: Any, bags: Bags) -> dict[str, Any]:

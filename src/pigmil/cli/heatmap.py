@@ -1,0 +1,184 @@
+"""``pigmil heatmap``: draw the scores of tiles at their coordinates."""
+
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pigmil._core.text import count
+from pigmil.cli.console import DebugOption, JsonOption, Output, QuietOption, command
+from pigmil.cli.data import (
+    BagOption,
+    DataArgument,
+    FormatOption,
+    InfoOption,
+    LabelOption,
+    open_bags,
+)
+from pigmil.cli.models import with_fitted_features
+
+_PICTURES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
+
+
+class HeatmapFormat(StrEnum):
+    """A format of heat maps."""
+
+    png = "png"
+    svg = "svg"
+    geojson = "geojson"
+
+
+class HeatmapValue(StrEnum):
+    """The value that sets the colour of a tile."""
+
+    score = "score"
+    percentile = "percentile"
+
+
+@command
+def heatmap(
+    output: Output,
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model file of `pigmil fit`.")],
+    data: DataArgument,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", help="Id of a bag to draw; may be repeated. By default all."),
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Folder to write.", show_default="DATA-heatmaps"),
+    ] = None,
+    formats: Annotated[
+        list[HeatmapFormat] | None,
+        typer.Option(
+            "--as",
+            help="Format; geojson is for QuPath. May be repeated.",
+            show_default="png",
+        ),
+    ] = None,
+    value: Annotated[
+        HeatmapValue, typer.Option("--value", help="What sets the colour.")
+    ] = HeatmapValue.score,
+    tile_size: Annotated[
+        float | None,
+        typer.Option("--tile-size", help="Side of a tile, if the data do not hold it."),
+    ] = None,
+    thumbnails: Annotated[
+        Path | None,
+        typer.Option("--thumbnails", help="Folder with a picture per bag, such as slide_1.png."),
+    ] = None,
+    scale: Annotated[
+        float | None,
+        typer.Option("--scale", help="Level-0 pixels per unit of the coordinates, for geojson."),
+    ] = None,
+    format: FormatOption = None,
+    bag: BagOption = None,
+    label: LabelOption = None,
+    info: InfoOption = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Draw the instances of bags at their coordinates, coloured by score.
+
+    The coordinates are the column `coords` of slide files, or the columns `x` and `y` of a table.
+
+    Examples:
+
+      pigmil heatmap model.skops slides.h5 --only slide_7
+
+      pigmil heatmap model.skops tiles.csv --info x --info y --as png --as geojson
+    """
+    import numpy as np
+
+    from pigmil.estimators.persistence import load_model
+    from pigmil.metrics import instance_scores
+    from pigmil.report.heatmap import instance_coordinates, slides_of
+
+    pipeline = load_model(model)
+    method = pipeline[-1] if hasattr(pipeline, "steps") else pipeline
+    if not method.card.detects:
+        raise ValueError(f"{method.card.name} does not score instances, so there is no heat map.")
+    bags = open_bags(data, format=format, bag=bag, label=label, info=info, labelled=False)
+    if instance_coordinates(bags) is None:
+        raise ValueError(
+            "The instances have no coordinates: a heat map needs 'coords' in the file, or the "
+            "columns of a table, kept with --info x --info y."
+        )
+    ids = [str(name) for name in bags.ids]
+    absent = [name for name in only or [] if name not in ids]
+    if absent:
+        raise ValueError(f"--only {absent[0]}: there is no such bag; ids are like '{ids[0]}'.")
+    chosen = [ids.index(name) for name in only] if only else range(bags.n_bags)
+    scores = instance_scores(pipeline, with_fitted_features(output, method, bags))
+    folder = folder or Path(f"{Path(data).stem}-heatmaps")
+    folder.mkdir(parents=True, exist_ok=True)
+    kinds = list(dict.fromkeys(kind.value for kind in formats or [HeatmapFormat.png]))
+    jobs = [(int(at), slide) for at in chosen for slide in slides_of(bags, int(at))]
+    names = _file_names([slide or ids[at] for at, slide in jobs])
+    written: list[dict[str, Any]] = []
+    with output.progress("drawing") as report_progress:
+        for done, ((at, slide), name) in enumerate(zip(jobs, names, strict=True), 1):
+            options = {"slide": slide, "tile_size": tile_size}
+            for kind in kinds:
+                path = folder / f"{name}.{kind}"
+                if kind == "geojson":
+                    _write_geojson(bags, scores, at, path, scale=scale, **options)
+                else:
+                    picture = _thumbnail(thumbnails, slide or ids[at])
+                    _draw(bags, scores, at, path, value.value, picture, **options)
+                written.append({"bag": ids[at], "slide": slide, "file": path})
+            report_progress(done, len(jobs), ids[at])
+    output.files += [str(item["file"]) for item in written]
+    output.print(f"wrote {count(len(written), 'heat map')} to {folder}")
+    output.result = {
+        "method": method.card.name, "heatmaps": written,
+        "unscored": int((~np.isfinite(scores)).sum()),
+    }  # fmt: skip
+
+
+def _file_names(names: list[str]) -> list[str]:
+    """Return a safe and unique file name for each bag."""
+    used: dict[str, int] = {}
+    safe = []
+    for name in names:
+        text = re.sub(r"[^\w.\-]+", "_", name).strip("._")[:100] or "bag"
+        used[text.lower()] = used.get(text.lower(), 0) + 1
+        again = used[text.lower()]
+        safe.append(text if again == 1 else f"{text}-{again}")
+    return safe
+
+
+def _thumbnail(folder: Path | None, name: str) -> Path | None:
+    if folder is None or "/" in name or "\\" in name:
+        return None
+    return next(
+        (path for suffix in _PICTURES if (path := folder / (name + suffix)).is_file()), None
+    )
+
+
+def _draw(
+    bags: Any, scores: Any, at: int, path: Path, value: str, thumbnail: Path | None, **options: Any
+) -> None:
+    from matplotlib.figure import Figure
+
+    from pigmil._core.files import atomic_write
+    from pigmil.report import plot_heatmap
+
+    figure = Figure(figsize=(7, 6), layout="constrained")
+    plot_heatmap(
+        bags, scores, at, value=value, thumbnail=thumbnail, ax=figure.subplots(), **options
+    )
+    with atomic_write(path) as temporary:
+        figure.savefig(temporary, dpi=150)
+
+
+def _write_geojson(bags: Any, scores: Any, at: int, path: Path, **options: Any) -> None:
+    from pigmil.report import write_geojson
+
+    try:
+        write_geojson(bags, scores, at, path, **options)
+    except ValueError as error:
+        raise ValueError(str(error).replace("scale=", "--scale")) from error

@@ -1,0 +1,74 @@
+"""``pigmil heatmap`` on slides with planted tiles."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from pigmil import Bags, write_bags
+from pigmil.cli.heatmap import _file_names
+
+
+@pytest.fixture
+def slides(folder):
+    """Twelve slides of nine tiles; tile 4 of every second one is what makes it positive."""
+    rng = np.random.RandomState(0)
+    parts = [rng.normal(size=(9, 3)) for _ in range(12)]
+    for part in parts[1::2]:
+        part[4] += 6.0
+    grid = 256 * np.array([(column, row) for row in range(3) for column in range(3)])
+    bags = Bags.from_list(
+        parts,
+        ids=[f"slide/{n}" for n in range(12)],
+        y=[0, 1] * 6,
+        instance_info={"coords": np.tile(grid, (12, 1))},
+    )
+    write_bags(bags, folder / "slides.h5")
+    return folder / "slides.h5"
+
+
+def test_heat_maps_of_a_saved_model(pigmil, slides, folder):
+    assert pigmil("fit", slides, "-o", "m.skops", "-m", "MISVM").status == 0
+    found = pigmil("heatmap", "m.skops", slides, "--only", "slide/1", "--as", "png",
+                   "--as", "svg", "--as", "geojson", "--value", "percentile", "--json")  # fmt: skip
+    assert found.status == 0, found.err
+    names = ["slide_1.png", "slide_1.svg", "slide_1.geojson"]
+    assert found.json["files"] == [f"slides-heatmaps/{name}" for name in names]
+    assert (folder / "slides-heatmaps/slide_1.png").read_bytes().startswith(b"\x89PNG")
+    tiles = json.loads((folder / "slides-heatmaps/slide_1.geojson").read_text())["features"]
+    ranks = [tile["properties"]["measurements"]["rank"] for tile in tiles]
+    assert ranks.index(1) == 4
+    assert tiles[4]["geometry"]["coordinates"][0][0] == [256, 256]
+
+
+def test_all_bags_by_default_and_the_ranking_keeps_the_coordinates(pigmil, slides, folder):
+    assert pigmil("fit", slides, "-o", "m.skops", "-m", "MISVM").status == 0
+    found = pigmil("heatmap", "m.skops", slides, "--as", "geojson", "-o", "maps")
+    assert "wrote 12 heat maps to maps" in found.out
+    assert len(list((folder / "maps").iterdir())) == 12
+    assert pigmil("predict", "m.skops", slides, "--instances", "ranked.csv").status == 0
+    with (folder / "ranked.csv").open(newline="") as file:
+        first = next(csv.DictReader(file))
+    assert (first["coords_0"], first["coords_1"]) == ("256", "256")
+
+
+def test_what_is_missing_is_an_error(pigmil, slides, table):
+    assert pigmil("fit", slides, "-o", "m.skops", "-m", "MISVM").status == 0
+    found = pigmil("heatmap", "m.skops", slides, "--only", "nobody")
+    assert found.status == 2
+    assert "--only nobody: there is no such bag" in found.err
+    found = pigmil("heatmap", "m.skops", table, "--bag", "molecule", "--label", "active",
+                   "--info", "note")  # fmt: skip
+    assert found.status == 2
+    assert "--info x --info y" in found.err
+
+
+def test_file_names_are_safe_and_unique():
+    assert _file_names(["../a", "b b", "b/b", "...", "B_B"]) == [
+        "a",
+        "b_b",
+        "b_b-2",
+        "bag",
+        "B_B-3",
+    ]
