@@ -25,6 +25,7 @@ _HOME = {
     "read_bags": "pigmil.io",
     "read_cohort": "pigmil.io",
     "save_model": "pigmil.estimators.persistence",
+    "select_instances": "pigmil.evaluation.selection",
     "write_bags": "pigmil.io",
     **METHODS,
 }
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     from pigmil.estimators.sil import SIL as SIL
     from pigmil.estimators.single_instance import SingleInstance as SingleInstance
     from pigmil.estimators.soft_pigmil import SoftPIGMIL as SoftPIGMIL
+    from pigmil.evaluation.selection import select_instances as select_instances
     from pigmil.graph.reading import PaperReading as PaperReading
     from pigmil.io import read_bags as read_bags
     from pigmil.io import read_cohort as read_cohort

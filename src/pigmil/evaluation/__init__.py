@@ -1,7 +1,8 @@
-"""Comparison of methods: folds, tuning, results, statistics, the paper's experiments."""
+"""Comparison of methods, calls of instances with bounded error, and how far to trust a fit."""
 
 from pigmil.evaluation.audit import Finding, audit
 from pigmil.evaluation.results import Results
 from pigmil.evaluation.runner import compare
+from pigmil.evaluation.selection import InstanceSelection, select_instances
 
-__all__ = ["Finding", "Results", "audit", "compare"]
+__all__ = ["Finding", "InstanceSelection", "Results", "audit", "compare", "select_instances"]

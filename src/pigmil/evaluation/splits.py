@@ -62,9 +62,14 @@ def bag_splits(
 
 
 def inner_splits(
-    y: Any, *, groups: Any = None, repeats: int = 1, random_state: int = 0
+    y: Any,
+    *,
+    groups: Any = None,
+    repeats: int = 1,
+    random_state: int = 0,
+    folds: int = _INNER_FOLDS,
 ) -> list[tuple[IntArray, IntArray]]:
-    """Return the folds for tuning on training bags: five, or fewer where a class is small.
+    """Return the folds for tuning on training bags, fewer than asked for where a class is small.
 
     Parameters
     ----------
@@ -76,6 +81,8 @@ def inner_splits(
         How often the bags are divided anew.
     random_state : int, default=0
         Seed.
+    folds : int, default=5
+        Number of folds.
 
     Returns
     -------
@@ -84,7 +91,7 @@ def inner_splits(
     """
     y = np.asarray(y)
     units = np.arange(len(y)) if groups is None else np.asarray(groups)
-    folds = min(_INNER_FOLDS, *(len(np.unique(units[y == label])) for label in np.unique(y)))
+    folds = min(folds, *(len(np.unique(units[y == label])) for label in np.unique(y)))
     if folds < 2:
         return []
     return [

@@ -1,0 +1,468 @@
+"""How many instances are positive: calls with a bounded share of false ones."""
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.stats import false_discovery_control
+from sklearn.base import clone
+
+from pigmil._core.errors import PositiveLabelWarning
+from pigmil._core.optional import import_optional
+from pigmil._core.segments import segment_gather
+from pigmil._core.text import count
+from pigmil._core.typing import BoolArray, FloatArray, IntArray
+from pigmil.bags import Bags, as_bags
+from pigmil.estimators._standardise import content_order
+from pigmil.evaluation.splits import bag_groups, inner_splits
+from pigmil.metrics import instance_scores
+
+_TOP_SHARE = 0.1  # of the negatives, whose clustering in bags sets the design effect
+_MANY_NEEDED = 0.05  # share of the instances that must stand out before one is called
+
+
+@dataclass(frozen=True)
+class HeldOutScores:
+    """Scores of all instances by models that were fitted without their bags.
+
+    Attributes
+    ----------
+    scores : array of shape (n_instances,)
+        In standard deviations from the mean of the negatives of the same fold; instances without
+        a score have minus infinity.
+    positive : array of bool of shape (n_bags,)
+        The positive bags.
+    positive_label : label
+        Their label.
+    fold : array of int of shape (n_bags,)
+        The fold in which a bag was held out.
+    units : array of int of shape (n_bags,)
+        Bags of the same unit (group) may depend on each other; otherwise the number of the bag.
+    """
+
+    scores: FloatArray
+    positive: BoolArray
+    positive_label: Any
+    fold: IntArray
+    units: IntArray
+
+
+@dataclass(frozen=True, repr=False)
+class InstanceSelection:
+    """Instances called positive at a bounded rate of false discoveries.
+
+    Returned by :func:`select_instances`. The arrays have one entry per instance of a positive
+    bag.
+
+    Attributes
+    ----------
+    fdr : float
+        The level: expected share of false ones among the called instances.
+    method : str
+        Class of the estimator.
+    instances : array of int
+        Flat index of the instance.
+    bag_ids : array
+        Its bag.
+    scores : array
+        Its held-out score, see :class:`HeldOutScores`.
+    p_values : array
+        Its p-value, see :func:`conformal_p_values`.
+    adjusted : array
+        The smallest level at which it is called (Benjamini-Hochberg).
+    n_negatives : int
+        Number of held-out negative instances that calibrate the p-values.
+    n_negative_bags : int
+        Number of their bags.
+    notes : tuple of str
+        Reasons for doubt.
+    held_out : HeldOutScores
+        Held-out scores of all instances.
+    """
+
+    fdr: float
+    method: str
+    instances: IntArray
+    bag_ids: Any
+    scores: FloatArray
+    p_values: FloatArray
+    adjusted: FloatArray
+    n_negatives: int
+    n_negative_bags: int
+    notes: tuple[str, ...]
+    held_out: HeldOutScores = field(compare=False)
+
+    @property
+    def is_called(self) -> BoolArray:
+        """Which of ``instances`` are called positive."""
+        return np.asarray(self.adjusted <= self.fdr)
+
+    @property
+    def called(self) -> IntArray:
+        """Flat indices of the instances called positive."""
+        return self.instances[self.is_called]
+
+    @property
+    def bags_without_call(self) -> Any:
+        """Ids of the positive bags of which no instance is called."""
+        ids, number = np.unique(self.bag_ids, return_inverse=True)
+        return ids[np.bincount(number, self.is_called, minlength=len(ids)) == 0]
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with one row per instance of a positive bag."""
+        pandas = import_optional("pandas", extra="frames", purpose="A table of the calls")
+        return pandas.DataFrame(
+            {
+                "instance": self.instances,
+                "bag": self.bag_ids,
+                "score": self.scores,
+                "p_value": self.p_values,
+                "adjusted": self.adjusted,
+                "called": self.is_called,
+            }
+        )
+
+    def __repr__(self) -> str:
+        n_bags = len(np.unique(self.bag_ids))
+        lines = [
+            f"{count(len(self.called), 'instance')} of {len(self.instances):,} called positive in "
+            f"{n_bags - len(self.bags_without_call)} of {count(n_bags, 'positive bag')} by "
+            f"{self.method}, at most {100 * self.fdr:g} % of them false on average "
+            f"({count(self.n_negatives, 'held-out negative')} of "
+            f"{count(self.n_negative_bags, 'bag')})."
+        ]
+        return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
+
+
+def select_instances(
+    estimator: Any,
+    bags: Any,
+    y: Any = None,
+    *,
+    fdr: float = 0.1,
+    cv: int = 5,
+    groups: Any = None,
+    random_state: int = 0,
+) -> InstanceSelection:
+    """Call instances of positive bags positive, with a bounded share of false calls.
+
+    All instances of negative bags are negative under the standard assumption. The estimator is
+    fitted without each fold of bags and scores that fold. The held-out scores of the negative
+    bags give each instance of a positive bag a p-value (:func:`conformal_p_values`), and the
+    procedure of Benjamini and Hochberg calls instances so that on average at most the share
+    ``fdr`` of the calls is false. No instance label is used.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A method that scores instances, or a pipeline or search around one. It is cloned.
+    bags : bags
+        Anything :func:`pigmil.as_bags` takes.
+    y : array of shape (n_bags,), optional
+        Labels of two classes. Optional if ``bags`` carries them.
+    fdr : float, default=0.1
+        Level: the expected share of false calls.
+    cv : int, default=5
+        Number of folds; fewer if a class has fewer bags.
+    groups : str, array of shape (n_bags,) or tuple, optional
+        Bags of one group stay in one fold and count as dependent, for instance those of one
+        patient; see :func:`pigmil.evaluation.splits.bag_groups`.
+    random_state : int, default=0
+        Seed of the folds.
+
+    Returns
+    -------
+    InstanceSelection
+
+    Notes
+    -----
+    The bound holds if the negatives of positive bags are distributed as those of negative bags.
+    It fails where something merely comes along with the cause, or where no single instance makes
+    a bag positive; see :func:`pigmil.diagnose`.
+
+    The folds depend on the content of the bags and not on their order. An increasing linear
+    transformation of an estimator's scores changes nothing.
+
+    Cost: ``cv`` fits, and O(N log N) for N instances.
+
+    References
+    ----------
+    Benjamini, Hochberg: Controlling the false discovery rate, JRSS B 57 (1995). Bates, Candes,
+    Lei, Romano, Sesia: Testing for outliers with conformal p-values, Ann. Statist. 51 (2023).
+
+    Examples
+    --------
+    >>> from pigmil import MISVM, select_instances
+    >>> from pigmil.datasets import make_ring
+    >>> bags = make_ring(random_state=1)
+    >>> selection = select_instances(MISVM(), bags, fdr=0.1)
+    >>> len(selection.called), int((bags.instance_labels == 1).sum())
+    (82, 80)
+    """
+    if not 0 < fdr < 1:
+        raise ValueError(f"fdr must lie between 0 and 1, got {fdr!r}.")
+    bags = as_bags(bags)
+    held_out = held_out_scores(estimator, bags, y, cv=cv, groups=groups, random_state=random_state)
+    return call_instances(held_out, bags, fdr=fdr, method=method_name(estimator))
+
+
+def method_name(estimator: Any) -> str:
+    """Return the name of an estimator's class; of a pipeline, that of its last step."""
+    steps = getattr(estimator, "steps", None)
+    return method_name(steps[-1][1]) if steps else type(estimator).__name__
+
+
+def call_instances(
+    held_out: HeldOutScores, bags: Bags, *, fdr: float = 0.1, method: str = "an estimator"
+) -> InstanceSelection:
+    """Call instances from held-out scores; see :func:`select_instances`.
+
+    Parameters
+    ----------
+    held_out : HeldOutScores
+        From :func:`held_out_scores`.
+    bags : Bags
+        The bags that were scored.
+    fdr : float, default=0.1
+        Level.
+    method : str
+        Name of the method, for the reader.
+    """
+    inside = held_out.positive[bags.bag_index]
+    rows = np.flatnonzero(inside).astype(np.int64)
+    units = held_out.units[bags.bag_index]
+    negatives, owners = held_out.scores[~inside], units[~inside]
+    p_values = conformal_p_values(held_out.scores[rows], negatives, owners)
+    adjusted = np.asarray(false_discovery_control(p_values))
+    least = float(conformal_p_values(np.array([np.inf]), negatives, owners)[0])
+    return InstanceSelection(
+        fdr=fdr,
+        method=method,
+        instances=rows,
+        bag_ids=bags.ids[bags.bag_index[rows]],
+        scores=held_out.scores[rows],
+        p_values=p_values,
+        adjusted=adjusted,
+        n_negatives=len(negatives),
+        n_negative_bags=int((~held_out.positive).sum()),
+        notes=_notes(p_values, adjusted, fdr, least),
+        held_out=held_out,
+    )
+
+
+def _notes(p_values: FloatArray, adjusted: FloatArray, fdr: float, least: float) -> tuple[str, ...]:
+    """Return why few or no instances are called, where that needs saying."""
+    notes = []
+    if not (adjusted <= fdr).any():
+        notes.append(
+            "Nothing is called: no instances stand out enough from those of negative bags."
+        )
+    needed = int(np.ceil(least * len(p_values) / fdr))
+    if needed > _MANY_NEEDED * len(p_values):
+        notes.append(
+            f"The smallest possible p-value is {least:.2g}, so that at least {needed} instances "
+            "must stand out before any is called. More negative bags would help."
+        )
+    return tuple(notes)
+
+
+def held_out_scores(
+    estimator: Any,
+    bags: Bags,
+    y: Any = None,
+    *,
+    cv: int = 5,
+    groups: Any = None,
+    random_state: int = 0,
+) -> HeldOutScores:
+    """Score every instance by a model fitted without its bag.
+
+    Parameters
+    ----------
+    estimator, bags, y, cv, groups, random_state
+        See :func:`select_instances`.
+
+    Returns
+    -------
+    HeldOutScores
+    """
+    y = np.asarray(bags.y if y is None else y)
+    positive, label = positive_bags(estimator, bags, y)
+    number = bag_groups(bags, groups)
+    units = np.arange(bags.n_bags, dtype=np.int64) if number is None else number
+    order = content_order(bags)
+    splits = inner_splits(
+        positive[order], groups=None if number is None else number[order],
+        random_state=random_state, folds=cv,
+    )  # fmt: skip
+    if cv < 2 or not splits:
+        raise ValueError(
+            f"Held-out scores need cv >= 2 and two bags of each class, or two groups: cv is {cv}, "
+            f"and there are {int(positive.sum())} positive and {int((~positive).sum())} negative "
+            "bags."
+        )
+    scores = np.empty(bags.n_instances)
+    fold = np.empty(bags.n_bags, dtype=np.int64)
+    for k, (train, test) in enumerate(splits):
+        train, test = order[train], order[test]
+        fold[test] = k
+        model = fit_quietly(estimator, bags[train], y[train])
+        rows = segment_gather(bags.offsets, test)
+        negative = ~positive[bags.bag_index[rows]]
+        scores[rows] = standardized_scores(instance_scores(model, bags[test]), negative)
+    return HeldOutScores(scores, positive, label, fold, units)
+
+
+def positive_bags(estimator: Any, bags: Bags, y: Any) -> tuple[BoolArray, Any]:
+    """Return which bags the estimator takes for positive, and their label."""
+    if y.shape != (bags.n_bags,):
+        raise ValueError(
+            f"One label per bag is needed: there are {bags.n_bags} bags, and y has shape {y.shape}."
+        )
+    labels = np.unique(y)
+    if len(labels) != 2:
+        raise ValueError(f"Labels of two classes are needed, got {labels.tolist()}.")
+    chosen = [
+        value
+        for name, value in estimator.get_params().items()
+        if name.split("__")[-1] == "pos_label" and value is not None
+    ]
+    label = chosen[0] if chosen else labels[1]
+    if label not in labels:
+        raise ValueError(f"pos_label={label!r} is not among the labels {labels.tolist()}.")
+    return np.asarray(y == label), label
+
+
+def fit_quietly(estimator: Any, bags: Bags, y: Any) -> Any:
+    """Fit a clone, without its callback and without the warning about text labels."""
+    model = clone(estimator)
+    callbacks = [name for name in model.get_params() if name.split("__")[-1] == "callback"]
+    model.set_params(**dict.fromkeys(callbacks))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PositiveLabelWarning)
+        return model.fit(bags, y)
+
+
+def standardized_scores(scores: FloatArray, negative: BoolArray) -> FloatArray:
+    """Return scores in standard deviations from the mean of the negatives.
+
+    Models of different folds have different scales; this makes their scores comparable.
+    Instances without a score come out as minus infinity.
+
+    Parameters
+    ----------
+    scores : array of shape (n_instances,)
+        Scores by one model.
+    negative : array of bool of shape (n_instances,)
+        Which instances are of negative bags.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> scores = np.array([1.0, 3.0, 8.0])
+    >>> standardized_scores(scores, np.array([True, True, False]))
+    array([-1.,  1.,  6.])
+    """
+    scores = np.where(np.isnan(scores), -np.inf, scores)
+    reference = scores[negative & np.isfinite(scores)]
+    if reference.size == 0:
+        return scores
+    spread = float(reference.std())
+    if not spread > 1e-12 * float(np.abs(reference).max()):
+        spread = 1.0
+    return np.asarray((scores - reference.mean()) / spread)
+
+
+def conformal_p_values(scores: FloatArray, calibration: FloatArray, units: IntArray) -> FloatArray:
+    r"""Return p-values of scores against those of known negatives that come in bags.
+
+    With :math:`k_b` the number of negatives of bag :math:`b` that score at least as high,
+
+    .. math:: p = \min\Bigl(1, \frac{\delta + \sum_b k_b + \sqrt{\sum_b k_b^2}}{\delta + n}\Bigr).
+
+    Without the root and with :math:`\delta = 1` this is the usual conformal p-value
+    :math:`(1 + k) / (1 + n)`. Instances of one bag depend on each other, so that n negatives
+    count for fewer: :math:`\delta` is the design effect (:func:`design_effect`), between 1 and
+    the size of a bag, and the root is the standard error of the count, with bags as the units.
+
+    Parameters
+    ----------
+    scores : array of shape (n_scores,)
+        Scores to judge.
+    calibration : array of shape (n,)
+        Scores of known negatives.
+    units : array of int of shape (n,)
+        Bag, or group of bags, of each negative.
+
+    Returns
+    -------
+    array of shape (n_scores,)
+
+    Notes
+    -----
+    Cost: O((n + n_scores) log n).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> calibration, bags = np.array([1.0, 2.0, 3.0]), np.array([0, 1, 2])
+    >>> conformal_p_values(np.array([4.0, 2.5, 0.0]), calibration, bags)
+    array([0.25, 0.75, 1.  ])
+    """
+    order = np.argsort(-calibration, kind="stable")
+    # Adding the (r + 1)-th instance of a bag raises the square of its count by 2 r + 1.
+    squares = np.concatenate([[0], np.cumsum(2 * _ranks_in_unit(units[order]) + 1)])
+    exceeding = np.searchsorted(-calibration[order], -scores, side="right")
+    delta = design_effect(calibration, units)
+    total = delta + exceeding + np.sqrt(squares[exceeding])
+    return np.asarray(np.minimum(1.0, total / (delta + len(calibration))))
+
+
+def _ranks_in_unit(units: IntArray) -> IntArray:
+    """Return how many earlier entries are of the same unit."""
+    order = np.argsort(units, kind="stable")
+    _, first, counts = np.unique(units[order], return_index=True, return_counts=True)
+    ranks = np.empty(len(units), dtype=np.int64)
+    ranks[order] = np.arange(len(units)) - np.repeat(first, counts)
+    return ranks
+
+
+def design_effect(calibration: FloatArray, units: IntArray) -> float:
+    r"""Return how many dependent negatives count as much as one independent negative.
+
+    :math:`1 + (\tilde m - 1) \rho`, where :math:`\tilde m` is the mean size of the bag of an
+    instance and :math:`\rho`, between 0 and 1, the intraclass correlation of belonging to the
+    highest tenth of the negatives.
+
+    Parameters
+    ----------
+    calibration, units
+        See :func:`conformal_p_values`.
+
+    References
+    ----------
+    Kish: Survey sampling (1965). Donner, Koval: The estimation of intraclass correlation in the
+    analysis of family data, Biometrics 36 (1980), for the estimate from an analysis of variance.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> design_effect(np.array([1.0, 1.0, 0.0, 0.0, 0.0, 0.0]), np.array([0, 0, 1, 1, 2, 2]))
+    2.0
+    """
+    _, number, sizes = np.unique(units, return_inverse=True, return_counts=True)
+    n, n_units = len(calibration), len(sizes)
+    if n_units < 2 or n == n_units:
+        return 1.0
+    highest = np.sort(calibration)[-max(1, round(_TOP_SHARE * n))]
+    top = (calibration >= highest).astype(np.float64)
+    means = np.bincount(number, top) / sizes
+    between = float(sizes @ (means - top.mean()) ** 2) / (n_units - 1)
+    within = float(((top - means[number]) ** 2).sum()) / (n - n_units)
+    effective_size = (n - float(sizes @ sizes) / n) / (n_units - 1)
+    variance = between + (effective_size - 1.0) * within
+    if variance <= 0:
+        return 1.0
+    correlation = float(np.clip((between - within) / variance, 0.0, 1.0))
+    return 1.0 + (float(sizes @ sizes) / n - 1.0) * correlation

@@ -1,0 +1,283 @@
+"""Calls of instances: p-values and levels by hand, by slow twins, and on noise."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import BaseEstimator
+from sklearn.pipeline import make_pipeline
+
+from pigmil import MISVM, Bags, BagScaler, select_instances
+from pigmil.datasets import make_ring
+from pigmil.evaluation.selection import (
+    conformal_p_values,
+    design_effect,
+    held_out_scores,
+    standardized_scores,
+)
+
+
+class FirstFeature(BaseEstimator):
+    """A method that learns nothing: the score is the first feature, scaled and shifted."""
+
+    def __init__(self, slope=1.0, shift=0.0, pos_label=None):
+        self.slope, self.shift, self.pos_label = slope, shift, pos_label
+
+    def fit(self, bags, y=None):
+        self.fitted_ = True
+        return self
+
+    def decision_function_instances(self, bags):
+        return self.slope * bags.instances[:, 0] + self.shift
+
+
+def draw_bags(rng, n_bags=30, size=6, bag_spread=0.0, y=None):
+    values = rng.normal(size=(n_bags, size, 1)) + bag_spread * rng.normal(size=(n_bags, 1, 1))
+    y = np.arange(n_bags) % 2 if y is None else y
+    return Bags.from_list(list(values), y=y)
+
+
+def test_p_values_by_hand_with_one_negative_per_bag():
+    negatives = np.array([5.0, 1.0, 3.0, 2.0])
+    scores = np.array([6.0, 5.0, 2.5, 0.0])
+    # One of four reaches 5; two reach 2.5. Counts k give (1 + k + sqrt(k)) / 5.
+    expected = [1 / 5, 3 / 5, (3 + np.sqrt(2)) / 5, 1.0]
+    assert_allclose(conformal_p_values(scores, negatives, np.arange(4)), expected)
+
+
+def test_bags_of_equal_instances_count_as_one_instance_each():
+    negatives = np.repeat([5.0, 1.0, 3.0, 2.0], 3)
+    units = np.repeat(np.arange(4), 3)
+    assert design_effect(negatives, units) == 3.0
+    scores = np.array([6.0, 5.0, 2.5, 0.0])
+    assert_allclose(
+        conformal_p_values(scores, negatives, units),
+        conformal_p_values(scores, np.array([5.0, 1.0, 3.0, 2.0]), np.arange(4)),
+    )
+
+
+def test_design_effect_by_hand():
+    # Twenty negatives in five bags of four; the two highest (a tenth) share a bag.
+    negatives = np.zeros(20)
+    negatives[:2] = 1.0
+    units = np.repeat(np.arange(5), 4)
+    # Means 1/2, 0, 0, 0, 0 about 1/10: between = 4 (0.16 + 4 * 0.01) / 4 = 0.2; within bags
+    # 4 * 0.25 / 15 = 1/15; correlation (0.2 - 1/15) / (0.2 + 3/15) = 1/3; effect 1 + 3 / 3.
+    assert_allclose(design_effect(negatives, units), 2.0)
+    # One in each of two bags: less alike than independent ones, so no effect.
+    apart = np.zeros(20)
+    apart[[0, 4]] = 1.0
+    assert design_effect(apart, units) == 1.0
+
+
+def slow_p_value(score, negatives, units):
+    """The formula, term by term."""
+    bags = sorted(set(units.tolist()))
+    members = {b: [x for x, u in zip(negatives, units, strict=True) if u == b] for b in bags}
+    n = len(negatives)
+    counts = [sum(x >= score for x in members[b]) for b in bags]
+    # Analysis of variance of membership in the highest tenth.
+    cut = sorted(negatives, reverse=True)[max(1, round(0.1 * n)) - 1]
+    top = {b: [float(x >= cut) for x in members[b]] for b in bags}
+    delta = 1.0
+    if 1 < len(bags) < n:
+        grand = sum(sum(top[b]) for b in bags) / n
+        average = {b: sum(top[b]) / len(top[b]) for b in bags}
+        ms_between = sum(len(top[b]) * (average[b] - grand) ** 2 for b in bags) / (len(bags) - 1)
+        ms_within = sum((t - average[b]) ** 2 for b in bags for t in top[b]) / (n - len(bags))
+        squared = sum(len(top[b]) ** 2 for b in bags)
+        common_size = (n - squared / n) / (len(bags) - 1)
+        total = ms_between + (common_size - 1) * ms_within
+        if total > 0:
+            rho = min(1.0, max(0.0, (ms_between - ms_within) / total))
+            delta = 1 + (squared / n - 1) * rho
+    root = sum(k * k for k in counts) ** 0.5
+    return min(1.0, (delta + sum(counts) + root) / (delta + n))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 12), st.integers(0, 4)), min_size=1, max_size=40),
+    st.lists(st.integers(-1, 13), min_size=1, max_size=5),
+)
+def test_p_values_equal_their_slow_twin(negatives, scores):
+    values = np.array([value for value, _ in negatives], dtype=float)
+    units = np.array([unit for _, unit in negatives])
+    scores = np.array(scores, dtype=float)
+    expected = [slow_p_value(score, values, units) for score in scores]
+    assert_allclose(conformal_p_values(scores, values, units), expected)
+
+
+def step_up(p_values, level):
+    """Benjamini and Hochberg's procedure: call the k smallest, for the greatest k that allows."""
+    m = len(p_values)
+    greatest = 0
+    for k in range(1, m + 1):
+        if sorted(p_values)[k - 1] <= level * k / m:
+            greatest = k
+    cut = sorted(p_values)[greatest - 1] if greatest else -1.0
+    return [p <= cut for p in p_values]
+
+
+@pytest.mark.parametrize("fdr", [0.05, 0.1, 0.3, 0.6])
+def test_calls_equal_the_step_up_procedure(fdr):
+    rng = np.random.default_rng(3)
+    bags = draw_bags(rng, n_bags=40, size=5)
+    values = bags.instances.copy()
+    witness = bags.offsets[:-1][bags.y == 1]
+    values[witness, 0] += 3.5
+    selection = select_instances(FirstFeature(), bags.with_instances(values), fdr=fdr)
+    assert_array_equal(selection.is_called, step_up(selection.p_values.tolist(), fdr))
+    assert 0 < selection.is_called.sum() < len(selection.instances)
+    assert np.isin(selection.called, witness).mean() > 0.5
+
+
+def test_scores_are_in_standard_deviations_of_the_negatives():
+    scores = np.array([1.0, 3.0, 8.0, np.nan])
+    negative = np.array([True, True, False, True])
+    assert_allclose(standardized_scores(scores, negative), [-1.0, 1.0, 6.0, -np.inf])
+    assert_allclose(standardized_scores(np.ones(3), np.array([True, True, False])), np.zeros(3))
+
+
+def test_every_bag_is_held_out_of_its_model():
+    class Remember(FirstFeature):
+        def fit(self, bags, y=None):
+            self.seen_ = set(bags.ids.tolist())
+            return super().fit(bags)
+
+        def decision_function_instances(self, bags):
+            assert not self.seen_ & set(bags.ids.tolist())
+            assert len(self.seen_) + bags.n_bags == 30
+            return super().decision_function_instances(bags)
+
+    held_out = held_out_scores(Remember(), draw_bags(np.random.default_rng(0)), cv=3)
+    assert_array_equal(np.bincount(held_out.fold), [10, 10, 10])
+    assert np.isfinite(held_out.scores).all()
+
+
+def test_bags_of_a_group_share_a_fold_and_are_one_unit():
+    groups = np.repeat(np.arange(10), 3)
+    bags = draw_bags(np.random.default_rng(0))
+    held_out = held_out_scores(FirstFeature(), bags, groups=groups)
+    assert all(len(set(held_out.fold[groups == group])) == 1 for group in range(10))
+    assert_array_equal(held_out.units, groups)
+
+
+def test_order_of_bags_changes_nothing():
+    bags = make_ring(random_state=3)
+    order = np.random.default_rng(1).permutation(bags.n_bags)
+    first, second = select_instances(MISVM(), bags), select_instances(MISVM(), bags[order])
+    place = {(bag, row): i for i, (bag, row) in enumerate(_keys(first, bags))}
+    same = [place[key] for key in _keys(second, bags[order])]
+    assert_allclose(second.p_values, first.p_values[same])
+    assert first.is_called.any()
+    assert_array_equal(second.is_called, first.is_called[same])
+
+
+def _keys(selection, bags):
+    return [(bags.ids[bags.bag_index[i]], tuple(bags.instances[i])) for i in selection.instances]
+
+
+def test_slope_and_shift_of_the_scores_change_nothing():
+    bags = draw_bags(np.random.default_rng(5))
+    plain = select_instances(FirstFeature(), bags)
+    scaled = select_instances(FirstFeature(slope=7.5, shift=-100.0), bags)
+    assert_allclose(scaled.p_values, plain.p_values)
+
+
+@pytest.mark.parametrize("bag_spread", [0.0, 1.0])
+def test_on_noise_calls_keep_the_level(bag_spread):
+    """All calls are false here, so that the share of draws with a call is the false share."""
+    rng = np.random.default_rng(0)
+    y = np.arange(210) < 10
+    any_call = []
+    for _ in range(300):
+        bags = draw_bags(rng, n_bags=210, size=3, bag_spread=bag_spread, y=y)
+        any_call.append(len(select_instances(FirstFeature(), bags).called) > 0)
+    assert np.mean(any_call) <= 0.1 + 2 * np.sqrt(0.1 * 0.9 / 300)
+    assert np.mean(any_call) > 0.01  # the level is not kept by calling nothing
+
+
+def test_single_p_value_keeps_its_level_where_instances_of_a_bag_depend():
+    """Counting every instance as independent would reject far too often."""
+    rng = np.random.default_rng(0)
+    level, draws = 0.02, 2000
+    mine, naive = [], []
+    for _ in range(draws):
+        effects = rng.normal(size=21)
+        negatives = (effects[:20, None] + 0.1 * rng.normal(size=(20, 5))).ravel()
+        score = effects[20] + 0.1 * rng.normal(size=1)
+        mine.append(conformal_p_values(score, negatives, np.repeat(np.arange(20), 5))[0] <= level)
+        naive.append((1 + (negatives >= score).sum()) / 101 <= level)
+    error = np.sqrt(level * (1 - level) / draws)
+    assert np.mean(mine) <= level + 2 * error
+    assert np.mean(naive) > level + 2 * error
+
+
+def test_works_through_a_pipeline_and_for_the_chosen_class():
+    bags = make_ring(random_state=0)
+    y = np.where(bags.y == 1, "active", "idle")
+    model = make_pipeline(BagScaler(), MISVM(pos_label="active"))
+    selection = select_instances(model, bags, y)
+    assert selection.method == "MISVM"
+    assert selection.held_out.positive_label == "active"
+    assert_array_equal(np.unique(bags.bag_index[selection.instances]), np.flatnonzero(bags.y == 1))
+    assert (bags.instance_labels[selection.called] == 1).mean() > 0.8
+
+
+def test_instances_without_a_score_are_never_called():
+    rng = np.random.default_rng(3)
+    bags = draw_bags(rng, n_bags=40)
+    values = bags.instances.copy()
+    values[bags.offsets[:-1][bags.y == 1], 0] += 9.0
+    unscored = bags.offsets[:-1][bags.y == 1][:3]
+
+    class Gaps(FirstFeature):
+        def decision_function_instances(self, bags):
+            scores = super().decision_function_instances(bags)
+            return np.where(np.isin(scores, values[unscored, 0]), np.nan, scores)
+
+    selection = select_instances(Gaps(), bags.with_instances(values))
+    assert len(selection.called) >= 17
+    assert not np.isin(unscored, selection.called).any()
+    assert (selection.p_values[np.isin(selection.instances, unscored)] == 1.0).all()
+
+
+def test_result_lists_calls_bags_and_reasons_for_doubt():
+    bags = make_ring(random_state=1)
+    selection = select_instances(MISVM(), bags)
+    frame = selection.to_frame()
+    assert list(frame) == ["instance", "bag", "score", "p_value", "adjusted", "called"]
+    assert_array_equal(frame["instance"][frame["called"]], selection.called)
+    assert len(selection.bags_without_call) == 20 - len(np.unique(frame["bag"][frame["called"]]))
+    text = repr(selection)
+    assert f"{len(selection.called)} instances of 160 called positive" in text
+    assert "at most 10 % of them false" in text
+    with pytest.raises(AttributeError):
+        selection.fdr = 0.2
+    nothing = select_instances(FirstFeature(), draw_bags(np.random.default_rng(0)))
+    assert "Nothing is called" in repr(nothing)
+    assert len(nothing.bags_without_call) == 15
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"fdr": 0.0}, "fdr must lie between 0 and 1"),
+        ({"cv": 1}, "need cv >= 2"),
+        ({"y": [1, 0]}, "One label per bag"),
+        ({"y": np.arange(30) % 3}, "two classes"),
+        ({"y": np.arange(30) == 0}, "1 positive and 29 negative"),
+    ],
+)
+def test_what_cannot_work_is_an_error(settings, message):
+    bags = draw_bags(np.random.default_rng(0))
+    with pytest.raises(ValueError, match=message):
+        select_instances(FirstFeature(), bags, **settings)
+
+
+def test_unknown_positive_label_is_an_error():
+    bags = draw_bags(np.random.default_rng(0))
+    with pytest.raises(ValueError, match="pos_label=7 is not among"):
+        select_instances(FirstFeature(pos_label=7), bags)
