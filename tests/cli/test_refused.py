@@ -28,6 +28,8 @@ LABELLED = (*COLUMNS, "--positive", "yes")
         (("detect", "molecules.csv", "--bag", "molecule", "--info", "active", "--info", "note"),
          "name their column with --label"),
         (("detect", "molecules.csv", *LABELLED, "-o", "molecules.csv"), "would overwrite the data"),
+        (("fit", "molecules.csv", *LABELLED, "-o", os.devnull), "is not a regular file"),
+        (("convert", "molecules.csv", os.devnull, *COLUMNS), "is not a regular file"),
         (("detect", "molecules.csv", *LABELLED, "-o", "x.xlsx"), "the suffix must be .csv"),
         (("detect", "molecules.csv", *LABELLED, "--report", "no/r.html"), "no folder 'no'"),
         (("detect", "molecules.csv", *LABELLED, "--report", "r.pdf"), "must be .html, .htm, .md"),

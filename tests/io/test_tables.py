@@ -235,7 +235,7 @@ def test_mapped_file_is_whole_or_absent(tmp_path):
 
 
 def test_no_room(tmp_path, monkeypatch):
-    monkeypatch.setattr(common, "physical_memory", lambda: 10)
+    monkeypatch.setattr(common, "available_memory", lambda: 10)
     with pytest.raises(BagFormatError, match=r"memory_map='some/path\.npy'"):
         read_bags(table(tmp_path, GOOD))
     usage = type("Usage", (), {"free": 1})

@@ -251,8 +251,10 @@ def test_a_file_that_changed_or_vanished_is_named(tmp_path):
 
 def test_more_than_memory_is_refused_with_the_way_out(tmp_path, monkeypatch):
     lazy = Bags.scan(write_parquet(tmp_path))
-    monkeypatch.setattr("pigmil.scale._lazy.physical_memory", lambda: 100)
-    with pytest.raises(BagsError, match=r"machine has 0.0 GB of memory. Fit a method that streams"):
+    monkeypatch.setattr("pigmil.scale._lazy.available_memory", lambda: 100)
+    with pytest.raises(
+        BagsError, match=r"0.0 GB of memory are available. Fit a method that streams"
+    ):
         lazy.load()
 
 

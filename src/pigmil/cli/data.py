@@ -175,6 +175,8 @@ def check_targets(source: str, targets: dict[str, Path | None], suffixes: Any) -
         if path.is_dir() or not path.absolute().parent.is_dir():
             what = "is a folder" if path.is_dir() else f"there is no folder '{path.parent}'"
             raise ValueError(f"{option}: cannot write '{path}': {what}.")
+        if path.exists() and not path.is_file():
+            raise ValueError(f"{option}: cannot write '{path}': it is not a regular file.")
         if path.resolve() in used:
             raise ValueError(
                 f"{option}: '{path}' would overwrite {used[path.resolve()]}; choose another name."

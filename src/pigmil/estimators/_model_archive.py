@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import re
 import zipfile
 from pathlib import Path
@@ -13,6 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from pigmil._core.errors import ModelFileError
+from pigmil._core.memory import available_memory
 
 SCHEMA = "schema.json"
 MAX_MEMBERS = 50_000
@@ -132,17 +132,6 @@ def regular_size(path: Path) -> int:
     if not path.is_file():
         raise ModelFileError(f"'{path}' is not a regular file.")
     return path.stat().st_size
-
-
-def available_memory() -> int | None:
-    """Return the bytes of memory that can be had without swapping; None where that is unknown."""
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) << 10
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, AttributeError):
-        return None
 
 
 def _checked_members(archive: zipfile.ZipFile, size: int, most: int) -> dict[str, zipfile.ZipInfo]:

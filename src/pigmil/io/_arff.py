@@ -179,7 +179,7 @@ def write_arff(bags: Bags, path: Path, *, relation: str = "bags", lossy: bool = 
         raise_format_error(
             path, f"arff reads {blank[0]!r} as a missing value, so it cannot be an id or label."
         )
-    with writing(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
+    with writing(path) as (temporary,), temporary.open("w", encoding="utf-8", newline="\n") as file:
         file.write(f"@relation {quote(relation)}\n")
         file.write(f"@attribute bag_id {_nominal(ids)}\n@attribute bag relational\n")
         for name in names:
@@ -283,7 +283,7 @@ def write_keel(bags: Bags, path: Path, *, relation: str = "bags", lossy: bool = 
     refuse_text(path, names, "feature name", _KEEL_SPECIAL, "keel")
     check_names(path, names, ("bag_id", "instance_label", "class"))
     index = bags.bag_index
-    with writing(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
+    with writing(path) as (temporary,), temporary.open("w", encoding="utf-8", newline="\n") as file:
         file.write(f"@relation {relation}\n@attribute bag_id {_keel_set(ids)}\n")
         low, high = _ranges(bags)
         for name, least, most in zip(names, low, high, strict=True):

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from pigmil._core.errors import BagFormatError, BagsError, MissingDependencyError
-from pigmil._core.files import atomic_write
+from pigmil._core.files import atomic_write_all
+from pigmil._core.memory import available_memory
 
 Column = str | int | bool | None
 MAX_LINE = 1 << 28  # characters in one line: a line this long is no line of a text format
@@ -172,30 +173,32 @@ def listed(names: Iterable[Any], limit: int = 12) -> str:
 
 
 @contextlib.contextmanager
-def writing(path: Path) -> Iterator[Path]:
-    """Write atomically, and turn errors of the format's library into a readable one."""
+def writing(*paths: Path) -> Iterator[list[Path]]:
+    """Write files atomically, and turn errors of the format's library into a readable one."""
     try:
-        with atomic_write(path) as temporary:
-            yield temporary
+        with atomic_write_all(paths) as temporaries:
+            yield temporaries
     except (BagFormatError, MissingDependencyError, OSError):
         raise
     except Exception as error:
         detail = " ".join(str(error).split())[:300] or type(error).__name__
-        raise BagFormatError(f"{path}: cannot be written ({detail}).") from error
+        raise BagFormatError(f"{paths[-1]}: cannot be written ({detail}).") from error
 
 
-def physical_memory() -> int:
-    """Return the bytes of memory of this machine; very many where the system does not say."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # Windows
-        return 1 << 62
+def check_memory(path: Path, n_bytes: float, *, mappable: bool = False) -> None:
+    """Refuse to unpack more than fits into memory now, whatever a small file claims.
 
-
-def check_memory(path: Path, n_bytes: int, *, mappable: bool = False) -> None:
-    """Refuse to unpack more than the machine's memory holds, whatever a small file claims."""
-    room = physical_memory()
-    if n_bytes > room:
+    Parameters
+    ----------
+    path : Path
+        The file, for the message.
+    n_bytes : float
+        The expected peak: everything that will be allocated from here on and held at once.
+    mappable : bool
+        Whether the format can be read with ``memory_map``, for the message.
+    """
+    available = available_memory()
+    if available is not None and n_bytes > available:
         hint = (
             "Pass memory_map='some/path.npy' to keep it on disk."
             if mappable
@@ -203,8 +206,8 @@ def check_memory(path: Path, n_bytes: int, *, mappable: bool = False) -> None:
         )
         raise_format_error(
             path,
-            f"says it holds {n_bytes / 1e9:,.1f} GB, more than the {room / 1e9:,.1f} GB of memory "
-            "here.",
+            f"needs {n_bytes / 1e9:,.1f} GB of memory to be read, and {available / 1e9:,.1f} GB "
+            "are available.",
             hint=hint,
         )
 

@@ -260,7 +260,7 @@ def write(
     columns = columns_to_write(bags, path, "csv", **names, lossy=lossy, text=True)
     options = arrow_csv.WriteOptions(delimiter=delimiter)
     with (
-        writing(path) as temporary,
+        writing(path) as (temporary,),
         temporary.open("wb") as file,
         contextlib.ExitStack() as stack,
     ):

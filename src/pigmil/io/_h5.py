@@ -1,7 +1,10 @@
 """HDF5 as slide tools write it: one data set or group per bag, or a folder of files."""
 
+import contextlib
+import io
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,12 +147,13 @@ def write(bags: Bags, path: Path, *, compression: str | None = None, lossy: bool
         {name: _stored(h5py, path, plain(path, values, name)) for name, values in columns.items()}
         for columns in (attributes, info)
     )
-    with writing(path) as temporary, h5py.File(temporary, "w") as file:
+    with writing(path) as (temporary,), _writable(h5py, temporary) as (file, sink):
         if bags.feature_names is not None:
             names, kind = _stored(h5py, path, np.array(bags.feature_names, dtype=str))
             file.create_dataset(NAMES, data=names, dtype=kind)
         top = file.create_group("bags")
         for position, values in enumerate(bags):
+            sink.raise_error()
             group = top.create_group(f"{position:08d}")
             for name, (whole, kind) in per_bag.items():
                 group.attrs.create(name, whole[position, ...], dtype=kind)
@@ -158,6 +162,66 @@ def write(bags: Bags, path: Path, *, compression: str | None = None, lossy: bool
             rows = slice(int(bags.offsets[position]), int(bags.offsets[position + 1]))
             for name, (whole, kind) in per_instance.items():
                 group.create_dataset(name, data=whole[rows], dtype=kind)
+
+
+class _Sink(io.RawIOBase):
+    """A file for h5py that remembers the error of a write instead of raising it.
+
+    The HDF5 library crashes when it cannot write while it closes a file, so it never hears of a
+    full disk; the writer asks.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file = file
+        self.error: OSError | None = None
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self.file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self.file.tell()
+
+    def write(self, content: Any) -> int:
+        return self._try(self._write_all, content, len(content))
+
+    def _write_all(self, content: Any) -> int:
+        rest = memoryview(content).cast("B")
+        while rest:
+            rest = rest[self.file.write(rest) :]
+        return len(content)
+
+    def readinto(self, buffer: Any) -> int:
+        return self._try(self.file.readinto, buffer, 0)  # type: ignore[attr-defined]
+
+    def truncate(self, size: int | None = None) -> int:
+        return self._try(self.file.truncate, size, size or 0)
+
+    def flush(self) -> None:
+        """Do nothing: the file is not buffered."""
+
+    def _try(self, function: Callable[[Any], int], argument: Any, failed: int) -> int:
+        try:
+            return failed if self.error else function(argument)
+        except OSError as error:
+            self.error = error
+            return failed
+
+    def raise_error(self) -> None:
+        """Raise the error of an earlier write."""
+        if self.error is not None:
+            raise self.error
+
+
+@contextlib.contextmanager
+def _writable(h5py: Any, path: Path) -> Iterator[tuple[Any, _Sink]]:
+    """Open an HDF5 file for writing; a full disk is an OSError, never the end of the process."""
+    with path.open("r+b", buffering=0) as file:
+        sink = _Sink(file)
+        try:
+            with h5py.File(sink, "w") as opened:
+                yield opened, sink
+        finally:
+            sink.raise_error()
 
 
 def _stored(h5py: Any, path: Path, values: NDArray[Any]) -> tuple[NDArray[Any], Any]:

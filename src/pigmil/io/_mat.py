@@ -204,7 +204,7 @@ def write(bags: Bags, path: Path, *, compress: bool = True, lossy: bool = False)
         if inner.dtype.kind in "UO":
             inner = cells(path, inner.tolist()).ravel()
         held["instance_labels"] = inner[None, :]
-    with writing(path) as temporary, temporary.open("wb") as file:
+    with writing(path) as (temporary,), temporary.open("wb") as file:
         scipy.io.savemat(file, held, do_compression=compress)
 
 
@@ -316,5 +316,5 @@ def write_prtools(bags: Bags, path: Path, *, name: str = "x", lossy: bool = Fals
         record["lablist"] = column(path, classes)
     if bags.feature_names is not None:
         record["featlab"] = cells(path, bags.get_feature_names())
-    with writing(path) as temporary, temporary.open("wb") as file:
+    with writing(path) as (temporary,), temporary.open("wb") as file:
         scipy.io.savemat(file, {name: record}, do_compression=True, long_field_names=True)

@@ -54,7 +54,7 @@ def write(bags: Bags, path: Path, *, lossy: bool = False) -> None:
         names = as_text(plain(path, bags.instance_info["instance"], "names of instances"))
     refuse_text(path, names, "id", "%", "nju")
     index = bags.bag_index
-    with writing(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
+    with writing(path) as (temporary,), temporary.open("w", encoding="utf-8", newline="\n") as file:
         file.write(
             "% Each line corresponds to an instance\n% Column1: Bag ID\n"
             "% Column2: Bag class label\n% Column3: Instance ID\n"

@@ -174,7 +174,7 @@ def write(bags: Bags, path: Path, *, compress: bool = True) -> None:
             held[start + name] = plain(path, values, f"the info {name!r}")
     held = {name: _fixed_width(path, values) for name, values in held.items()}
     save = np.savez_compressed if compress else np.savez
-    with naming(path), writing(path) as temporary, temporary.open("wb") as file:
+    with naming(path), writing(path) as (temporary,), temporary.open("wb") as file:
         save(file, allow_pickle=False, **held)
 
 

@@ -318,7 +318,7 @@ def _write(
     path: Path, blocks: Iterator[Any], metadata: dict[bytes, bytes], compression: str
 ) -> None:
     parquet = import_optional("pyarrow.parquet", extra="io", purpose="Writing parquet")
-    with writing(path) as temporary, contextlib.ExitStack() as stack:
+    with writing(path) as (temporary,), contextlib.ExitStack() as stack:
         writer = None
         for block in blocks:
             block = block.replace_schema_metadata(metadata)

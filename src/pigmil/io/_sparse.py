@@ -114,7 +114,7 @@ def write_svmlight(
         )
     labels = as_text(y.astype(int) if y.dtype.kind == "b" else y)
     index = bags.bag_index
-    with writing(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
+    with writing(path) as (temporary,), temporary.open("w", encoding="utf-8", newline="\n") as file:
         for row, pairs in _pairs(bags):
             bag = index[row]
             file.write(" ".join([labels[bag], f"qid:{ids[bag]}", *pairs]) + "\n")
@@ -129,7 +129,7 @@ def write_sparse_mil(bags: Bags, path: Path, *, lossy: bool = False) -> None:
     cannot_hold(path, bags, "sparse_mil", lossy, **_LOST)
     ids, labels, _ = text_fields(path, bags, "sparse_mil", ",\"'")
     index, offsets = bags.bag_index, bags.offsets
-    with writing(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
+    with writing(path) as (temporary,), temporary.open("w", encoding="utf-8", newline="\n") as file:
         for row, pairs in _pairs(bags):
             bag = index[row]
             start = f"{ids[bag]}+{row - offsets[bag] + 1},{ids[bag]},{labels[bag]}"

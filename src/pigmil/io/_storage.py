@@ -1,7 +1,5 @@
 """Storage for the rows of a table while it is read: in memory or in a memory-mapped file."""
 
-import os
-import secrets
 import struct
 import tempfile
 from collections import deque
@@ -12,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from pigmil._core.files import create_temporary, replace_targets, writable_target
 from pigmil._core.typing import IntArray
 from pigmil.io._common import check_disk, check_memory, raise_format_error
 
@@ -93,7 +92,7 @@ class OnDisk:
 
     def __init__(self, path: Path, target: Any) -> None:
         self.path = path
-        self.target = None if target is True else Path(os.fspath(target))
+        self.target = None if target is True else writable_target(target)
         self.folder = Path(tempfile.gettempdir()) if self.target is None else self.target.parent
         if self.target is not None and not self.folder.is_dir():
             raise_format_error(
@@ -124,15 +123,15 @@ class OnDisk:
             self.file.close()
             return mapped
         self.file.close()
-        os.replace(self.name, self.target)
+        replace_targets([self.name], [self.target])
         return self._map(self.target)
 
     def _new_file(self) -> tuple[IO[bytes], Path | None]:
         if self.target is None:
             name, file = None, tempfile.TemporaryFile(dir=self.folder)  # noqa: SIM115
         else:
-            name = self.target.with_name(f".{self.target.name}.{secrets.token_hex(6)}.tmp")
-            file = name.open("x+b")
+            name = create_temporary(self.target)
+            file = name.open("r+b")
         file.write(bytes(_HEADER))
         return file, name
 

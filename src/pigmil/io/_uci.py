@@ -184,22 +184,23 @@ def write(bags: Bags, path: Path, *, lossy: bool = False) -> None:
             path, f"the format 'uci' ends a line with a full stop and cannot hold {final!r}."
         )
     check_names(path, names, ("bag_id", "instance_id", "instance_label", "class"))
-    with writing(beside) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
-        file.write(f"{_list(labels) or '0,1'}.\nbag_id: {_list(ids)}.\n")
-        count = int(bags.sizes.max())
-        file.write(f"instance_id: {','.join(f'i{one + 1}' for one in range(count))}.\n")
-        file.writelines(f"{name}: continuous.\n" for name in names)
-        if inner is not None:
-            file.write(f"instance_label: {_list(inner)}.\n")
-    index, offsets = bags.bag_index, bags.offsets
-    with writing(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
-        for start, end, values in dense_blocks(bags):
-            for row, numbers in zip(range(start, end), values.tolist(), strict=True):
-                bag = index[row]
-                middle = "" if inner is None else f"{inner[row]},"
-                cells = ",".join(map(repr, numbers))
-                number = row - offsets[bag] + 1
-                file.write(f"{ids[bag]},i{number},{cells},{middle}{labels[bag]}.\n")
+    with writing(beside, path) as (names_file, data_file):
+        with names_file.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(f"{_list(labels) or '0,1'}.\nbag_id: {_list(ids)}.\n")
+            count = int(bags.sizes.max())
+            file.write(f"instance_id: {','.join(f'i{one + 1}' for one in range(count))}.\n")
+            file.writelines(f"{name}: continuous.\n" for name in names)
+            if inner is not None:
+                file.write(f"instance_label: {_list(inner)}.\n")
+        index, offsets = bags.bag_index, bags.offsets
+        with data_file.open("w", encoding="utf-8", newline="\n") as file:
+            for start, end, values in dense_blocks(bags):
+                for row, numbers in zip(range(start, end), values.tolist(), strict=True):
+                    bag = index[row]
+                    middle = "" if inner is None else f"{inner[row]},"
+                    cells = ",".join(map(repr, numbers))
+                    number = row - offsets[bag] + 1
+                    file.write(f"{ids[bag]},i{number},{cells},{middle}{labels[bag]}.\n")
 
 
 def _list(values: list[str]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pigmil._core.errors import PigmilError
-from pigmil._core.files import atomic_write
+from pigmil._core.files import atomic_write_folder
 from pigmil.datasets import load_dataset
 from pigmil.evaluation.results import Results
 from pigmil.evaluation.store import Store
@@ -116,21 +116,24 @@ def reproduce(
     folder.mkdir(parents=True, exist_ok=True)
     path = Path(store) if store is not None else folder / "results.sqlite"
     start = time.perf_counter()
-    work = _Work(folder, path, size, n_jobs, callback)
     parts = [part for part in PARTS[:-1] if which in (part, "all")]
-    for part in parts:
-        getattr(work, part)()
-    left_out = [size.left_out[part] for part in parts if part in size.left_out] + work.left_out
     command = f"pigmil reproduce {which}" + (" --quick" if quick else "")
-    facts = environment(command, seconds=time.perf_counter() - start, n_jobs=n_jobs) | work.facts
-    work.text("environment.json", strict_json(facts))
-    work.text("claims.json", strict_json([vars(claim) for claim in work.claims]))
-    work.text("README.md", page(work.sections, work.claims, facts, left_out))
-    return [folder / "README.md", *(one for one in work.written if one.name != "README.md"), path]
+    with atomic_write_folder(folder) as staging:
+        work = _Work(staging, path, size, n_jobs, callback)
+        for part in parts:
+            getattr(work, part)()
+        left_out = [size.left_out[part] for part in parts if part in size.left_out]
+        seconds = time.perf_counter() - start
+        facts = environment(command, seconds=seconds, n_jobs=n_jobs) | work.facts
+        work.text("environment.json", strict_json(facts))
+        work.text("claims.json", strict_json([vars(claim) for claim in work.claims]))
+        work.text("README.md", page(work.sections, work.claims, facts, left_out + work.left_out))
+    names = [one.name for one in work.written if one.name != "README.md"]
+    return [folder / "README.md", *(folder / name for name in names), path]
 
 
 class _Work:
-    """The results and files of one call."""
+    """The results and files of one call; the folder is moved to its place when all are written."""
 
     def __init__(
         self,
@@ -223,8 +226,7 @@ class _Work:
 
     def frame(self, name: str, frame: Any) -> None:
         path = self.folder / f"{name}.csv"
-        with atomic_write(path) as to:
-            frame.to_csv(to, index=False, float_format="%.6g")
+        frame.to_csv(path, index=False, float_format="%.6g")
         self.written.append(path)
 
     def picture(self, name: str, figure: Any) -> None:
@@ -232,14 +234,12 @@ class _Work:
 
         for suffix in (".png", ".svg"):
             path = self.folder / f"{name}{suffix}"
-            with atomic_write(path) as to:
-                save(figure, to)
+            save(figure, path)
             self.written.append(path)
 
     def text(self, name: str, text: str) -> None:
         path = self.folder / name
-        with atomic_write(path) as to:
-            Path(to).write_text(text, encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
         self.written.append(path)
 
     def _progress(self, part: str) -> Callable[..., None]:

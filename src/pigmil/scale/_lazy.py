@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pigmil._core.errors import BagsError, Problems
+from pigmil._core.memory import available_memory
 from pigmil._core.segments import offsets_of, segment_gather, segment_ids
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags, resolve_index, text_array
-from pigmil.io._common import physical_memory
 from pigmil.scale._sources import Source, read_segments
 
 BLOCK_BYTES = 1 << 26
@@ -257,13 +257,13 @@ class LazyBags:
         Raises
         ------
         BagsError
-            If the values would fill more than the memory of this machine.
+            If the values would fill more than the memory that is available.
         """
-        room = physical_memory()
-        if not self.is_sparse and self.nbytes > 0.8 * room:
+        available = available_memory()
+        if not self.is_sparse and available is not None and self.nbytes > 0.9 * available:
             raise BagsError(
-                f"The {self.n_instances:,} instances take {self.nbytes / 1e9:,.1f} GB, and this "
-                f"machine has {room / 1e9:,.1f} GB of memory. Fit a method that streams "
+                f"The {self.n_instances:,} instances take {self.nbytes / 1e9:,.1f} GB, and "
+                f"{available / 1e9:,.1f} GB of memory are available. Fit a method that streams "
                 "(SoftPIGMIL, MaxPoolingLR, SIL), or load some of the bags: lazy[:100].load()."
             )
         return self._read(info=info)

@@ -1,0 +1,171 @@
+"""Files that appear whole or not at all."""
+
+import os
+import stat
+import threading
+
+import pytest
+
+from pigmil._core.files import atomic_write, atomic_write_all, atomic_write_folder
+
+
+def names(folder):
+    return sorted(entry.name for entry in folder.iterdir())
+
+
+def test_a_device_is_not_replaced(tmp_path):
+    before = os.stat(os.devnull)
+    with pytest.raises(OSError, match="not a regular file"), atomic_write(os.devnull):
+        pass
+    assert os.stat(os.devnull).st_rdev == before.st_rdev
+
+
+def test_a_pipe_and_a_folder_are_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match="not a regular file"), atomic_write(tmp_path / "pipe"):
+        pass
+    with pytest.raises(IsADirectoryError), atomic_write(tmp_path / "folder"):
+        pass
+    assert names(tmp_path) == ["folder", "pipe"]
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+def test_a_link_stays_and_the_file_behind_it_is_written(tmp_path):
+    (tmp_path / "far").mkdir()
+    (tmp_path / "link").symlink_to("far/file")
+    for text in ("new", "again"):  # at first the link leads to a name without a file
+        with atomic_write(tmp_path / "link") as temporary:
+            temporary.write_text(text)
+        assert (tmp_path / "link").is_symlink()
+        assert (tmp_path / "far" / "file").read_text() == text
+    assert names(tmp_path) == ["far", "link"]
+    assert names(tmp_path / "far") == ["file"]
+
+
+def test_links_in_a_circle_are_an_error(tmp_path):
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(OSError, match="symbolic links"), atomic_write(tmp_path / "a"):
+        pass
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o666])
+def test_the_mode_of_a_file_is_kept(tmp_path, mode):
+    path = tmp_path / "file"
+    path.write_text("old")
+    path.chmod(mode)
+    with atomic_write(path) as temporary:
+        temporary.write_text("new")
+        # A private file is private while it is written too.
+        assert stat.S_IMODE(temporary.stat().st_mode) & ~mode == 0
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+def test_a_new_file_has_the_mode_of_the_umask(tmp_path):
+    mask = os.umask(0o027)
+    try:
+        with atomic_write(tmp_path / "file") as temporary:
+            temporary.write_text("new")
+    finally:
+        os.umask(mask)
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o640
+
+
+def test_file_and_folder_are_flushed_before_and_after_the_replacement(tmp_path, monkeypatch):
+    steps = []
+    fsync, replace = os.fsync, os.replace
+
+    def noted_fsync(handle):
+        steps.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
+        fsync(handle)
+
+    def noted_replace(*paths):
+        steps.append("replace")
+        replace(*paths)
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(os, "replace", noted_replace)
+    with atomic_write(tmp_path / "file") as temporary:
+        temporary.write_text("new")
+    assert steps == ["file", "replace", "folder"]
+
+
+@pytest.mark.parametrize("existing", [True, False])
+def test_several_files_appear_together_or_not_at_all(tmp_path, existing, monkeypatch):
+    paths = [tmp_path / "a.names", tmp_path / "a.data"]
+    if existing:
+        for path in paths:
+            path.write_text("old")
+    replace = os.replace
+
+    def fails_for_data(source, target):
+        if str(target).endswith("a.data") and not str(source).endswith(".old"):
+            raise OSError(28, "No space left on device")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", fails_for_data)
+
+    def write():
+        with atomic_write_all(paths) as temporaries:
+            for temporary in temporaries:
+                temporary.write_text("new")
+
+    with pytest.raises(OSError, match="No space left"):
+        write()
+    assert names(tmp_path) == (["a.data", "a.names"] if existing else [])
+    assert all(path.read_text() == "old" for path in tmp_path.iterdir())
+    monkeypatch.undo()
+    write()
+    assert [path.read_text() for path in paths] == ["new", "new"]
+    assert names(tmp_path) == ["a.data", "a.names"]
+
+
+def test_a_folder_of_results_appears_whole_or_not_at_all(tmp_path):
+    (tmp_path / "table.csv").write_text("old")
+
+    def write(last):
+        with atomic_write_folder(tmp_path) as staging:
+            (staging / "table.csv").write_text("new")
+            last(staging)
+
+    with pytest.raises(ZeroDivisionError):
+        write(lambda staging: 1 / 0)
+    assert names(tmp_path) == ["table.csv"]
+    assert (tmp_path / "table.csv").read_text() == "old"
+    write(lambda staging: (staging / "page.md").write_text("new"))
+    assert names(tmp_path) == ["page.md", "table.csv"]
+    assert (tmp_path / "table.csv").read_text() == "new"
+
+
+def test_the_error_names_the_target(tmp_path):
+    def write():
+        with atomic_write(tmp_path / "notes"):
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match=r"No space left on device: .*notes") as caught:
+        write()
+    assert caught.value.errno == 28
+    assert names(tmp_path) == []
+
+
+def test_long_names(tmp_path):
+    for name in ("x" * 255, "é" * 120 + ".csv", "a." + "b" * 250):
+        with atomic_write(tmp_path / name) as temporary:
+            temporary.write_text("new")
+        assert (tmp_path / name).read_text() == "new"
+
+
+def test_threads_that_write_one_file(tmp_path):
+    def write(number):
+        with atomic_write(tmp_path / "file") as temporary:
+            temporary.write_text(str(number) * 1000)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    text = (tmp_path / "file").read_text()
+    assert text in [str(number) * 1000 for number in range(8)]
+    assert names(tmp_path) == ["file"]

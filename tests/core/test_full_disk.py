@@ -1,0 +1,154 @@
+"""Every writer on a full disk: an error that says so, the old file whole, nothing left behind."""
+
+import os
+import subprocess
+import sys
+from hashlib import sha256
+
+import numpy as np
+import pytest
+
+from pigmil import MILES, Bags, read_bags, save_model, write_bags
+from pigmil._core.errors import BagFormatError
+from pigmil._core.files import atomic_write_folder
+from pigmil.cli.data import write_table
+from pigmil.datasets._fetch import write_atomically
+from pigmil.evaluation import compare
+from pigmil.io import formats
+from pigmil.report import detection_summary, write_report
+
+KIB = 48  # of the disk
+
+
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory):
+    """A very small disk of its own."""
+    folder = tmp_path_factory.mktemp("disk")
+    if not hasattr(os, "geteuid") or os.geteuid() != 0:
+        pytest.skip("only root can mount a small disk")
+    command = ["mount", "-t", "tmpfs", "-o", f"size={KIB}k", "none", str(folder)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("no disk can be mounted here")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.fixture
+def full(disk):
+    """Run a writer on the small disk; check that it fails and leaves the disk as it was."""
+
+    def check(name, write, *, room=0):
+        for path in disk.iterdir():
+            path.unlink()
+        (disk / name).write_bytes(b"old")
+        filler = bytes(os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize - room)
+        (disk / "filler").write_bytes(filler)
+        with pytest.raises(OSError, match=r"(?i)no space left"):
+            write(disk / name)
+        left = {path.name: path.read_bytes() for path in disk.iterdir()}
+        assert left == {name: b"old", "filler": filler}
+
+    return check
+
+
+@pytest.fixture(scope="module")
+def large():
+    rng = np.random.default_rng(0)
+    return Bags.from_flat(rng.normal(size=(2000, 8)), np.repeat(np.arange(100), 20), y=[0, 1] * 50)
+
+
+@pytest.fixture(scope="module")
+def model(large):
+    return MILES().fit(large[:40])
+
+
+@pytest.fixture(scope="module")
+def results(large):
+    return compare(["MILES"], {"x": large[:20]}, repeats=1, folds=2)
+
+
+@pytest.mark.parametrize("name", sorted(formats()))
+def test_bags(name, large, full):
+    full(
+        f"bags{formats()[name].suffixes[0]}",
+        lambda path: write_bags(large, path, format=name),
+        room=32 << 10,
+    )
+
+
+@pytest.mark.parametrize("n_instances", [1, 60, 160, 1000])
+def test_hdf5_at_many_sizes(n_instances, large, disk):
+    """In a process of its own: the HDF5 library used to end it with a signal, or at its exit."""
+    for path in disk.iterdir():
+        path.unlink()
+    lines = (
+        "import sys, numpy as np",
+        "from pigmil import Bags, write_bags",
+        "count, path = int(sys.argv[1]), sys.argv[2]",
+        "bags = Bags(np.random.default_rng(0).normal(size=(count, 40)), range(count + 1))",
+        "for compression in (None, 'gzip'):",
+        "    try: write_bags(bags, path, compression=compression)",
+        "    except OSError as error: print(error)",
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", "\n".join(lines), str(n_instances), str(disk / "bags.h5")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert {path.name for path in disk.iterdir()} <= {"bags.h5"}
+    if n_instances == 1:
+        assert read_bags(disk / "bags.h5").n_bags == 1
+    elif n_instances >= 160:
+        assert done.stdout.count("No space left on device") == 2
+        assert not (disk / "bags.h5").exists()
+
+
+def test_mapped_values(large, disk, tmp_path):
+    for path in disk.iterdir():
+        path.unlink()
+    write_bags(large, tmp_path / "bags.csv")
+    with pytest.raises(BagFormatError, match=r"GB of disk, and|No space left"):
+        read_bags(tmp_path / "bags.csv", memory_map=disk / "map.npy")
+    assert list(disk.iterdir()) == []
+
+
+def test_models(model, full):
+    full("model.skops", lambda path: save_model(model, path))
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".json", ".tsv"])
+def test_tables(suffix, full):
+    values = np.random.default_rng(0).normal(size=20_000)
+    full(f"table{suffix}", lambda path: write_table({"value": values}, path))
+
+
+def test_downloaded_files(full):
+    content = bytes(100_000)
+    full("set", lambda path: write_atomically(path, content, sha256(content).hexdigest(), "x"))
+
+
+@pytest.mark.parametrize("suffix", [".html", ".md"])
+def test_reports(suffix, model, large, full):
+    summary = detection_summary(model, large[:40], source="x", folds=0)
+    full(f"report{suffix}", lambda path: write_report(summary, path))
+
+
+@pytest.mark.parametrize("suffix", [".md", ".tex", ".csv", ".json", ".parquet"])
+def test_results(suffix, results, full):
+    full(f"results{suffix}", results.export)
+
+
+def test_folders_of_results(disk):
+    for path in disk.iterdir():
+        path.unlink()
+    (disk / "page.md").write_bytes(b"old")
+
+    def write():
+        with atomic_write_folder(disk) as staging:
+            (staging / "page.md").write_bytes(b"new")
+            (staging / "table.csv").write_bytes(bytes(KIB << 10))
+
+    with pytest.raises(OSError, match="No space left"):
+        write()
+    assert {path.name: path.read_bytes() for path in disk.iterdir()} == {"page.md": b"old"}
