@@ -102,11 +102,62 @@ def test_dark_follows_the_wish_of_the_reader(browser, page):
     assert dark.run(axis) != seen[1]
 
 
-@pytest.mark.parametrize("width", [360, 768])
-def test_fits_a_narrow_screen(browser, page, width):
+@pytest.mark.parametrize("width", [360, 390, 768, 1400])
+def test_fits_the_screen_without_broken_numbers(browser, page, width):
     tab = Tab(browser, page, width=width)
     tab.run("document.querySelectorAll('details').forEach(d => d.open = true)")
     assert tab.run("return document.documentElement.scrollWidth") <= width
+    heights = tab.run(
+        "return [...document.querySelectorAll('#ranking td, #answer td, #features td')]"
+        ".filter(c => c.offsetHeight).map(c => c.offsetHeight)"
+    )
+    assert heights
+    assert max(heights) < 45  # a broken number needs two lines
+
+
+def test_map_and_graph_are_on_the_first_two_screens(browser, page):
+    tab = Tab(browser, page, width=1400)
+    tops = tab.run(
+        "return ['map', 'graph'].map(n => document.getElementById(n).getBoundingClientRect().top)"
+    )
+    assert max(tops) < 2 * 900
+
+
+def test_few_rows_until_asked_for_more(browser, page, rhombus_summary):
+    tab = Tab(browser, page)
+    visible = (
+        "return [...document.querySelector('details.bag').querySelectorAll('tbody tr')]"
+        ".filter(r => !r.hidden).length"
+    )
+    assert tab.run(visible) == 5
+    tab.run("document.querySelector('details.bag button.more').click()")
+    assert tab.run(visible) == rhombus_summary["ranking"]["bags"][0]["size"]
+    assert not tab.run("return document.getElementById('more-bags').open")
+    opened = "return [...document.querySelectorAll('details.bag')].filter(b => b.open).length"
+    assert tab.run(opened) == 3
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_heat_maps_are_drawn_where_the_tiles_are(browser, rhombus, tmp_path, scheme):
+    bags, model = rhombus
+    coords = np.column_stack([np.arange(320) % 8, np.zeros(320)]) * 100
+    placed = bags.with_info(instance_info={"coords": coords})
+    summary = detection_summary(model, placed, source="tiles", folds=0)
+    tab = Tab(browser, write_report(summary, tmp_path / "tiles.html"), scheme=scheme)
+    assert tab.complaints() == []
+    pixels = (
+        "const c = document.querySelector('canvas[data-heat]'); const i = c.getContext('2d');"
+        "return [0, 1, 2, 3, 4, 5, 6, 7].map(n => [...i.getImageData("
+        "Math.floor((n + 0.5) * c.width / 8), Math.floor(c.height / 2), 1, 1).data].join())"
+    )
+    by_score = tab.run(pixels)
+    scores = summary["heatmaps"]["maps"][0]["score"]
+    low, high = summary["heatmaps"]["range"]
+    distinct = {round((min(max(s, low), high) - low) / (high - low), 2) for s in scores}
+    assert len(set(by_score)) > 1
+    assert len(set(by_score)) <= len(distinct) + 1
+    tab.run("document.getElementById('percentile').click()")
+    assert tab.run(pixels) != by_score
 
 
 def test_filter_leaves_the_bags_and_rows_asked_for(browser, page, rhombus_summary):
@@ -211,7 +262,7 @@ def test_many_instances_stay_usable(browser, tmp_path):
     summary = detection_summary(model, bags, source="large", folds=0)
     tab = Tab(browser, write_report(summary, tmp_path / "large.html"))
     assert "10,000 of 12,000" in tab.run("return document.querySelector('#map strong').textContent")
-    assert "KDE_min detects instances and labels no bags" in tab.run(
+    assert "KDE_min detects instances and does not classify bags" in tab.run(
         "return document.body.textContent"
     )
     tab.change("bag-select", "1", "change")

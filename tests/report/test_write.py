@@ -107,7 +107,7 @@ def test_other_suffixes_are_refused(rhombus_summary, tmp_path):
 def test_a_failed_report_leaves_the_old_one(rhombus_summary, tmp_path):
     target = tmp_path / "report.md"
     target.write_text("old")
-    with pytest.raises(Exception, match="facts"):
+    with pytest.raises(Exception, match="answer"):
         write_report({"kind": "detection", "title": "x"}, target)
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]

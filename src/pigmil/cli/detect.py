@@ -71,6 +71,10 @@ def detect(
     positive: PositiveOption = None,
     instance_label: InstanceLabelOption = None,
     info: InfoOption = None,
+    images: Annotated[
+        str | None,
+        typer.Option("--images", help="Column with picture files, shown in the report."),
+    ] = None,
     raw: RawOption = False,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
@@ -102,7 +106,12 @@ def detect(
     )
     model = build_method(method, set_, seed, detects=True)
     bags = open_bags(
-        data, format=format, bag=bag, label=label, instance_label=instance_label, info=info
+        data,
+        format=format,
+        bag=bag,
+        label=label,
+        instance_label=instance_label,
+        info=[*(info or []), *([images] if images else [])] or None,
     )
     model.set_params(pos_label=find_positive_label(bags, positive))
     scaled = BagScaler(with_mean=not bags.is_sparse).fit_transform(bags) if scale else bags
@@ -126,6 +135,8 @@ def detect(
                 seed=seed,
                 command=command_line(),
                 folds=_FOLDS if _FOLDS * seconds <= _MAX_SECONDS else 0,
+                images=images,
+                image_folder=Path(data).parent,
             )
             write_report(summary, page)
         output.add_file(page, "report; open it in a browser")

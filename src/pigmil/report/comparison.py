@@ -60,7 +60,7 @@ def comparison_summary(results: Any, *, command: str | None = None) -> dict[str,
     return {
         "kind": "comparison",
         "title": f"{count(len(methods), 'method')} on {count(len(data), 'data set')}",
-        "facts": _facts(results, data, methods, protocols),
+        "facts": [{**fact, "note": ""} for fact in _facts(results, data, methods, protocols)],
         "tables": [
             _table(results, metric, title)
             for metric, title in METRICS.items()

@@ -9,10 +9,11 @@ from pigmil._core.text import sanitize
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.report.figures import colour_range, project
+from pigmil.report.heatmap import instance_coordinates, scored_tiles, slides_of
 from pigmil.report.ranking import detected_mask
 from pigmil.report.text import rounded
 
-MAP_LIMIT, NODE_LIMIT, EDGE_LIMIT = 10_000, 250, 1500
+MAP_LIMIT, NODE_LIMIT, EDGE_LIMIT, TILE_LIMIT = 10_000, 250, 1500, 40_000
 
 
 def instance_map(model: Any, bags: Bags, original: Bags) -> dict[str, Any]:
@@ -222,4 +223,52 @@ def updating_replay(model: Any, bags: Bags) -> dict[str, Any] | None:
         "objective": rounded(trace.initial_objective)[0],
         "steps": steps,
         "tries": len(trace),
+    }
+
+
+def heatmaps(model: Any, bags: Bags, listed: list[int]) -> dict[str, Any] | None:
+    """Return the tiles of the listed bags with score and percentile, or None without coordinates.
+
+    Parameters
+    ----------
+    model : fitted detecting method
+        Fitted on these bags.
+    bags : Bags
+        The training bags as the user provided them.
+    listed : list of int
+        The bags of the report, the most important first.
+    """
+    if instance_coordinates(bags) is None:
+        return None
+    scores = np.asarray(model.instance_scores_, dtype=np.float64)
+    detected = detected_mask(model, bags)
+    maps: list[dict[str, Any]] = []
+    n_tiles = drawn = 0
+    for bag in listed:
+        if n_tiles + bags.sizes[bag] > TILE_LIMIT and maps:
+            break
+        n_tiles, drawn = n_tiles + int(bags.sizes[bag]), drawn + 1
+        for slide in slides_of(bags, bag):
+            tiles = scored_tiles(bags, scores, bag, slide=slide)
+            maps.append(
+                {
+                    "bag": bag,
+                    "slide": None if slide is None else sanitize(slide),
+                    "size": rounded(tiles.size)[0],
+                    "x": rounded(tiles.corners[:, 0] - tiles.corners[:, 0].min()),
+                    "y": rounded(tiles.corners[:, 1] - tiles.corners[:, 1].min()),
+                    "instance": (tiles.rows - bags.offsets[bag]).tolist(),
+                    "score": rounded(tiles.score),
+                    "percentile": rounded(np.round(tiles.percentile, 1)),
+                    "detected": detected[tiles.rows].tolist(),
+                }
+            )
+    left = len(listed) - drawn
+    return {
+        "maps": maps,
+        "range": rounded(colour_range(scores)),
+        "note": f"Heat maps are drawn for the best {drawn} of {len(listed)} bags; `pigmil heatmap` "
+        "draws all of them."
+        if left
+        else None,
     }

@@ -13,13 +13,17 @@ from pigmil.evaluation.splits import bag_splits, duplicate_groups
 from pigmil.report.text import rounded
 
 FOLDS = 5
+_NOT_REFITTED = (
+    "Bags were not classified by models fitted on other bags, which takes several fits; `pigmil "
+    "compare` does that, and figures on the training bags themselves would be too good."
+)
 SMALL = 3000  # by default a method is refitted on folds up to this number of instances
 
 
 def bag_predictions(
     model: Any, bags: Bags, *, original: Bags | None, folds: int | None, seed: int
 ) -> dict[str, Any]:
-    """Predict the training bags, by cross-validation where that is fast enough.
+    """Classify each bag by a model that was fitted on other bags.
 
     Parameters
     ----------
@@ -29,16 +33,15 @@ def bag_predictions(
         The bags as fitted, and before standardisation if they were standardised; each fold is
         then standardised by its training bags.
     folds : int, optional
-        Folds of the cross-validation, 0 for predictions on the training bags themselves; by
-        default five for small data.
+        Folds of the cross-validation, 0 for no predictions; by default five for small data.
     seed : int
         Seed of the folds.
 
     Returns
     -------
     dict
-        ``why_not`` for a method that does not classify bags; otherwise ``how``, ``held_out``,
-        ``decision``, ``probability``, ``predicted``, ``classes``, ``confusion``, ``figures`` and
+        ``why_not`` where there are no held-out predictions; otherwise ``how``, ``decision``,
+        ``probability``, ``predicted``, ``classes``, ``confusion``, ``figures`` and
         ``calibration``.
     """
     if not model.card.classifies:
@@ -47,15 +50,19 @@ def bag_predictions(
     if folds is None:
         folds = FOLDS if bags.n_instances <= SMALL else 0
     folds = min(folds, int(np.bincount(positive, minlength=2).min()))
-    decision, probability, how = _decisions(model, bags, original, folds, seed)
+    if folds < 2:
+        return {"why_not": _NOT_REFITTED}
+    try:
+        decision, probability = _cross_validate(model, bags, original, folds, seed)
+    except ValueError as error:
+        return {"why_not": f"Held-out predictions failed: {sanitize(error, limit=300)}"}
     predicted = decision > 0
     figures = {"accuracy": float(np.mean(predicted == positive))}
     figures["area under the ROC curve"] = float(roc_auc_score(positive, decision))
     if probability is not None:
         figures["Brier score (0 is best)"] = float(brier_score_loss(positive, probability))
     return {
-        "how": how,
-        "held_out": how.startswith("Held out"),
+        "how": f"Held out: {folds} folds, each bag classified by a model fitted on other bags.",
         "decision": rounded(decision),
         "probability": None if probability is None else rounded(probability),
         "predicted": predicted.tolist(),
@@ -69,23 +76,6 @@ def bag_predictions(
 def _order(model: Any) -> tuple[int, int]:
     """Return the positions of the negative and the positive class in ``classes_``."""
     return (0, 1) if model.positive_label_ == model.classes_[1] else (1, 0)
-
-
-def _decisions(
-    model: Any, bags: Bags, original: Bags | None, folds: int, seed: int
-) -> tuple[FloatArray, FloatArray | None, str]:
-    if folds >= 2:
-        try:
-            values = _cross_validate(model, bags, original, folds, seed)
-        except ValueError as error:
-            reason = f" Held-out predictions failed ({sanitize(error, limit=300)})."
-        else:
-            how = f"Held out: {folds} folds, each bag classified by a model fitted on other bags."
-            return *values, how
-    else:
-        reason = ""
-    how = "Training bags: the model was fitted on these bags, so the figures are optimistic."
-    return *_predict(model, bags), how + reason
 
 
 def _cross_validate(

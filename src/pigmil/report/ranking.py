@@ -7,9 +7,11 @@ import numpy as np
 from pigmil._core.text import sanitize
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.report.text import rounded
+from pigmil.report.text import number, rounded
+from pigmil.report.thumbnails import Thumbnails
 
 MAX_BAGS, MAX_ROWS, LEAST_ROWS = 400, 6000, 5
+PICTURED_ROWS, MAX_VALUES = 10, 6
 
 
 def ranked_rows(model: Any, bags: Bags) -> IntArray:
@@ -86,7 +88,7 @@ def _free_name(name: str, columns: dict[str, Any]) -> str:
     return name
 
 
-def ranked_bags(model: Any, bags: Bags) -> dict[str, Any]:
+def ranked_bags(model: Any, bags: Bags, thumbnails: Thumbnails | None = None) -> dict[str, Any]:
     """Rank the instances of each positive bag; the bag with the best instance is first.
 
     Parameters
@@ -95,11 +97,14 @@ def ranked_bags(model: Any, bags: Bags) -> dict[str, Any]:
         Fitted on ``bags``.
     bags : Bags
         With the ids and the instance information that the user provided.
+    thumbnails : Thumbnails, optional
+        Pictures of the instances.
 
     Returns
     -------
     dict
-        ``columns``, ``labelled``, ``bags`` and ``note``, which lists what was left out.
+        ``columns``, ``labelled``, ``pictured``, ``bags`` and ``note``, which lists what was left
+        out.
     """
     order = ranked_rows(model, bags)
     owner = bags.bag_index[order]
@@ -107,7 +112,6 @@ def ranked_bags(model: Any, bags: Bags) -> dict[str, Any]:
     chosen = chosen[np.argsort(first)]
     most = max(LEAST_ROWS, MAX_ROWS // min(len(chosen), MAX_BAGS))
     detected = detected_mask(model, bags)
-    names = list(bags.instance_info)
     by_owner = np.argsort(owner, kind="stable")
     parts = dict(
         zip(
@@ -124,36 +128,50 @@ def ranked_bags(model: Any, bags: Bags) -> dict[str, Any]:
             "detected": int(detected[bags.offsets[bag] : bags.offsets[bag + 1]].sum()),
             "best": rounded(model.instance_scores_[parts[bag][:1]])[0],
             "rows": [
-                {"rank": rank, **_row(model, bags, row, bool(detected[row]), names)}
+                {
+                    "rank": rank,
+                    **_row(model, bags, row, bool(detected[row])),
+                    "image": thumbnails.of(row) if thumbnails and rank <= PICTURED_ROWS else None,
+                }
                 for rank, row in enumerate(parts[bag][:most].tolist(), 1)
             ],
         }
         for bag in chosen[:MAX_BAGS].tolist()
     ]
     return {
-        "columns": [sanitize(name) for name in names],
+        "columns": [sanitize(name) for name in bags.instance_info],
+        "pictured": thumbnails is not None,
         "labelled": bags.instance_labels is not None,
         "bags": listed,
         "note": _note(len(chosen), len(order), sum(len(part["rows"]) for part in listed), most),
     }
 
 
-def _row(model: Any, bags: Bags, row: int, detected: bool, names: list[str]) -> dict[str, Any]:
+def _row(model: Any, bags: Bags, row: int, detected: bool) -> dict[str, Any]:
     position = int(row - bags.offsets[np.searchsorted(bags.offsets, row, side="right") - 1])
     return {
         "instance": position,
         "score": rounded(model.instance_scores_[row])[0],
         "detected": detected,
         "label": None if bags.instance_labels is None else sanitize(bags.instance_labels[row]),
-        "info": [_info_text(bags.instance_info[name][row]) for name in names],
+        "info": info_texts(bags, row),
     }
 
 
+def info_texts(bags: Bags, row: int) -> list[str]:
+    """Return each information field of an instance as text: a value, or several joined."""
+    return [_info_text(values[row]) for values in bags.instance_info.values()]
+
+
 def _info_text(value: Any) -> str:
-    """Return one information field of an instance as text: a value, or several joined."""
     values = np.asarray(value).ravel()
-    text = ", ".join(str(part) for part in values[:6].tolist())
-    return sanitize(text + (", …" if values.size > 6 else ""))
+    if values.size > MAX_VALUES:
+        return " × ".join(map(str, np.shape(value))) + " numbers"
+    return sanitize(
+        ", ".join(
+            number(part) if isinstance(part, float) else str(part) for part in values.tolist()
+        )
+    )
 
 
 def _note(n_bags: int, n_rows: int, listed: int, most: int) -> str | None:

@@ -1,5 +1,6 @@
 """The summary of a detection: a plain dict from which every form of report is made."""
 
+import os
 import platform
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -12,9 +13,12 @@ from pigmil._core.text import count, sanitize
 from pigmil._core.version import __version__
 from pigmil.bags import Bags
 from pigmil.evaluation.splits import data_checksum
-from pigmil.report.pictures import graph_picture, instance_map, updating_replay
+from pigmil.report.answer import detection_answer, feature_differences
+from pigmil.report.pictures import graph_picture, heatmaps, instance_map, updating_replay
 from pigmil.report.predictions import bag_predictions
 from pigmil.report.ranking import ranked_bags
+from pigmil.report.text import probability
+from pigmil.report.thumbnails import Thumbnails
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
 
@@ -28,6 +32,10 @@ def detection_summary(
     seed: int = 0,
     command: str | None = None,
     folds: int | None = None,
+    selection: Any = None,
+    diagnosis: Any = None,
+    images: str | None = None,
+    image_folder: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
     """Summarise the instances that a method detected in its training bags.
 
@@ -48,6 +56,14 @@ def detection_summary(
     folds : int, optional
         Folds for held-out predictions of bags, each a new fit; 0 for none. By default five for
         small data.
+    selection : InstanceSelection, optional
+        Instances called positive at a false-discovery level; the report opens with them.
+    diagnosis : object, optional
+        Its text is added to the answer.
+    images : str, optional
+        Column of ``instance_info`` with pictures of the instances: arrays, or paths of files.
+    image_folder : path, optional
+        Folder of relative paths in that column.
 
     Returns
     -------
@@ -75,19 +91,28 @@ def detection_summary(
             f"have {bags.n_instances}; pass the bags it was fitted on."
         )
     positive = np.asarray(bags.y == model.positive_label_)
+    predictions = bag_predictions(model, bags, original=original, folds=folds, seed=seed)
+    thumbnails = None if images is None else Thumbnails(known, images, folder=image_folder)
+    ranking = ranked_bags(model, known, thumbnails)
+    called = model.detected_instances_ if selection is None else selection.called
     summary = {
         "kind": "detection",
         "title": f"{model.card.name} on {sanitize(source)}",
         "method": model.card.name,
-        "facts": _facts(model, bags, positive, source),
+        "facts": _facts(model, bags, positive, predictions),
+        "answer": detection_answer(
+            model, known, predictions, selection=selection, diagnosis=diagnosis
+        ),
         "bags": {
             "id": [sanitize(name) for name in known.ids],
             "label": [sanitize(label) for label in bags.y],
             "positive": positive.tolist(),
             "size": bags.sizes.tolist(),
         },
-        "predictions": bag_predictions(model, bags, original=original, folds=folds, seed=seed),
-        "ranking": ranked_bags(model, known),
+        "predictions": predictions,
+        "ranking": ranking,
+        "heatmaps": heatmaps(model, known, [bag["bag"] for bag in ranking["bags"]]),
+        "features": feature_differences(known, np.unique(called), positive),
         "map": instance_map(model, bags, known),
         "graph": graph_picture(model, bags),
         "updating": updating_replay(model, bags),
@@ -102,33 +127,42 @@ def detection_summary(
     return summary
 
 
-def _facts(model: Any, bags: Bags, positive: Any, source: str) -> list[dict[str, str]]:
-    scored = int(np.isfinite(model.instance_scores_).sum())
-    facts = {
-        "Data": f"{sanitize(source)}: {count(bags.n_bags, 'bag')}, "
-        f"{count(bags.n_instances, 'instance')}, {count(bags.n_features, 'feature')}",
-        "Bags": f"{int(positive.sum()):,} positive ({sanitize(model.positive_label_)}), "
-        f"{int((~positive).sum()):,} negative; "
-        f"{_span(bags.sizes)} instances each",
-        "Method": f"{model.card.name}: {model.card.title} ({model.card.year})",
-        "Detected": f"{count(len(model.detected_instances_), 'instance')} in "
-        f"{count(len(np.unique(bags.bag_index[model.detected_instances_])), 'bag')}",
-    }
-    if scored < bags.n_instances:
-        facts["Scores"] = f"{scored:,} of {bags.n_instances:,} instances have a score"
-    working = getattr(model, "working_bags_", None)
-    if working is not None and not working.kept.all():
-        aside = bags.ids[working.bags[~working.kept]]
-        names = ", ".join(sanitize(name) for name in aside[:5])
-        facts["Not used"] = (
-            f"{len(aside)} of {len(working.kept)} positive bags, their best instances being much "
-            "worse than the others': " + names + (", …" if len(aside) > 5 else "")
+def _facts(
+    model: Any, bags: Bags, positive: Any, predictions: dict[str, Any]
+) -> list[dict[str, str]]:
+    """Return the tiles under the title: a name, a short value and a note."""
+    n_detected, n_bags = (
+        len(np.unique(model.detected_instances_)),
+        len(np.unique(bags.bag_index[model.detected_instances_])),
+    )
+    facts = [
+        ("Detected", count(n_detected, "instance"), f"in {count(n_bags, 'bag')}"),
+        (
+            "Bags",
+            f"{bags.n_bags:,}",
+            f"{int(positive.sum()):,} positive ({sanitize(model.positive_label_)}), "
+            f"{int((~positive).sum()):,} negative",
+        ),
+        ("Instances", f"{bags.n_instances:,}", f"{_span(bags.sizes)} per bag"),
+        ("Features", f"{bags.n_features:,}", ""),
+        ("Method", model.card.name, f"{model.card.title} ({model.card.year})"),
+    ]
+    figures = predictions.get("figures")
+    if figures:
+        facts.append(
+            (
+                "Held-out bags",
+                probability(figures["area under the ROC curve"]),
+                f"area under the ROC curve; accuracy {100 * figures['accuracy']:.0f} %",
+            )
         )
     if bags.instance_labels is not None:
         truth = bags.instance_labels == np.unique(bags.instance_labels)[-1]
         right = float(np.mean(truth[model.detected_instances_]))
-        facts["Truth"] = f"{100 * right:.1f} % of the detected instances are labelled positive"
-    return [{"name": name, "value": value} for name, value in facts.items()]
+        facts.append(
+            ("Truth", f"{100 * right:.1f} %", "of the detected instances are labelled positive")
+        )
+    return [{"name": name, "value": value, "note": note} for name, value, note in facts]
 
 
 def _span(sizes: Any) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from pigmil._core.files import atomic_write
 from pigmil._core.optional import import_optional
 from pigmil._core.text import escape_markdown
-from pigmil.report.text import number, script_json
+from pigmil.report.text import number, probability, script_json
 
 _SUFFIXES = (".html", ".htm", ".md")
 
@@ -110,7 +110,9 @@ def _policy(scripts: list[str]) -> str:
 
 def _for_script(summary: dict[str, Any]) -> dict[str, Any]:
     """Return the parts of the summary that the scripts draw."""
-    return {key: summary[key] for key in ("bags", "predictions", "map", "graph", "updating")}
+    return {
+        key: summary[key] for key in ("bags", "predictions", "map", "graph", "updating", "heatmaps")
+    }
 
 
 def _environment(*, escape: bool) -> Any:
@@ -122,7 +124,7 @@ def _environment(*, escape: bool) -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(number=number, md=escape_markdown)
+    environment.filters.update(number=number, probability=probability, md=escape_markdown)
     return environment
 
 

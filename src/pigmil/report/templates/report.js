@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const { bags, predictions, map, graph, updating } = data;
+  const { bags, predictions, map, graph, updating, heatmaps } = data;
   const byId = (id) => document.getElementById(id);
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const phone = matchMedia("(max-width: 34rem)");
@@ -13,8 +13,14 @@
     "\u2068" + String(name).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;") + "\u2069";
   const number = (value) => {
     if (value === null) return "–";
-    const large = Math.abs(value) >= 1e6 || (value !== 0 && Math.abs(value) < 1e-4);
-    return large ? value.toExponential(3) : Number(value.toPrecision(4)).toString();
+    const size = Math.abs(value);
+    const sign = value < 0 ? "−" : "";
+    if (size >= 1e7 || (size > 0 && size < 1e-4)) {
+      const [mantissa, exponent] = size.toExponential(3).split("e");
+      const raised = String(Number(exponent)).replace(/[-0-9]/g, (c) => (c === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[c]));
+      return sign + Number(mantissa) + " × 10" + raised;
+    }
+    return sign + (size >= 1000 ? Math.round(size).toLocaleString("en") : String(Number(size.toPrecision(4))));
   };
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
 
@@ -146,8 +152,19 @@
   });
 
   // ---- Ranked instances -----------------------------------------------------------------------
+  const FEW = 5, MANY = 50;
+  const rowsOf = (button) => [...button.closest("details, section").querySelectorAll("tbody tr")];
+  document.querySelectorAll("button.more").forEach((button) => button.addEventListener("click", () => {
+    const rows = rowsOf(button);
+    const shown = rows.filter((row) => !row.hidden).length;
+    const wanted = shown < MANY ? MANY : rows.length;
+    rows.forEach((row, i) => { if (i < wanted) row.hidden = false; });
+    button.hidden = wanted >= rows.length;
+    button.textContent = "Show all " + rows.length + " rows";
+  }));
   const blocks = [...document.querySelectorAll("details.bag")].map((block) => ({
     block,
+    more: block.querySelector("button.more"),
     name: block.querySelector(".name").textContent.toLowerCase(),
     rows: [...block.querySelectorAll("tbody tr")].map((row) => ({
       row, detected: row.classList.contains("detected"),
@@ -157,26 +174,73 @@
   function filter() {
     const wanted = byId("filter").value.trim().toLowerCase();
     const detectedOnly = byId("only-detected").checked;
+    const filtered = Boolean(wanted) || detectedOnly;
     let shownBags = 0, shownRows = 0, allRows = 0;
-    for (const { block, name, rows } of blocks) {
-      let visible = 0;
+    for (const { block, name, rows, more } of blocks) {
+      let fitting = 0;
       for (const { row, detected, cells } of rows) {
         const fits = (!detectedOnly || detected) &&
           (!wanted || name.includes(wanted) || cells.some((cell) => cell.includes(wanted)));
-        row.hidden = !fits;
-        visible += fits;
+        fitting += fits;
+        row.hidden = !fits || fitting > (filtered ? MANY : FEW);
       }
-      block.hidden = visible === 0;
-      shownBags += visible > 0; shownRows += visible; allRows += rows.length;
+      if (more) more.hidden = filtered;
+      block.hidden = fitting === 0;
+      shownBags += fitting > 0; shownRows += fitting; allRows += rows.length;
     }
+    const rest = byId("more-bags");
+    if (rest && filtered) rest.open = true;
     byId("filter-status").textContent =
       shownBags + " of " + blocks.length + " bags, " + shownRows + " of " + allRows + " rows";
   }
   byId("filter").addEventListener("input", filter);
   byId("only-detected").addEventListener("change", filter);
-  byId("open-all").addEventListener("click", () => blocks.forEach(({ block }) => { block.open = true; }));
-  byId("close-all").addEventListener("click", () => blocks.forEach(({ block }) => { block.open = false; }));
   filter();
+
+  // ---- Heat maps ------------------------------------------------------------------------------
+  const VIRIDIS = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
+  const DARK = [[90, 99, 168], [42, 161, 152], [98, 188, 111], [155, 214, 74], [253, 240, 106]];
+  function shade(share) {
+    const stops = dark.matches ? DARK : VIRIDIS;
+    const at = Math.min(Math.max(share, 0), 1) * (stops.length - 1);
+    const low = Math.min(Math.floor(at), stops.length - 2);
+    return "rgb(" + stops[low].map((part, i) => Math.round(part + (at - low) * (stops[low + 1][i] - part))) + ")";
+  }
+  function drawHeat(canvas) {
+    const one = heatmaps.maps[Number(canvas.dataset.heat)];
+    const width = Math.max(...one.x) + one.size, height = Math.max(...one.y) + one.size;
+    const room = Math.min(canvas.parentElement.clientWidth, 640);
+    if (!room) return;
+    const zoom = Math.min(room / width, 300 / height), dense = window.devicePixelRatio || 1;
+    canvas.style.width = width * zoom + "px";
+    canvas.width = Math.ceil(width * zoom * dense); canvas.height = Math.ceil(height * zoom * dense);
+    const ink = canvas.getContext("2d");
+    ink.scale(zoom * dense, zoom * dense);
+    const percentile = byId("percentile").checked;
+    const [low, high] = percentile ? [0, 100] : heatmaps.range;
+    const values = percentile ? one.percentile : one.score;
+    values.forEach((value, i) => {
+      ink.fillStyle = value === null ? colour("point") : shade((value - low) / (high - low));
+      ink.fillRect(one.x[i], one.y[i], one.size, one.size);
+    });
+    ink.strokeStyle = colour("accent");
+    ink.lineWidth = 2 / zoom;
+    one.detected.forEach((yes, i) => { if (yes) ink.strokeRect(one.x[i], one.y[i], one.size, one.size); });
+    canvas.onmousemove = (event) => {
+      const x = event.offsetX / zoom, y = event.offsetY / zoom;
+      const i = one.x.findIndex((left, k) => x >= left && x < left + one.size && y >= one.y[k] && y < one.y[k] + one.size);
+      canvas.title = i < 0 ? "" : "instance " + one.instance[i] + ", score " + number(one.score[i]) +
+        ", percentile " + number(one.percentile[i]);
+    };
+  }
+  const drawAllHeat = () => document.querySelectorAll("canvas[data-heat]").forEach(drawHeat);
+  if (heatmaps) {
+    document.querySelectorAll("#ranking details").forEach((block) => block.addEventListener("toggle", () =>
+      block.querySelectorAll("canvas[data-heat]").forEach(drawHeat)));
+    byId("percentile").addEventListener("change", drawAllHeat);
+    figures.push(drawAllHeat);
+    drawAllHeat();
+  }
 
   // ---- Graph ----------------------------------------------------------------------------------
   draw("graph-figure", () => {
