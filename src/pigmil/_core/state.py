@@ -152,7 +152,7 @@ class Floats(Array):
 
     def verify(self, value: Any, name: str, sizes: Sizes) -> None:
         values = value.data if sp.issparse(value) else value
-        fine = np.abs(values) <= LARGEST
+        fine = np.abs(values) <= np.float64(LARGEST)  # not cast to the type of the values
         if self.nan:
             fine |= np.isnan(values)
         if self.infinite:

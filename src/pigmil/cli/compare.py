@@ -20,11 +20,13 @@ from pigmil.cli.console import (
 from pigmil.cli.data import (
     REPORTS,
     BagOption,
+    ClusterOption,
     FormatOption,
     InfoOption,
     InstanceLabelOption,
     LabelOption,
     PositiveOption,
+    WorkersOption,
     check_targets,
     find_positive_label,
     open_bags,
@@ -99,6 +101,8 @@ def compare(
     instance_label: InstanceLabelOption = None,
     info: InfoOption = None,
     jobs: JobsOption = 1,
+    cluster: ClusterOption = None,
+    workers: WorkersOption = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -118,6 +122,7 @@ def compare(
     from pigmil.estimators import card_of
     from pigmil.evaluation import compare as run
     from pigmil.report.comparison import METRICS
+    from pigmil.scale import cluster_client
 
     names = [
         name.strip() for text in methods or [DEFAULT_METHODS] for name in text.split(",")
@@ -149,14 +154,17 @@ def compare(
         chosen = find_positive_label(bags, positive)
         sets[name] = bags if chosen is None else bags.with_labels((bags.y == chosen).astype(int))
     grouping = (*(groups or []), *(["duplicates"] if group_duplicates else []))
-    with output.progress("comparing") as report_progress:
+    with (
+        cluster_client(cluster, workers) as client,
+        output.progress("comparing") as report_progress,
+    ):
         results = run(
             names,
             sets,
             repeats=repeats,
             folds=folds,
             store=store,
-            n_jobs=jobs,
+            n_jobs=None if client else jobs,
             tune=tune,
             random_state=seed,
             groups=grouping or None,

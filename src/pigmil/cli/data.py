@@ -17,6 +17,7 @@ from pigmil._core.text import count, escape_formula
 
 if TYPE_CHECKING:
     from pigmil.bags import Bags
+    from pigmil.scale import LazyBags
 
 DataArgument = Annotated[
     str, typer.Argument(metavar="DATA", help="A file of bags, or the name of a data set.")
@@ -50,6 +51,30 @@ RawOption = Annotated[
         "that a spreadsheet would run as a formula.",
         show_default=False,
     ),
+]
+LabelsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--labels",
+        help="Table with one row per bag (id and label) for bags that are kept on disk.",
+    ),
+]
+StreamOption = Annotated[
+    bool,
+    typer.Option(
+        "--stream", help="Keep the bags on disk and read them block by block.", show_default=False
+    ),
+]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster", help="Address of a dask scheduler, for example tcp://node1:8786.",
+        metavar="ADDRESS",
+    ),
+]  # fmt: skip
+WorkersOption = Annotated[
+    int | None,
+    typer.Option("--workers", help="Start a dask cluster of so many processes here.", min=1),
 ]
 REPORTS = (".html", ".htm", ".md")
 
@@ -107,7 +132,28 @@ def open_bags(
     return bags
 
 
-def find_positive_label(bags: "Bags", positive: str | None) -> Any:
+def scan_lazy_bags(
+    data: str,
+    *,
+    labels: Path | None,
+    bag: str | None,
+    label: str | None,
+    info: Sequence[str] | None,
+    labelled: bool = True,
+) -> "LazyBags":
+    """Return bags that stay on disk; the arguments are those of :func:`open_bags`."""
+    from pigmil.scale import scan_bags
+
+    lazy = scan_bags(data, labels=labels, bag=bag, label=label, info=info or ())
+    if labelled and lazy.y is None:
+        raise BagFormatError(
+            f"'{data}' has no bag labels, and fitting needs them; name their column with --label, "
+            "or give a table with --labels."
+        )
+    return lazy
+
+
+def find_positive_label(bags: "Bags | LazyBags", positive: str | None) -> Any:
     """Return the label that ``--positive`` names, or None for numeric labels without it.
 
     Text labels have no order, so a guess would often rank the instances of negative bags.

@@ -11,20 +11,26 @@ from pigmil.cli.console import DebugOption, JsonOption, Output, QuietOption, See
 from pigmil.cli.data import (
     TABLES,
     BagOption,
+    ClusterOption,
     DataArgument,
     FormatOption,
     InfoOption,
     LabelOption,
+    LabelsOption,
     PositiveOption,
     RawOption,
+    StreamOption,
+    WorkersOption,
     check_targets,
     find_positive_label,
     open_bags,
+    scan_lazy_bags,
     write_table,
 )
 
 if TYPE_CHECKING:
     from pigmil.bags import Bags
+    from pigmil.scale import LazyBags
 
 
 def complete_method(incomplete: str) -> list[str]:
@@ -108,6 +114,10 @@ def fit(
     label: LabelOption = None,
     positive: PositiveOption = None,
     info: InfoOption = None,
+    stream: StreamOption = False,
+    labels: LabelsOption = None,
+    cluster: ClusterOption = None,
+    workers: WorkersOption = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -122,18 +132,26 @@ def fit(
       pigmil fit musk1 -o musk.skops
 
       pigmil fit molecules.csv --label active --positive yes -o m.skops --method MILES --set C=2
+
+      pigmil fit slides/ --labels slides.csv --workers 4 --method SoftPIGMIL -o m.skops
     """
     from sklearn.pipeline import Pipeline
 
     from pigmil.estimators.persistence import save_model
     from pigmil.evaluation.protocol import scaled_pipeline
+    from pigmil.scale import cluster_client
 
     check_targets(data, {"--output": to}, {})
     fitted = build_method(method, set_, seed)
-    bags = open_bags(data, format=format, bag=bag, label=label, info=info)
+    bags: Any
+    if stream or labels or cluster or workers:
+        bags = scan_lazy_bags(data, labels=labels, bag=bag, label=label, info=info)
+    else:
+        bags = open_bags(data, format=format, bag=bag, label=label, info=info)
     fitted.set_params(pos_label=find_positive_label(bags, positive))
     model = scaled_pipeline(fitted, bags) if scale else Pipeline([("method", fitted)])
-    fit_with_progress(output, fitted, bags, model)
+    with cluster_client(cluster, workers):
+        fit_with_progress(output, fitted, bags, model)
     save_model(model, to)
     output.add_file(to, f"{fitted.card.name} fitted on {count(bags.n_bags, 'bag')}")
     output.result = {"method": fitted.card.name, "bags": bags.n_bags, "model": to}
@@ -162,6 +180,9 @@ def predict(
     label: LabelOption = None,
     info: InfoOption = None,
     raw: RawOption = False,
+    stream: StreamOption = False,
+    cluster: ClusterOption = None,
+    workers: WorkersOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     debug: DebugOption = False,
@@ -175,12 +196,15 @@ def predict(
       pigmil predict musk.skops new-molecules.csv
 
       pigmil predict musk.skops new-molecules.csv -o bags.csv --instances instances.csv
+
+      pigmil predict m.skops slides/ --stream -o bags.csv --instances scores/
     """  # fmt: skip
     import numpy as np
 
     from pigmil.estimators.persistence import load_model
     from pigmil.metrics import instance_scores
     from pigmil.report.ranking import ranking_columns
+    from pigmil.scale import cluster_client
 
     pipeline = load_model(model)
     method = pipeline[-1] if hasattr(pipeline, "steps") else pipeline
@@ -190,6 +214,12 @@ def predict(
         raise ValueError(f"{method.card.name} does not score instances; drop --instances.")
     if method.card.classifies:
         to = to or Path(f"{Path(data).stem}-predictions.csv")
+    if stream or cluster or workers:
+        check_targets(data, {"--output": to}, {"--output": TABLES})
+        lazy = scan_lazy_bags(data, labels=None, bag=bag, label=label, info=info, labelled=False)
+        with cluster_client(cluster, workers):
+            _predict_lazy(output, pipeline, method, lazy, to, instances, raw=raw)
+        return
     check_targets(
         data, {"--output": to, "--instances": instances},
         {"--output": TABLES, "--instances": TABLES},
@@ -209,7 +239,30 @@ def predict(
         )
 
 
-def _predict_bags(output: Output, pipeline: Any, bags: "Bags") -> dict[str, Any]:
+def _predict_lazy(
+    output: Output,
+    pipeline: Any,
+    method: Any,
+    bags: "LazyBags",
+    to: Path | None,
+    instances: Path | None,
+    *,
+    raw: bool,
+) -> None:
+    """Write the predictions of bags on disk: a table of bags, and scores in a folder."""
+    from pigmil.scale import predict_to_parquet
+
+    output.result = {"method": method.card.name, "bags": bags.n_bags}
+    if to is not None and method.card.classifies:
+        table = _predict_bags(output, pipeline, bags)
+        output.add_file(write_table(table, to, raw=raw), count(bags.n_bags, "bag"))
+    if instances is not None:
+        files = predict_to_parquet(pipeline, bags, instances)
+        scored = f"{count(bags.n_instances, 'instance')} in {count(len(files), 'file')}"
+        output.add_file(instances, scored)
+
+
+def _predict_bags(output: Output, pipeline: Any, bags: "Bags | LazyBags") -> dict[str, Any]:
     """Return predictions as columns; if the bags have labels, print the accuracy."""
     import numpy as np
 

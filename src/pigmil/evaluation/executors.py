@@ -1,4 +1,4 @@
-"""Where cells are computed: in this process, or in worker processes that may die.
+"""Where cells are computed: in this process, in worker processes that may die, or on a cluster.
 
 Workers only compute. They return results to the process that started them, which alone writes the
 store.
@@ -23,6 +23,8 @@ from typing import Any, Protocol
 from joblib import effective_n_jobs
 
 from pigmil._core.children import child_environment
+from pigmil._core.optional import import_optional
+from pigmil.scale import active_client, check_cluster
 
 try:
     import cloudpickle
@@ -103,6 +105,8 @@ def make_executor(
 ) -> Executor:
     """Return an executor: worker processes if their number or a limit is given, else this process.
 
+    If a ``dask.distributed`` client is active and no number is given, its cluster computes.
+
     Parameters
     ----------
     n_jobs : int, optional
@@ -118,6 +122,14 @@ def make_executor(
             raise ValueError(f"{name} must be a positive number or None; got {value!r}.")
     if memory_limit is not None and not _STATM.exists():
         raise ValueError("memory_limit is available on Linux only; leave it out on this system.")
+    client = active_client() if n_jobs is None else None
+    if client is not None:
+        if time_limit is not None or memory_limit is not None:
+            raise ValueError(
+                "time_limit and memory_limit are for worker processes of this machine; limit the "
+                "workers of a cluster when they are started (dask worker --memory-limit)."
+            )
+        return ClusterExecutor(client)
     n_workers = effective_n_jobs(n_jobs)
     if n_jobs is None and n_workers == 1 and time_limit is None and memory_limit is None:
         return SerialExecutor()
@@ -183,6 +195,64 @@ class ProcessExecutor:
             threads.shutdown()
             for worker in workers:
                 worker.close()
+
+
+class ClusterExecutor:
+    """Compute calls on a ``dask.distributed`` cluster; this process alone writes the store.
+
+    A call whose workers are killed again and again fails; the others go on.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Connected to the cluster.
+    """
+
+    def __init__(self, client: Any) -> None:
+        check_cluster(client)
+        self.client = client
+
+    def run(self, calls: Iterable[Call]) -> Generator[Outcome, None, None]:
+        """Yield the outcome of every call; see :class:`Executor`."""
+        distributed = import_optional("distributed", extra="scale", purpose="Using a cluster")
+        remaining = iter(calls)
+        sent: dict[str, Any] = {}  # what many calls share, by identifier
+        running: dict[Any, str] = {}
+        try:
+            while True:
+                n_slots = max(1, sum(self.client.nthreads().values()))
+                while len(running) < n_slots and (call := next(remaining, None)) is not None:
+                    running[self._submit(call, sent)] = call.key
+                if not running:
+                    return
+                distributed.wait(list(running), return_when="FIRST_COMPLETED")
+                for future in [one for one in running if one.done()]:
+                    key = running.pop(future)
+                    if future.status == "finished":
+                        yield Outcome(key, *future.result())
+                    else:
+                        problem = future.exception()
+                        yield Outcome(key, {}, f"{type(problem).__name__}: {problem}", 0.0)
+        finally:
+            self.client.cancel(list(running))
+
+    def _submit(self, call: Call, sent: dict[str, Any]) -> Any:
+        for identifier, value in call.shared.values():
+            if identifier not in sent:
+                sent[identifier] = self.client.scatter(value, broadcast=True, hash=False)
+        shared = {name: sent[identifier] for name, (identifier, _) in call.shared.items()}
+        return self.client.submit(
+            _compute_call, call.function, call.arguments, pure=False, key=None, **shared
+        )
+
+
+def _compute_call(
+    function: Callable[..., dict[str, Any]], arguments: dict[str, Any], **shared: Any
+) -> tuple[dict[str, Any], str | None, float]:
+    """Make a call on a worker; return result, error and seconds."""
+    start = time.perf_counter()
+    result, error = _attempt(Call("", function, {**arguments, **shared}))
+    return result, error, time.perf_counter() - start
 
 
 class _Worker:

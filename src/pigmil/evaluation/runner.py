@@ -66,8 +66,9 @@ def compare(
     store : path, default="pigmil-results.sqlite"
         File of the results; several comparisons on one machine may share it.
     n_jobs : int, optional
-        Number of worker processes. By default cells are computed in this process. A worker that
-        is killed, for want of memory say, fails its cell only.
+        Number of worker processes. By default cells are computed in this process, or on the
+        cluster of the active ``dask.distributed`` client. A worker that is killed, for want of
+        memory say, fails its cell only. This process alone writes the store.
     tune : bool, default=True
         Search the grid of a method's card by inner cross-validation.
     random_state : int, default=0

@@ -2,6 +2,7 @@
 
 from pigmil.scale._engine import (
     ClusterError,
+    active_client,
     check_cluster,
     cluster_client,
     column_moments,
@@ -17,6 +18,7 @@ from pigmil.scale._scan import scan_bags
 __all__ = [
     "ClusterError",
     "LazyBags",
+    "active_client",
     "check_cluster",
     "cluster_client",
     "column_moments",

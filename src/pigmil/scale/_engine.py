@@ -63,7 +63,7 @@ def map_blocks(
     tasks = [(part, info, *more) for part, *more in zip(parts, *arguments, strict=True)]
     if not tasks:
         return
-    client = _active_client()
+    client = active_client()
     results = _map_on_cluster(client, function, tasks) if client else _map_here(function, tasks)
     with contextlib.closing(results):
         yield from results
@@ -222,7 +222,7 @@ def _map_here(
         yield from parallel(joblib.delayed(_run_task)(task, function) for task in tasks)
 
 
-def _active_client() -> Any:
+def active_client() -> Any:
     """Return the running client of dask.distributed; None if there is none, or on a worker."""
     distributed = sys.modules.get("distributed")
     if distributed is None:

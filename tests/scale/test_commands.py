@@ -1,0 +1,106 @@
+"""The command line and comparisons on bags on disk and on a cluster."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from pigmil import Bags
+from pigmil.cli.app import app
+from pigmil.evaluation import compare
+from pigmil.evaluation.executors import Call, ClusterExecutor, make_executor
+
+
+def run(*arguments):
+    done = CliRunner().invoke(app, [str(part) for part in arguments], catch_exceptions=False)
+    assert done.exit_code == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_fit_and_predict_stream(folder, tmp_path):
+    model, table, scores = tmp_path / "m.skops", tmp_path / "bags.csv", tmp_path / "scores"
+    run("fit", folder, "--stream", "-m", "MaxPoolingLR", "-o", model, "--json")
+    found = run(
+        "predict", model, folder, "--stream", "-o", table, "--instances", scores, "--json"
+    )  # fmt: skip
+    assert found["bags"] == 30
+    assert found["accuracy"] > 0.9
+    bags = Bags.scan(folder)
+    assert pd.read_csv(table)["bag"].tolist() == bags.ids.tolist()
+    parts = [pd.read_parquet(file) for file in sorted(scores.glob("*.parquet"))]
+    assert len(pd.concat(parts)) == bags.n_instances
+
+
+def test_fit_takes_a_table_of_labels(folder, tmp_path):
+    ids = Bags.scan(folder).ids
+    table = pd.DataFrame({"slide_id": ids, "label": ["no", "yes"] * 15})
+    table.to_csv(tmp_path / "labels.csv", index=False)
+    found = run(
+        "fit", folder / "features", "--labels", tmp_path / "labels.csv", "--positive", "yes",
+        "-m", "MaxPoolingLR", "-o", tmp_path / "m.skops", "--json",
+    )  # fmt: skip
+    assert found["bags"] == 30
+
+
+def test_commands_run_on_a_cluster(folder, cluster, tmp_path):
+    """The model and the scores are those of this process."""
+    tables = []
+    for where in (["--cluster", cluster.scheduler_address], ["--stream"]):
+        model, scores = tmp_path / f"{where[0]}.skops", tmp_path / where[0]
+        run("fit", folder, *where, "-m", "KDEMin", "-o", model, "--json")
+        run("predict", model, folder, *where, "--instances", scores, "--json")
+        tables.append(pd.concat([pd.read_parquet(one) for one in sorted(scores.glob("*.parquet"))]))
+    assert len(tables[0]) == Bags.scan(folder).n_instances
+    pd.testing.assert_frame_equal(*tables, rtol=1e-6)
+
+
+def test_a_wrong_address_is_reported_in_one_line(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("pigmil.scale._engine._CONNECT_SECONDS", 0.3)
+    done = CliRunner().invoke(
+        app,
+        ["fit", str(folder), "--cluster", "tcp://127.0.0.1:1", "-o", str(tmp_path / "m.skops")],
+    )
+    assert done.exit_code == 2
+    assert "No dask scheduler answers at 'tcp://127.0.0.1:1'" in " ".join(done.stderr.split())
+
+
+def test_a_comparison_on_a_cluster_is_that_in_this_process(cluster, lazy, tmp_path):
+    sets = {"cohort": lazy.load()}
+    arguments = {"repeats": 1, "folds": 2, "tune": False}
+    with pytest.importorskip("distributed").Client(cluster):
+        there = compare(["MISVM"], sets, store=tmp_path / "a.sqlite", **arguments)
+    here = compare(["MISVM"], sets, store=tmp_path / "b.sqlite", **arguments)
+    assert not there.failures
+    pd.testing.assert_frame_equal(there.table("accuracy"), here.table("accuracy"))
+
+
+def fail(number):
+    if number == 1:
+        raise ZeroDivisionError("on purpose")
+    return {"number": number}
+
+
+def test_a_failing_call_on_a_cluster_fails_alone(client):
+    executor = make_executor(None)
+    assert isinstance(executor, ClusterExecutor)
+    calls = [Call(str(number), fail, {"number": number}) for number in range(4)]
+    outcomes = {outcome.key: outcome for outcome in executor.run(calls)}
+    assert outcomes["1"].error.startswith("ZeroDivisionError: on purpose")
+    assert [outcomes[key].result for key in "023"] == [{"number": n} for n in (0, 2, 3)]
+    with pytest.raises(ValueError, match="limit the workers of a cluster"):
+        make_executor(None, time_limit=3.0)
+
+
+def weigh(values, factor):
+    return {"sum": float(np.sum(values) * factor)}
+
+
+def test_what_calls_share_is_sent_to_a_cluster_once(client):
+    values = np.arange(10.0)
+    calls = [
+        Call(str(n), weigh, {"factor": n}, {"values": ("the values", values)}) for n in range(5)
+    ]
+    sums = {outcome.key: outcome.result["sum"] for outcome in ClusterExecutor(client).run(calls)}
+    assert sums == {str(n): 45.0 * n for n in range(5)}
