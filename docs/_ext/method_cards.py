@@ -4,6 +4,7 @@ The pages are Markdown and docstrings are reStructuredText, so what is drawn fro
 handed to MyST's ``eval-rst``.
 """
 
+import json
 import re
 from inspect import cleandoc, getsourcefile
 from pathlib import Path
@@ -53,6 +54,36 @@ def _table(head, rows, widths="auto", classes=""):
     return [*lines, ""]
 
 
+def assumption_results(env):
+    """Return the results of ``benchmarks/bench_assumptions.py``, by method and test."""
+    file = Path(env.srcdir) / "_parts" / "assumptions.json"
+    env.note_dependency(str(file))
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+
+
+def _verdict(one):
+    return f"**{one['verdict']}** ({one['auc']:.2f} ± {one['margin']:.2f})"
+
+
+class AssumptionTable(_Written):
+    """``{assumption-table}``: one row per method with the verdicts of the algorithmic tests."""
+
+    def lines(self):
+        results = assumption_results(self.env)
+        rows = [
+            (
+                name,
+                *(f"{_verdict(one)}, training {one['train_auc']:.2f}" for one in tests.values()),
+                str(min(one["seeds"] for one in tests.values())),
+            )
+            for name, tests in results.items()
+        ]
+        if not rows:
+            return ["No results are kept here: run the benchmark."]
+        head = ("method", "single concept", "multi concept", "false frequency", "seeds")
+        return _table(head, rows, "19 25 25 25 6")
+
+
 class MethodCard(_Written):
     """``{method-card} MILES``: the card of a method and its departures, from the class itself."""
 
@@ -77,6 +108,10 @@ class MethodCard(_Written):
                 for name, values in card.grid.items()
             )
             rows.append(("In benchmarks", tuned))
+        tested = assumption_results(self.env).get(card.name)
+        if tested:
+            cells = [f"{test.replace('_', ' ')} {_verdict(one)}" for test, one in tested.items()]
+            rows.append((":doc:`Assumptions </methods/assumptions>`", "; ".join(cells)))
         if card.shortfall:
             rows.append(("Below its published figures", card.shortfall))
         departs = departures(cls.__doc__)
@@ -167,6 +202,7 @@ def unwritten_methods(srcdir):
 def setup(app):
     app.add_directive("method-card", MethodCard)
     app.add_directive("method-list", MethodList)
+    app.add_directive("assumption-table", AssumptionTable)
     app.add_directive("format-list", FormatList)
     app.connect("source-read", include_kept)
     app.connect(

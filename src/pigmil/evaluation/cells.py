@@ -93,17 +93,22 @@ def compute_cell(
     }
 
 
+def seeded_clone(estimator: Any, seed: int) -> Any:
+    """Return an unfitted copy; every ``random_state`` in it that is None becomes ``seed``."""
+    copy = clone(estimator)
+    unset = {
+        name: seed
+        for name, value in copy.get_params().items()
+        if value is None and name.rpartition("__")[2] == "random_state"
+    }
+    return copy.set_params(**unset)
+
+
 def _prepare(
     entry: Entry, train: Bags, groups: Any, tune: bool, seed: int
 ) -> tuple[Any, dict[str, Any]]:
     """Return the estimator to fit, and further arguments of its ``fit``."""
-    estimator = clone(entry.estimator)
-    unset = {
-        name: seed
-        for name, value in estimator.get_params().items()
-        if value is None and name.rpartition("__")[2] == "random_state"
-    }
-    estimator.set_params(**unset)
+    estimator = seeded_clone(entry.estimator, seed)
     if entry.protocol:
         return (
             protocol_estimator(

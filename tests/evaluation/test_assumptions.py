@@ -1,0 +1,93 @@
+"""The algorithmic unit tests: verdicts for models whose answer is known beforehand."""
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+
+from pigmil import KDEMin
+from pigmil.evaluation import AssumptionTest, assumptions
+
+
+class BagStatistic(ClassifierMixin, BaseEstimator):
+    """Scores bags by a fixed statistic; nothing is learned."""
+
+    def __init__(self, statistic="positive"):
+        self.statistic = statistic
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def decision_function(self, X):
+        return np.array([getattr(self, f"_{self.statistic}")(bag) for bag in X])
+
+    def predict(self, X):
+        return (self.decision_function(X) > 0).astype(int)
+
+    def _positive(self, bag):
+        # An instance of the widest distribution, or both concepts: what makes a bag positive.
+        means = bag.mean(axis=1)
+        both = min(np.exp(-np.abs(means[:, None] - [[-2, 2]]) * 5).max(axis=0))
+        pair = min(np.exp(-np.abs(means[:, None] - [[2, 3]]) * 5).max(axis=0))
+        return max(both, pair, float((bag.std(axis=1) > 1.8).any()))
+
+    def _no_poison(self, bag):
+        return float((bag.mean(axis=1) > -8).all())
+
+    def _frequency(self, bag):
+        return (np.abs(np.abs(bag.mean(axis=1)) - 2) < 0.3).sum()
+
+
+@pytest.mark.parametrize(
+    ("statistic", "verdicts"),
+    [
+        ("positive", ["pass", "pass", "pass"]),
+        # Without poison means positive in training and negative in the test.
+        ("no_poison", ["fail", "fail", "chance"]),
+    ],
+)
+def test_verdicts_of_known_models(statistic, verdicts):
+    result = assumptions(BagStatistic(statistic), 3, n_train_bags=40, n_test_bags=100)
+    assert [one.verdict for one in result.tests] == verdicts
+    assert result.passed == (verdicts == ["pass"] * 3)
+    assert [row["test"] for row in result.rows()] == [
+        "single_concept",
+        "multi_concept",
+        "false_frequency",
+    ]
+
+
+def test_counting_fails_false_frequency_although_it_separates_the_training_bags():
+    result = assumptions(BagStatistic("frequency"), 2, tests=["false_frequency"], n_train_bags=40)
+    assert result.tests[0].train_auc.min() > 0.99
+    assert result.tests[0].test_auc.max() < 0.01
+    assert result.tests[0].verdict == "fail"
+
+
+def test_interval_by_hand():
+    one = AssumptionTest("single_concept", np.ones(3), np.array([0.5, 0.6, 0.7]))
+    # Mean 0.6, standard deviation 0.1, t(0.975, 2) = 4.3027: 0.6 -+ 4.3027 * 0.1 / sqrt(3).
+    np.testing.assert_allclose(one.interval, [0.3516, 0.8484], atol=1e-4)
+    assert one.verdict == "chance"
+
+
+def test_detectors_rank_bags_by_their_best_instance_and_results_print():
+    result = assumptions(KDEMin(), 2, tests=["single_concept"], n_train_bags=30, n_test_bags=40)
+    lines = str(result).splitlines()
+    assert lines[0] == "KDEMin(), 2 seeds"
+    assert lines[1].startswith("single_concept ")
+    table = pytest.importorskip("pandas").DataFrame(result.rows()).set_index("test")
+    assert result.table().equals(table)
+
+
+def test_seeds_are_consecutive_whatever_the_number_of_jobs():
+    one = assumptions(BagStatistic(), 3, tests=["single_concept"], n_train_bags=20, n_jobs=1)
+    later = assumptions(
+        BagStatistic(), 2, tests=["single_concept"], n_train_bags=20, random_state=1
+    )
+    np.testing.assert_array_equal(one.tests[0].test_auc[1:], later.tests[0].test_auc)
+
+
+def test_one_seed_is_refused():
+    with pytest.raises(ValueError, match="n_seeds must be at least 2"):
+        assumptions(BagStatistic(), 1)
