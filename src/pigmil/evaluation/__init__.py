@@ -2,6 +2,7 @@
 
 from pigmil.evaluation.assumptions import Assumptions, AssumptionTest, assumptions
 from pigmil.evaluation.audit import Finding, audit
+from pigmil.evaluation.faithfulness import Faithfulness, faithfulness
 from pigmil.evaluation.results import Results
 from pigmil.evaluation.runner import compare
 from pigmil.evaluation.selection import InstanceSelection, select_instances
@@ -9,11 +10,13 @@ from pigmil.evaluation.selection import InstanceSelection, select_instances
 __all__ = [
     "AssumptionTest",
     "Assumptions",
+    "Faithfulness",
     "Finding",
     "InstanceSelection",
     "Results",
     "assumptions",
     "audit",
     "compare",
+    "faithfulness",
     "select_instances",
 ]

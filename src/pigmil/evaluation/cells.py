@@ -149,7 +149,8 @@ def _innermost(estimator: Any) -> Any:
             return estimator
 
 
-def _positive_label(estimator: Any, labels: Any) -> Any:
+def positive_label(estimator: Any, labels: Any) -> Any:
+    """Return the label that a fitted estimator takes as positive."""
     classes = getattr(estimator, "classes_", np.unique(labels))
     return getattr(_innermost(estimator), "positive_label_", classes[-1])
 
@@ -159,9 +160,9 @@ def _bag_metrics(
 ) -> dict[str, Any]:
     if not hasattr(estimator, "predict"):
         return {}
-    positive = _positive_label(estimator, test.y)
+    positive = positive_label(estimator, test.y)
     truth = np.asarray(test.y == positive)
-    decision = _decision(estimator, test, positive)
+    decision = bag_decision(estimator, test, positive)
     # The methods of the library call a bag positive above 0; others may have their own rule.
     called = decision > 0 if protocol else np.asarray(estimator.predict(test) == positive)
     both = 0 < truth.sum() < len(truth)
@@ -181,7 +182,7 @@ def _bag_metrics(
     }
 
 
-def _decision(estimator: Any, test: Bags, positive: Any) -> Any:
+def bag_decision(estimator: Any, test: Bags, positive: Any) -> Any:
     """Return a score per bag that is higher for the positive class; None without one."""
     is_last = positive == getattr(estimator, "classes_", [positive])[-1]
     if hasattr(estimator, "decision_function"):
@@ -198,7 +199,7 @@ def _instance_metrics(estimator: Any, train: Bags, test: Bags, bags: Bags) -> di
         scores = metrics.instance_scores(estimator, test)
     except TypeError:  # it does not score instances
         return {}
-    positive = _positive_label(estimator, bags.y)
+    positive = positive_label(estimator, bags.y)
     # A fold may lack positive instances; which label is positive is known from all bags.
     values = np.unique(bags.instance_labels[bags.instance_labels == bags.instance_labels])
     positive_instance = positive if positive in values else values[-1]

@@ -11,6 +11,7 @@ from pigmil._core.optional import import_optional
 from pigmil._core.segments import segment_argmax
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags, as_bags
+from pigmil.evaluation import Faithfulness
 from pigmil.metrics import instance_scores
 
 NEGATIVE, UNKNOWN, POSITIVE, MARK = "#4c72b0", "#b8b8b8", "#dd8452", "#c0392b"
@@ -149,6 +150,55 @@ def colour_range(scores: FloatArray) -> tuple[float, float]:
         finite = np.quantile(finite, [0.02, 0.98])
     low, high = float(finite[0]), float(finite[-1])
     return low, high if high > low else low + 1.0
+
+
+def plot_faithfulness(curves: Faithfulness, *, title: str | None = None, ax: Any = None) -> Any:
+    """Draw the decision values of bags while instances are removed in three orders.
+
+    Parameters
+    ----------
+    curves : Faithfulness
+        From :func:`pigmil.evaluation.faithfulness`.
+    title : str, optional
+        Title of the figure.
+    ax : matplotlib axes, optional
+        Axes to draw on; a new figure by default.
+
+    Returns
+    -------
+    matplotlib axes
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("agg")
+    >>> from pigmil import SIL
+    >>> from pigmil.datasets import make_ring
+    >>> from pigmil.evaluation import faithfulness
+    >>> from pigmil.report import plot_faithfulness
+    >>> bags = make_ring(random_state=0)
+    >>> ax = plot_faithfulness(faithfulness(SIL().fit(bags), bags, random_state=0))
+    >>> ax.get_xlabel()
+    'share of instances removed'
+    """
+    plt = import_optional("matplotlib.pyplot", extra="plot", purpose="Drawing curves")
+    if ax is None:
+        _, ax = plt.subplots(figsize=(5.5, 4), layout="constrained")
+    low, high = curves.random.min(axis=0), curves.random.max(axis=0)
+    ax.fill_between(curves.removed, low, high, color=UNKNOWN, alpha=0.4, linewidth=0)
+    for values, colour, name in (
+        (curves.most_first, POSITIVE, "most relevant first"),
+        (curves.random.mean(axis=0), UNKNOWN, "random"),
+        (curves.least_first, NEGATIVE, "least relevant first"),
+    ):
+        ax.plot(curves.removed, values, color=colour, marker=".", label=name)
+    ax.set(
+        xlabel="share of instances removed",
+        ylabel=f"mean decision value of {curves.n_bags} bags",
+        title=title or "",
+    )
+    ax.legend(frameon=False, fontsize="small")
+    return ax
 
 
 def _kinds(bags: Bags, labels: Any) -> list[tuple[Any, str, str, str]]:
