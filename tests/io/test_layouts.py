@@ -584,7 +584,7 @@ def test_h5_problems(tmp_path):
     refused(soft, "'a' is a link to another place")
     refused(virtual, "'a' is stored in another file")
     refused(raw, "'a' is stored in another file")
-    refused(huge, "more than the .* of memory")
+    refused(huge, "needs .* of memory to be read")
     refused(uneven, "'b' has 4 features where 'a' has 3")
     refused(partly, "the bag 'b' has no label")
     refused(coords, "Only some bags have 'coords'")

@@ -6,7 +6,10 @@ of regular expressions (one line can keep it busy forever), quoting is guessed, 
 the ``csv`` module is changed, and text ids, sparse rows and a final line break are refused.
 """
 
+from collections import ChainMap
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,14 +17,15 @@ from pigmil.bags import Bags
 from pigmil.io._arff_text import (
     Attribute,
     count_cells,
-    expand_sparse,
+    default_cells,
     feature_plan,
     quote,
     read_header,
+    sparse_cells,
     split_cells,
 )
 from pigmil.io._common import Request, find_column, find_info, listed, raise_format_error, writing
-from pigmil.io._rows import TextRows
+from pigmil.io._rows import TextRows, to_floats
 from pigmil.io._table import INSTANCE_LABEL_NAMES, LABEL_NAMES
 from pigmil.io._values import (
     MISSING,
@@ -35,6 +39,7 @@ from pigmil.io._values import (
     text_fields,
 )
 
+_MAX_BAG_INFO = 1000
 _KEEL_SPECIAL = ",'\"{}[]%@\\"
 
 
@@ -70,7 +75,12 @@ def read_arff(
     feature_names, convert = feature_plan(path, [inner[place] for place in features], nominal)
     if not features:
         raise_format_error(path, "the relation has no numeric attributes.")
+    convert_sparse = _sparse_conversion(path, inner, features, convert)
     bag_info_names = [outer[position].name for position in bag_info]
+    if len(bag_info) > _MAX_BAG_INFO:
+        raise_format_error(
+            path, f"has {len(outer)} attributes of bags; at most {_MAX_BAG_INFO} are read."
+        )
     with TextRows(path, request, [names[place] for place in info], bag_info_names) as rows:
         for number, line in header.rows:
             text = line.strip()
@@ -81,10 +91,14 @@ def read_arff(
             bag = str(number) if id_place is None else cells[id_place]
             label = None if label_place is None else cells[label_place]
             for inner_text in _instances(path, where, cells[relation]):
-                values = _cells(path, where, inner_text, inner)
+                if convert_sparse is not None and inner_text.lstrip().startswith("{"):
+                    values, numbers = convert_sparse(where, inner_text)
+                else:
+                    values = _cells(path, where, inner_text, inner)
+                    numbers = convert(where, [values[place] for place in features])
                 rows.add(
                     number,
-                    convert(where, [values[place] for place in features]),
+                    numbers,
                     bag,
                     label,
                     None if instance is None else values[instance],
@@ -128,9 +142,38 @@ def _outer_roles(
     return bag, label, [position for position in range(len(names)) if position not in used]
 
 
-def _cells(path: Path, where: str, text: str, attributes: list[Attribute]) -> list[str]:
+def _sparse_conversion(
+    path: Path, attributes: list[Attribute], features: list[int], convert: Any
+) -> Callable[[str, str], tuple[Mapping[int, str], Any]] | None:
+    """Return a function from a sparse row to its cells and values, where features are numbers.
+
+    It costs one copy of a row of zeros and then only what the row holds: a few bytes of text may
+    stand for many thousand values.
+    """
+    if any(attributes[place].kind != "numeric" for place in features):
+        return None
+    defaults = dict(enumerate(default_cells(attributes)))
+    zeros = np.zeros(len(features))
+    columns = {place: column for column, place in enumerate(features)}
+
+    def convert_sparse(where: str, text: str) -> tuple[Mapping[int, str], Any]:
+        cells = sparse_cells(path, where, text, len(attributes))
+        values = zeros.copy()
+        used = [place for place in cells if place in columns]
+        values[[columns[place] for place in used]] = to_floats(
+            path, where, [cells[place] for place in used]
+        )
+        return ChainMap(cells, defaults), values
+
+    return convert_sparse
+
+
+def _cells(path: Path, where: str, text: str, attributes: list[Attribute]) -> Any:
     if text.lstrip().startswith("{"):
-        return expand_sparse(path, where, text, attributes)
+        cells = default_cells(attributes)
+        for place, cell in sparse_cells(path, where, text, len(attributes)).items():
+            cells[place] = cell
+        return cells
     cells = split_cells(path, where, text)
     count_cells(path, where, cells, len(attributes))
     return cells

@@ -4,18 +4,17 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from pigmil.io._common import listed, raise_format_error, read_lines
 from pigmil.io._rows import to_floats
 from pigmil.io._values import MISSING
 
-_CELL = re.compile(
-    r"""\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|([^,'"]*))\s*(,|$)""", re.DOTALL
-)
-_NAME = re.compile(
-    r"""\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|([^\s{]+))\s*(.*)""", re.DOTALL
-)
+# Possessive repeats (*+, ++) never give back what they took: time is linear in the text.
+_SINGLE, _DOUBLE = r"""'((?:[^'\\]++|\\.)*+)'""", r'''"((?:[^"\\]++|\\.)*+)"'''
+_CELL = re.compile(rf"""\s*+(?:{_SINGLE}|{_DOUBLE}|([^,'"]*+))\s*+(,|\Z)""", re.DOTALL)
+_NAME = re.compile(rf"""\s*+(?:{_SINGLE}|{_DOUBLE}|([^\s{{]++))\s*+(.*)""", re.DOTALL)
+_PAIR = re.compile(rf"""((?:{_SINGLE}|{_DOUBLE}|[^,'"]++)*+)(,|\Z)""", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 _WORD = re.compile(r"(\S+)\s*(.*)", re.DOTALL)
@@ -91,12 +90,7 @@ def split_cells(path: Path, where: str, text: str) -> list[str]:
     while True:
         match = _CELL.match(text, at)
         if not match:
-            raise_format_error(
-                path,
-                f"a quote is not closed or stands inside a value: {text[at : at + 40]!r}.",
-                where=where,
-                hint="The line may be cut short.",
-            )
+            _unclosed_quote(path, where, text[at : at + 40])
         single, double, bare, end = match.groups()
         quoted = single if single is not None else double
         cells.append(bare.strip() if quoted is None else unescape(quoted))
@@ -177,25 +171,45 @@ def _attribute(path: Path, where: str, text: str) -> Attribute:
     return Attribute(name, found)
 
 
-def expand_sparse(path: Path, where: str, text: str, attributes: Sequence[Attribute]) -> list[str]:
-    """Values of a sparse row ``{index value, ...}``: what is left out is 0 or the first value."""
-    cells = [one.values[0] if one.kind == "nominal" and one.values else "0" for one in attributes]
+def default_cells(attributes: Sequence[Attribute]) -> list[str]:
+    """Return the values that a sparse row leaves out: 0 or the first of a nominal attribute."""
+    return [one.values[0] if one.kind == "nominal" and one.values else "0" for one in attributes]
+
+
+def sparse_cells(path: Path, where: str, text: str, n_attributes: int) -> dict[int, str]:
+    """Return the values of a sparse row ``{index value, ...}`` by their position."""
+    cells: dict[int, str] = {}
     inner = text.strip()[1:].rstrip()
     if not inner.endswith("}"):
         raise_format_error(
             path, "a sparse row is not closed with }.", where=where, hint="It may be cut short."
         )
-    for pair in re.findall(r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^,'"])+""", inner[:-1]):
-        index, _, value = pair.strip().partition(" ")
-        if not index.isdecimal() or len(index) > 9 or int(index) >= len(cells):
+    inner, at, more = inner[:-1], 0, True
+    while more and inner.strip():
+        match = _PAIR.match(inner, at)
+        if not match:
+            _unclosed_quote(path, where, inner[at:])
+        at, more = match.end(), match.groups()[-1] == ","
+        index, _, value = match[1].strip().partition(" ")
+        digits = index.isascii() and index.isdigit() and len(index) < 10
+        if not digits or int(index) >= n_attributes:
             raise_format_error(
                 path,
-                f"a sparse row has the index {index[:20]!r}; there are {len(cells)} "
+                f"a sparse row has the index {index[:20]!r}; there are {n_attributes} "
                 "attributes, counted from 0.",
                 where=where,
             )
         cells[int(index)] = split_cells(path, where, value)[0]
     return cells
+
+
+def _unclosed_quote(path: Path, where: str, text: str) -> NoReturn:
+    raise_format_error(
+        path,
+        f"a quote is not closed or stands inside a value: {text[:40]!r}.",
+        where=where,
+        hint="The line may be cut short.",
+    )
 
 
 def feature_plan(

@@ -49,14 +49,12 @@ def read(
     arrow_csv = import_optional("pyarrow.csv", extra="io", purpose="Reading csv")
     if len(delimiter) != 1:
         raise_format_error(path, f"delimiter={delimiter!r} must be one character.")
-    columns, header_bytes = _columns(path, delimiter, header, encoding)
+    columns, n_blank, header_bytes = _columns(path, delimiter, header, encoding)
     roles = find_roles(path, columns, request, hint=_hint(columns, delimiter, header))
     number = arrow.float32() if request.dtype == np.float32 else arrow.float64()
     names = [str(position) for position in range(len(columns))]
-    types = {
-        name: number if position in roles.feature_set else arrow.string()
-        for position, name in enumerate(names)
-    }
+    types = dict.fromkeys(names, arrow.string())
+    types |= {names[position]: number for position in roles.features}
     first = 2 if header else 1
     with (
         naming(path),
@@ -69,7 +67,8 @@ def read(
                     use_threads=False,
                     block_size=max(_BLOCK_BYTES, 64 * header_bytes),
                     column_names=names,
-                    skip_rows_after_names=1 if header else 0,
+                    # Blank rows are counted here, unlike those between the rows of data.
+                    skip_rows_after_names=n_blank + 1 if header else 0,
                     encoding=encoding,
                 ),
                 parse_options=arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
@@ -87,8 +86,11 @@ def read(
         return table.build(names_out)
 
 
-def _columns(path: Path, delimiter: str, header: bool, encoding: str) -> tuple[list[str], int]:
-    """Names of the columns (positions without a header) and the length of the first row."""
+def _columns(path: Path, delimiter: str, header: bool, encoding: str) -> tuple[list[str], int, int]:
+    """Return names of columns, number of blank rows before them, and the length of the first row.
+
+    Without a header the names are positions.
+    """
     with path.open("rb") as file:
         start = file.read(4096)
     if start[:2] in (b"\xff\xfe", b"\xfe\xff") and encoding == "utf-8":
@@ -101,6 +103,7 @@ def _columns(path: Path, delimiter: str, header: bool, encoding: str) -> tuple[l
         )
     lengths: list[int] = []
     columns: list[str] = []
+    n_blank = 0
     with (
         parsing(path, "delimited text"),
         # Bytes that are no text pass here: pyarrow names the row they are in.
@@ -110,11 +113,11 @@ def _columns(path: Path, delimiter: str, header: bool, encoding: str) -> tuple[l
             if row:
                 columns = row
                 break
+            n_blank += 1
     if not columns:
         raise_format_error(path, "has no rows.")
-    columns[0] = columns[0].removeprefix("\ufeff")
     if not header:
-        return [str(position) for position in range(len(columns))], sum(lengths)
+        return [str(position) for position in range(len(columns))], n_blank, sum(lengths)
     if any(map(_has_bad_bytes, columns)):
         raise_format_error(path, "is not valid UTF-8.", where="row 1", hint=_ENCODING)
     repeated = sorted(name for name, count in Counter(columns).items() if count > 1)
@@ -125,12 +128,14 @@ def _columns(path: Path, delimiter: str, header: bool, encoding: str) -> tuple[l
             where="row 1",
             hint="Rename them, or pass header=False and positions.",
         )
-    return columns, sum(lengths)
+    return columns, n_blank, sum(lengths)
 
 
 def _first_lines(path: Path, text: IO[str], lengths: list[int]) -> Iterator[str]:
     """Yield lines as long as they may belong to the first row; notes how long they were."""
     while line := text.readline(_HEADER_LENGTH):
+        # The mark of the byte order would hide a quote behind it.
+        line = line if lengths else line.removeprefix("\ufeff")
         lengths.append(len(line))
         if sum(lengths) >= _HEADER_LENGTH:
             raise_format_error(

@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from pigmil._core.optional import import_optional
 from pigmil.bags import Bags, Coded, encode
-from pigmil.io._common import Request, check_memory, listed, parsing, raise_format_error, writing
+from pigmil.io._common import (
+    Request,
+    check_memory,
+    check_readable,
+    listed,
+    parsing,
+    raise_format_error,
+    writing,
+)
 from pigmil.io._h5_file import FEATURES, INFO, INSTANCE_LABELS, LABELS, NAMES, OneFile, StoredBag
 from pigmil.io._rows import FileRows
 from pigmil.io._values import plain
@@ -40,7 +48,7 @@ def read(path: Path, request: Request, *, trusted: bool = False) -> Bags:
         library may crash or never return.
     """
     h5py = import_optional("h5py", extra="io", purpose="Reading HDF5")
-    starts, ids, widths = [0], list[Any](), set[int]()
+    starts, ids, seen, widths = [0], list[Any](), set[Any](), set[int]()
     names: list[str] | None = None
 
     def where(row: int) -> str:
@@ -55,16 +63,17 @@ def read(path: Path, request: Request, *, trusted: bool = False) -> Bags:
                 for bag in file.bags(alone=path.is_dir()):
                     features = _features(one, bag)
                     widths.add(features.shape[1])
-                    if bag.id in ids or len(widths) > 1:
+                    if bag.id in seen or len(widths) > 1:
                         raise_format_error(
                             one,
                             f"the bag {bag.id!r} is there twice."
-                            if bag.id in ids
+                            if bag.id in seen
                             else f"the bag {bag.id!r} has {features.shape[1]} features where "
                             f"{ids[0]!r} has {sorted(widths - {features.shape[1]})[0]}.",
                         )
                     _add(rows, file, bag, features)
                     ids.append(bag.id)
+                    seen.add(bag.id)
                     starts.append(rows.n_rows)
         if not ids:
             raise_format_error(
@@ -76,9 +85,16 @@ def read(path: Path, request: Request, *, trusted: bool = False) -> Bags:
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    files = sorted(one for one in path.iterdir() if one.suffix.lower() in _SUFFIXES)
+    # Hidden files are leftovers of an interrupted copy or of a writer that was killed.
+    files = sorted(
+        one
+        for one in path.iterdir()
+        if one.suffix.lower() in _SUFFIXES and not one.name.startswith(".")
+    )
     if not files:
         raise_format_error(path, "is a folder without .h5 files.")
+    for one in files:
+        check_readable(one)  # a pipe would wait for ever
     return files
 
 

@@ -46,6 +46,12 @@ class OneFile:
     def bags(self, *, alone: bool) -> Iterator[StoredBag]:
         """Yield the bags; ``alone`` says that the file must be one bag itself."""
         file, group_class = self.file, self.h5py.Group
+        if self.path.suffix.lower() == ".h5ad" or {"obs", "var", "X"} <= set(file):
+            raise_format_error(
+                self.path,
+                "is an AnnData file; which of its columns are bags and labels is not known here.",
+                hint="Read it with Bags.scan(path, bag=..., label=...).load().",
+            )
         if any(name in file for name in FEATURES):
             yield self._group(file, self.path.stem)
             return

@@ -26,6 +26,7 @@ _CLASSES = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13
 _MATRIX, _COMPRESSED = 14, 15
 _CELL, _STRUCT, _OBJECT, _CHAR, _SPARSE = 1, 2, 3, 4, 5
 _MAX_DEPTH = 16
+_COPIES = 4  # of the values while they are read: unpacked, as numbers, in rows, as bags
 
 
 @dataclass
@@ -106,8 +107,13 @@ def _inflated(path: Path, body: memoryview, order: str) -> memoryview:
     if len(start) < 8:
         raise _Damaged("a compressed element is empty")
     _, size = struct.unpack(order + "II", start)
-    check_memory(path, size)
-    return memoryview(zlib.decompressobj().decompress(body, size + 8))
+    check_memory(path, _COPIES * size)
+    stream = zlib.decompressobj()
+    content = stream.decompress(body, size + 8)
+    rest = stream.decompress(stream.unconsumed_tail, 8)  # padding; behind it the checksum
+    if not stream.eof or len(rest) >= 8:
+        raise _Damaged("a compressed element is longer than it says, or has no checksum")
+    return memoryview(content)
 
 
 def _parts(body: memoryview, order: str) -> Iterator[tuple[int, memoryview]]:
@@ -183,6 +189,9 @@ def _text(
         raise _Damaged(f"expected text, found an element of type {kind}")
     encoding = _TEXT[kind] + ({"<": "-le", ">": "-be"}[order] if kind in (4, 17, 18) else "")
     text = bytes(part).decode(encoding)
+    # MATLAB counts units of 16 bits, other programs characters or bytes.
+    if count not in (len(text), len(part), len(text.encode("utf-16-le")) // 2):
+        raise _Damaged(f"text of {len(text)} characters has the shape {shape}")
     if shape[0] <= 1:
         return np.array([text] if count else [], dtype=str)
     if len(text) != count:

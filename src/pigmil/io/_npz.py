@@ -132,6 +132,10 @@ def read_array(path: Path, name: str, file: IO[bytes], n_bytes: int) -> NDArray[
 
 def _instances(path: Path, arrays: dict[str, NDArray[Any]]) -> Any:
     if "instances" in arrays:
+        if arrays["instances"].dtype.kind not in "biuf":
+            raise_format_error(
+                path, f"the array 'instances' holds {arrays['instances'].dtype}, not numbers."
+            )
         return arrays["instances"]
     parts = ("data", "indices", "indptr", "shape")
     if not all(name in arrays for name in parts):

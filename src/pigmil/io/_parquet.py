@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -48,11 +49,12 @@ def read(path: Path, request: Request) -> Bags:
     with parsing(path, "parquet"), parquet.ParquetFile(str(path), **_OPEN) as file:
         names, types = file.schema_arrow.names, file.schema_arrow.types
         if len(set(names)) < len(names):
-            twice = sorted({name for name in names if names.count(name) > 1})
+            twice = sorted(name for name, count in Counter(names).items() if count > 1)
             raise_format_error(path, f"has columns of the same name: {listed(twice)}.")
         noted = notes_of(file.schema_arrow)
+        known = set(names)
         info, bag_info = (
-            tuple(name for name in noted.get(field, []) if name in names)
+            tuple(name for name in noted.get(field, []) if name in known)
             for field in ("info", "bag_info")
         )
         request = replace(request, info=request.info or info, bag_info=request.bag_info or bag_info)
@@ -176,8 +178,12 @@ def notes_of(schema: Any) -> dict[str, Any]:
         return {}
     if not isinstance(noted, dict):
         return {}
-    if not all(isinstance(noted.get(field, []), list) for field in ("info", "bag_info")):
-        return {}
+    for field in ("info", "bag_info"):
+        listed_names = noted.get(field, [])
+        if not isinstance(listed_names, list) or not all(
+            isinstance(name, str) for name in listed_names
+        ):
+            return {}
     return noted
 
 

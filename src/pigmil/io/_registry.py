@@ -195,7 +195,10 @@ def _by_content(text: str) -> str | None:
         return None
     first = body[0]
     if first.lower().startswith("@"):
-        relational = re.search(r"(?im)^\s*@attribute\s.*\srelational\s*$", text)
+        declared = [line.lower().split() for line in body if line.startswith("@")]
+        relational = any(
+            words[0] == "@attribute" and words[-1] == "relational" for words in declared
+        )
         return "arff" if relational else "keel"
     if re.match(r"\S+\s+qid:\d+", first):
         return "svmlight"
@@ -203,7 +206,8 @@ def _by_content(text: str) -> str | None:
     if len(cells) > 3 and re.fullmatch(r"\s*\d+:\S+\s*", cells[3]):
         return "sparse_mil"
     if len(cells) > 2:
-        return "uci" if re.fullmatch(r".*[0-9]\.?", cells[-1]) else None
+        last = cells[-1].removesuffix(".")[-1:]
+        return "uci" if last.isascii() and last.isdigit() else None
     if len(first.split()) > 4 and all(re.fullmatch(r"[-+.0-9eE]+", v) for v in first.split()[4:]):
         return "nju"
     return None

@@ -225,7 +225,7 @@ class SparseRows:
         last = self.base - 1
         for pair in pairs:
             index_text, colon, value_text = pair.partition(":")
-            if not colon or not index_text.strip().isdecimal():
+            if not colon or not (index_text.isascii() and index_text.isdigit()):
                 raise_format_error(
                     self.path, f"expected index:value, got {pair[:60]!r}.", where=f"line {line}"
                 )

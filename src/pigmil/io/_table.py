@@ -29,11 +29,6 @@ class Roles:
     bag_info: tuple[int, ...]
     features: tuple[int, ...]
 
-    @property
-    def feature_set(self) -> frozenset[int]:
-        """Positions of the features."""
-        return frozenset(self.features)
-
 
 def find_roles(path: Path, columns: list[str], request: Request, *, hint: str = "") -> Roles:
     """Return the role of each column; columns without a role are features."""
@@ -55,7 +50,8 @@ def find_roles(path: Path, columns: list[str], request: Request, *, hint: str = 
         raise_format_error(
             path, f"the columns {listed(twice)} are given two roles; each column has one."
         )
-    features = tuple(place for place in range(len(columns)) if place not in set(taken))
+    without_features = set(taken)
+    features = tuple(place for place in range(len(columns)) if place not in without_features)
     if not features:
         raise_format_error(path, f"has no feature columns; its columns are {listed(columns)}.")
     return Roles(bag, label, instance, tuple(info), tuple(bag_info), features)

@@ -1,7 +1,6 @@
 """UCI / C4.5 ``.data`` of bags: bag, instance, values, class, full stop; ``.names`` beside it."""
 
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,9 +15,15 @@ from pigmil.io._common import (
     writing,
 )
 from pigmil.io._rows import TextRows, to_floats
-from pigmil.io._values import cannot_hold, check_names, dense_blocks, refuse_text, text_fields
+from pigmil.io._values import (
+    NUMBER,
+    cannot_hold,
+    check_names,
+    dense_blocks,
+    refuse_text,
+    text_fields,
+)
 
-_NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 _SPECIAL = ",:|?\\'\""
 
 
@@ -107,7 +112,7 @@ def _columns(
 ) -> _Columns:
     if declared is None:
         names = [str(place) for place in range(len(cells))]
-        words = [place for place, cell in enumerate(cells) if not _NUMBER.fullmatch(cell)]
+        words = [place for place, cell in enumerate(cells) if not NUMBER.fullmatch(cell.strip())]
     else:
         names = [*(name for name, _ in declared), "class"]
         words = [place for place, (_, numeric) in enumerate(declared) if not numeric]

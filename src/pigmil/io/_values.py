@@ -16,7 +16,7 @@ MISSING = ("", "?")
 _MAX_LABEL = 1000  # characters of a label
 _WHOLE = re.compile(r"-?[1-9][0-9]{0,17}|0")
 _SIGNED = re.compile(r"[+-]?[0-9]{1,18}")
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+NUMBER = re.compile(r"[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+")
 
 
 def decode(values: Sequence[Any], *, want: Any = None, strict: bool = False) -> NDArray[Any]:
@@ -48,7 +48,7 @@ def decode(values: Sequence[Any], *, want: Any = None, strict: bool = False) -> 
     whole = _WHOLE if strict else _SIGNED
     if all(whole.fullmatch(value) for value in values):
         return np.array([int(value) for value in values], dtype=np.int64)
-    if not strict and all(_NUMBER.fullmatch(value) for value in values):
+    if not strict and all(NUMBER.fullmatch(value) for value in values):
         numbers = [float(value) for value in values]
         if all(math.isfinite(number) for number in numbers):
             return np.array(numbers)
@@ -181,7 +181,14 @@ def _with_missing(path: Path, values: Sequence[Any], kind: type | None) -> NDArr
 
 
 def _signs(path: Path, parts: list[NDArray[Any]]) -> dict[Any, int]:
-    classes = sorted({value for part in parts for value in part.tolist() if value == value})
+    known = {value for part in parts for value in part.tolist() if value == value}
+    if len({isinstance(value, str) for value in known}) > 1:
+        raise_format_error(
+            path,
+            "has labels of bags and of instances of which some are text and some are numbers.",
+            hint="Pass labels={old: new, ...}.",
+        )
+    classes = sorted(known)
     if len(classes) == 1 and classes[0] in (-1, 0, 1):
         return {classes[0]: 1 if classes[0] == 1 else -1}
     if len(classes) != 2:
