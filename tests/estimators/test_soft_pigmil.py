@@ -12,9 +12,11 @@ from scipy.stats import norm
 
 from pigmil import Bags, SoftPIGMIL
 from pigmil.datasets import make_basic, make_rhombus, make_ring
+from pigmil.estimators._soft_screen import directions_of_bags, fit_plane, screen
 from pigmil.estimators._soft_steps import (
     WalkProblem,
     bag_auc,
+    bag_sums,
     copy_penalty,
     fit_noisy_or,
     fit_sigmoid,
@@ -79,6 +81,15 @@ def test_ranks_by_hand():
     np.testing.assert_allclose(scores[:3], norm.ppf([1 / 8, 4 / 8, 7 / 8]), atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", ["raw", "standard", "whitened"])
+def test_single_precision_differs_by_rounding_only(kind):
+    rows = 1000.0 + np.random.default_rng(7).normal(size=(60, 3))
+    double = fit_scale(kind, rows).apply(rows)
+    single = fit_scale(kind, rows, single=True).apply(rows)
+    assert (double.dtype, single.dtype) == (np.float64, np.float32)
+    np.testing.assert_allclose(single, double, atol=1e-5)
+
+
 def test_rank_scale_does_not_see_a_monotone_change_of_a_feature():
     column = np.random.default_rng(1).permutation(np.linspace(-2.0, 2.0, 50))[:, None]
     plain = fit_scale("rank", column).apply(column)
@@ -137,6 +148,13 @@ def test_whitening_of_equal_rows_gives_zeros():
 def test_soft_pool_by_hand():
     pool = soft_pool(np.array([1.0, 1.0, 0.0, np.log(4.0) / 2]), np.array([0, 2, 4]), 2.0)
     np.testing.assert_allclose(pool, [0.5, 0.5, 0.2, 0.8])
+
+
+def test_bag_sums_by_hand():
+    rows = np.array([[1.0, 0.0], [3.0, 1.0], [2.0, 2.0]], dtype=np.float32)
+    found = bag_sums(np.array([0.5, 1.0, 2.0]), rows, np.array([0, 2, 3]))
+    np.testing.assert_array_equal(found, [[3.5, 1.0], [4.0, 4.0]])
+    assert found.dtype == np.float32
 
 
 def test_walk_scores_by_hand():
@@ -343,6 +361,62 @@ def test_working_positions_against_a_loop(problem, most):
         rest = sorted(set(range(begin, end)) - set(best), key=lambda i: -order[i])
         expected += best + rest[: most - (most + 1) // 2]
     assert working_positions(scores, offsets, most, order).tolist() == sorted(expected)
+
+
+# --- the linear walk over many instances
+
+
+def test_directions_of_bags_by_hand():
+    """Places 1 and 3; negative bags of 1 and 3 instances with means 4 and 8: their mean is 7."""
+    means = np.array([[0.0], [0.0], [4.0], [8.0]])
+    positive = np.array([True, True, False, False])
+    found = directions_of_bags(np.array([[1.0], [3.0]]), means, np.array([2, 2, 1, 3]), positive)
+    np.testing.assert_allclose(found.ravel(), [3 - 7, 1 - 7, 2 - 8, 2 - 4])
+
+
+@given(problems(), st.integers(0, 2))
+@settings(max_examples=20, deadline=None)
+def test_screening_against_loops(problem, n_rounds):
+    rows, offsets, positive, _ = problem
+    bags = Bags.from_list(np.split(rows, offsets[1:-1]))
+    owner = np.repeat(np.arange(len(positive)), np.diff(offsets))
+    plane = fit_plane(rows, ~positive[owner])
+    found = screen(bags, positive, plane, sharpness=2.0, n_rounds=n_rounds)
+
+    scaled = (rows - rows.mean(axis=0)) / rows.std(axis=0)
+    covariance = np.cov(scaled.T, bias=True)
+    metric = np.linalg.inv(covariance + 0.5 * np.trace(covariance) / 3 * np.eye(3))
+    pool = np.concatenate([np.full(size, 1 / size) for size in np.diff(offsets)])
+    for _ in range(n_rounds + 1):
+        raw, overall = np.zeros(len(rows)), []
+        for bag in range(len(positive)):
+            others = [b for b in np.flatnonzero(positive) if b != bag]
+            places = [pool[owner == b] @ scaled[owner == b] for b in others]
+            towards = np.sum(places, axis=0) / max(len(others), 1) if places else np.zeros(3)
+            negatives = scaled[~positive[owner] & (owner != bag)]
+            against = negatives.mean(axis=0) if len(negatives) else np.zeros(3)
+            raw[owner == bag] = scaled[owner == bag] @ metric @ (towards - against)
+            if not positive[bag]:
+                overall.append(towards - against)
+        values = scaled[~positive[owner]] @ metric @ np.mean(overall, axis=0)
+        scores = raw / (values.std() if values.std() > 1e-12 else 1.0)
+        pool = np.concatenate(
+            [
+                np.exp(2 * (part - part.max())) / np.exp(2 * (part - part.max())).sum()
+                for part in np.split(scores, offsets[1:-1])
+            ]
+        )
+    np.testing.assert_allclose(found, scores, rtol=1e-6, atol=1e-6)
+
+
+def test_a_rare_concept_reaches_the_working_set():
+    """One instance in 200 is positive, and a random sample of a bag rarely has one."""
+    rng = np.random.default_rng(0)
+    rows, concept = rng.normal(size=(40, 200, 8)), rng.normal(size=8)
+    rows[::2, 0] += 6.0 * concept / np.linalg.norm(concept)
+    bags = Bags.from_list(list(rows), y=[1, 0] * 20)
+    model = SoftPIGMIL(max_instances=400, random_state=0).fit(bags)
+    assert (model.detected_instances_ % 200 == 0).mean() >= 0.9
 
 
 # --- the estimator

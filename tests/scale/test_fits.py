@@ -43,6 +43,21 @@ def test_a_fit_on_disk_is_that_in_memory(name, lazy):
     assert_same_model(model, expected, bags, tolerance=1e-5)
 
 
+@pytest.mark.parametrize("n_bags", [1, 7, 30])
+def test_the_size_of_blocks_does_not_change_soft_pigmil(n_bags, lazy, monkeypatch):
+    def partitions(bags, max_bytes=None):
+        starts = range(0, len(bags), n_bags)
+        return [bags._take(np.arange(at, min(at + n_bags, len(bags)))) for at in starts]
+
+    def fit():
+        return SoftPIGMIL(random_state=0, n_landmarks=20, max_instances=120).fit(lazy)
+
+    expected = fit()
+    monkeypatch.setattr("pigmil.scale._lazy.LazyBags.partitions", partitions)
+    # Single precision: the last digits of a matrix product depend on the shape of a block.
+    assert_same_model(fit(), expected, lazy, tolerance=1e-5)
+
+
 @pytest.mark.parametrize("name", ["SoftPIGMIL of a sample", "MaxPoolingLR"])
 def test_a_fit_on_a_cluster_is_that_in_this_process(name, lazy, cluster):
     from sklearn.base import clone

@@ -35,6 +35,22 @@ def soft_pool(scores: FloatArray, offsets: IntArray, sharpness: float) -> FloatA
     return np.asarray(raised / segment_reduce(np.add, raised, offsets)[owner], dtype=np.float64)
 
 
+def bag_sums(weights: FloatArray, rows: NDArray[Any], offsets: IntArray) -> NDArray[Any]:
+    """Return the weighted sum of the rows of each bag, in the precision of the rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> bag_sums(np.array([1.0, 0.5, 2.0]), np.array([[1.0], [4.0], [5.0]]), np.array([0, 2, 3]))
+    array([[ 3.],
+           [10.]])
+    """
+    # A sparse product adds up rows several times faster than np.add.reduceat.
+    entries = (weights.astype(rows.dtype), np.arange(len(rows)), offsets)
+    sums: NDArray[Any] = sp.csr_matrix(entries, shape=(len(offsets) - 1, len(rows))) @ rows
+    return sums
+
+
 @dataclass(frozen=True)
 class Direction:
     """A linear score of whitened instances: ``(psi . coef - center) / spread``."""
@@ -92,7 +108,7 @@ class WalkProblem:
         self._place = segment_ids(self._starts)
         negatives = psi[self.certain]
         starts = offsets_of(sizes[~positive])
-        sums = segment_reduce(np.add, negatives, starts)
+        sums = bag_sums(np.ones(len(negatives)), negatives, starts)
         self.negative_sum = sums.sum(axis=0)
         self.n_negative = int(sizes[~positive].sum())
         # The mean over the negatives of other bags: a negative bag does not count itself.
@@ -120,8 +136,7 @@ class WalkProblem:
         direction : Direction
             The same score for an instance of no training bag.
         """
-        shares = pool[self.inside].astype(self.psi.dtype)
-        places = segment_reduce(np.add, self._candidates * shares[:, None], self._starts)
+        places = bag_sums(pool[self.inside], self._candidates, self._starts)
         total = places.sum(axis=0)
         towards = (self.psi @ total).astype(np.float64)
         own = np.einsum("ij,ij->i", self._candidates, places[self._place])

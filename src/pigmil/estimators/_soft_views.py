@@ -18,6 +18,7 @@ from pigmil._core import state
 from pigmil._core.model_parts import model_part
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 
+_BLOCK_ROWS = 4096
 _MOST_KNOTS = 256  # of the table of ranks of a feature
 _SMALLEST_EIGENVALUE = 1e-6  # of a kernel between landmarks, beside the largest
 _SMALLEST_SHARE = 1e-3  # of the variance that a whitened direction keeps
@@ -38,6 +39,8 @@ class Scale:
         Values of each feature and their normal scores.
     rotation : array of shape (n_features, n_features) or None
         Applied last.
+    single : bool, default=False
+        Whether dense instances come out in single precision.
     """
 
     _state: ClassVar[dict[str, state.Field]] = {
@@ -47,6 +50,7 @@ class Scale:
         "knots": state.Floats(shape=("knots", "features"), least=1, none=True),
         "levels": state.Floats(shape=("knots", "features"), none=True),
         "rotation": state.Floats(shape=("features", "features"), none=True),
+        "single": state.Flag(),
     }
 
     kind: str
@@ -55,6 +59,7 @@ class Scale:
     knots: FloatArray | None = None
     levels: FloatArray | None = None
     rotation: FloatArray | None = None
+    single: bool = False
 
     def apply(self, rows: Any) -> Any:
         """Return the instances on this scale; sparse ones stay sparse and are not centred.
@@ -63,15 +68,18 @@ class Scale:
         """
         if sp.issparse(rows):
             return sp.csr_matrix(rows.multiply(self.factor[None, :]))
-        values = np.asarray(rows, dtype=np.float64)
+        values = np.asarray(rows)
         if self.knots is not None and self.levels is not None:
             columns = zip(values.T, self.knots.T, self.levels.T, strict=True)
             values = np.column_stack([np.interp(x, *table) for x, *table in columns])
-        values = (values - self.center) * self.factor
-        return values if self.rotation is None else values @ self.rotation
+        values = np.subtract(values, self.center, dtype=np.float64)
+        values *= self.factor
+        precision = np.float32 if self.single else np.float64
+        values = values.astype(precision, copy=False)
+        return values if self.rotation is None else values @ self.rotation.astype(precision)
 
 
-def fit_scale(kind: str, rows: Any, *, centred: bool = True) -> Scale:
+def fit_scale(kind: str, rows: Any, *, centred: bool = True, single: bool = False) -> Scale:
     """Return the scale of a kind for these instances.
 
     ``"raw"`` subtracts the mean; ``"standard"`` also divides by the standard deviation (constant
@@ -88,6 +96,8 @@ def fit_scale(kind: str, rows: Any, *, centred: bool = True) -> Scale:
         The instances.
     centred : bool, default=True
         Whether to subtract the mean. Without it sparse and dense instances are mapped alike.
+    single : bool, default=False
+        Whether the scale returns single precision.
 
     Returns
     -------
@@ -119,7 +129,7 @@ def fit_scale(kind: str, rows: Any, *, centred: bool = True) -> Scale:
         rotation = axes / np.sqrt(np.maximum(variances, 0.0) + 0.1 * variances.mean() + 1e-30)
     if not centred:
         center = np.zeros_like(center)
-    return Scale(kind, center, factor, knots, levels, rotation)
+    return Scale(kind, center, factor, knots, levels, rotation, single)
 
 
 def rank_table(column: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -186,9 +196,11 @@ def landmark_positions(positive: BoolArray, most: int) -> IntArray:
 
 def squared_distances(rows: Any, landmarks: Any) -> FloatArray:
     """Return ``|x|^2 + |z|^2 - 2 x.z``, not below 0, for every instance and landmark."""
-    products = _dense(rows @ landmarks.T)
-    values = _square_norms(rows)[:, None] + _square_norms(landmarks)[None, :] - 2.0 * products
-    return np.maximum(values, 0.0)
+    values = _dense(rows @ landmarks.T)
+    values *= -2.0
+    values += _square_norms(rows)[:, None]
+    values += _square_norms(landmarks)[None, :]
+    return np.maximum(values, 0.0, out=values)
 
 
 @model_part
@@ -244,7 +256,8 @@ def view_features(
 ) -> FloatArray:
     """Return kernels with the landmarks, products with the landmarks, or the values themselves."""
     if width is not None and squared is not None:
-        return np.exp(-gamma * squared)
+        kernels = squared * -gamma
+        return np.exp(kernels, out=kernels)
     return _dense(rows @ landmarks.T) if uses_landmarks else _dense(rows)
 
 
@@ -281,9 +294,12 @@ def whitening(
     array([[1.],
            [1.]])
     """
-    mean = features.mean(axis=0)
-    centred = features - mean
-    covariance = centred.T @ centred / len(features)
+    mean = features.mean(axis=0, dtype=np.float64)
+    covariance = np.zeros((len(mean), len(mean)))
+    for start in range(0, len(features), _BLOCK_ROWS):
+        centred = features[start : start + _BLOCK_ROWS] - mean
+        covariance += centred.T @ centred
+    covariance /= len(features)
     basis = np.eye(len(mean))
     if between is not None:
         values, vectors = np.linalg.eigh(between)
@@ -308,4 +324,4 @@ def _dense(values: Any) -> NDArray[Any]:
 def _square_norms(rows: Any) -> FloatArray:
     if sp.issparse(rows):
         return np.asarray(rows.multiply(rows).sum(axis=1), dtype=np.float64).ravel()
-    return np.asarray(np.einsum("ij,ij->i", rows, rows), dtype=np.float64)
+    return np.asarray(np.einsum("ij,ij->i", rows, rows))

@@ -29,6 +29,7 @@ from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.estimators._parameters import AT_LEAST_ONE, POS_LABEL, POSITIVE
 from pigmil.estimators._selection import stratified_folds
+from pigmil.estimators._soft_screen import fit_plane, screen
 from pigmil.estimators._soft_steps import (
     Direction,
     WalkProblem,
@@ -55,6 +56,7 @@ from pigmil.estimators._soft_views import (
 from pigmil.estimators.base import MILClassifier
 from pigmil.estimators.card import Card
 from pigmil.scale import LazyBags, map_instances, take_rows
+from pigmil.scale import column_moments as moments_of_bags
 
 # Width of the kernel in units of length (None: linear) and ridge of its whitening.
 VIEWS: tuple[tuple[float | None, float], ...] = (
@@ -67,8 +69,11 @@ VIEWS: tuple[tuple[float | None, float], ...] = (
 NOISY_OR_WIDTHS = (None, 1.0, 3.0)
 FEW_VIEWS = tuple(view for view in VIEWS if view[0] in NOISY_OR_WIDTHS)
 SCALES = ("raw", "standard", "rank", "whitened")
+SCALES_OF_MANY = ("raw", "standard", "whitened")  # ranks of many instances take long
 _N_FOLDS = 4
 _WIDE = 1024  # features from which ranks and rotations are left out
+_WIDEST_SCREENED = 2048  # features up to which a covariance matrix is cheap
+_SCREENING_ROUNDS = 4  # passes over all instances
 _TOLERANCE = 1e-3  # of the shares of a pool
 _SATURATED = 0.99  # held-out AUC from which bag labels are as good as explained
 _NEARLY_SATURATED = 0.9  # of the single walk that finds the first group
@@ -171,7 +176,8 @@ class Committee:
                 squared = squared_distances(scaled, landmarks)
             for view, coef in mine:
                 features = view.features(scaled, landmarks, squared)
-                total += features @ (view.projection @ coef) - view.shift @ coef
+                weights = (view.projection @ coef).astype(features.dtype)
+                total += features @ weights - view.shift @ coef
         return total
 
 
@@ -211,8 +217,9 @@ class SoftPIGMIL(MILClassifier):
     n_landmarks : int, default=120
         Most landmarks from each class.
     max_instances : int, default=15000
-        Most instances to fit on. Where there are more, a first fit on a random sample of each bag
-        scores all instances, and the fit that counts has the best and a random sample of each bag.
+        Most instances to fit on. Where there are more, a linear walk over all of them, and then a
+        first fit on its best and a random sample of each bag, score all instances; the fit that
+        counts has the best of these and a random sample of each bag.
     bag_rule : {"max", "embedding"}, default="max"
         Value of a bag: that of its best instance, so that adding an instance never lowers it; or
         a logistic regression on the greatest kernels with the landmarks, for data that do not
@@ -358,7 +365,8 @@ class SoftPIGMIL(MILClassifier):
         self, bags: Bags | LazyBags, rows: Any, positive: BoolArray, chosen: IntArray
     ) -> None:
         """Fit all models on the chosen instances, calibrate them and detect."""
-        scores, held_out = self._fit_on(bags, rows, positive, chosen, SCALES, VIEWS)
+        kinds = SCALES if bags.n_instances <= self.max_instances else SCALES_OF_MANY
+        scores, held_out = self._fit_on(bags, rows, positive, chosen, kinds, VIEWS)
         offsets = _offsets_within(chosen, bags)
         best = segment_reduce(np.maximum, scores if held_out is None else held_out, offsets)
         scores = scores - copy_penalty(rows, offsets, positive)
@@ -430,9 +438,16 @@ class SoftPIGMIL(MILClassifier):
             return np.arange(bags.n_instances, dtype=np.int64)
         most = quota(bags.sizes, self.max_instances)
         order = check_random_state(self.random_state).uniform(size=bags.n_instances)
-        equal = np.zeros(bags.n_instances)
-        chosen = working_positions(equal, bags.offsets, most, order)
+        scores = np.zeros(bags.n_instances)
+        chosen = working_positions(scores, bags.offsets, most, order)
         rows = take_rows(bags, chosen)
+        if not sp.issparse(rows) and bags.n_features <= _WIDEST_SCREENED:
+            plane = fit_plane(rows, ~positive[bags.bag_index[chosen]])
+            scores = screen(
+                bags, positive, plane, sharpness=self.sharpness, n_rounds=_SCREENING_ROUNDS
+            )
+            chosen = working_positions(scores, bags.offsets, most, order)
+            rows = take_rows(bags, chosen)
         self._fit_on(bags, rows, positive, chosen, ("standard",), FEW_VIEWS)
         scores = self._committee_scores(bags)
         return working_positions(scores, bags.offsets, most, order)
@@ -451,13 +466,14 @@ class SoftPIGMIL(MILClassifier):
         marks = landmark_positions(positive[segment_ids(offsets)], self.n_landmarks)
         folds = self._folds
         wide = rows.shape[1] > _WIDE
+        single = not wide and bags.n_instances > self.max_instances
         if not wide:
             rows = _dense_rows(rows)
         scales: list[Scale] = []
         landmarks: list[Any] = []
         fitted: list[tuple[View, list[Fit]]] = []
         for kind in _useful_scales(kinds, rows, wide):
-            scale = fit_scale(kind, rows, centred=not wide)
+            scale = fit_scale(kind, rows, centred=not wide, single=single)
             scaled = scale.apply(rows)
             squared = squared_distances(scaled, scaled[marks])
             squared[marks, np.arange(len(marks))] = 0.0
@@ -506,11 +522,11 @@ class SoftPIGMIL(MILClassifier):
         gamma = 0.0 if width is None else 1.0 / (2.0 * width**2 * unit)
         by_landmarks = width is not None or wide
         features = view_features(width, gamma, by_landmarks, scaled, scaled[marks], squared)
-        between = features[marks] if by_landmarks else None
+        between = features[marks].astype(np.float64) if by_landmarks else None
         projection, shift = whitening(features, between, ridge)
         view = View(number, width, gamma, by_landmarks, projection, shift)
         # Single precision halves the time of the many passes over these rows.
-        psi = (features @ projection - shift).astype(np.float32)
+        psi = (features @ projection.astype(features.dtype) - shift).astype(np.float32)
         kinds = ["walk", "noisy_or"] if width in NOISY_OR_WIDTHS else ["walk"]
         return view, [self._fit_model(kind, psi, offsets, positive, folds) for kind in kinds]
 
@@ -620,10 +636,7 @@ def _ordered_folds(bags: Bags | LazyBags, positive: BoolArray) -> list[BoolArray
 
     The key of a bag is the mean over its instances of the sum of their standardized features.
     """
-    if isinstance(bags, LazyBags):
-        _, mean, variance = bags.column_moments()
-    else:
-        mean, variance = column_moments(bags.instances)
+    _, mean, variance = moments_of_bags(bags)
     factor = np.where(variance > 1e-20 * (1.0 + mean**2), 1.0, 0.0)
     factor /= np.sqrt(np.where(factor > 0, variance, 1.0))
 

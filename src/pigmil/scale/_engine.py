@@ -115,24 +115,31 @@ def map_reduce(
     return total
 
 
-def map_instances(function: Callable[[Bags], NDArray[Any]], bags: Bags | LazyBags) -> NDArray[Any]:
+def map_instances(
+    function: Callable[..., NDArray[Any]], bags: Bags | LazyBags, *per_bag: NDArray[Any]
+) -> NDArray[Any]:
     """Apply a function that returns an array to all bags at once, or to the blocks of lazy ones.
 
     Parameters
     ----------
     function : callable
-        Takes :class:`pigmil.Bags`, returns one entry per instance or per bag.
+        Takes :class:`pigmil.Bags` and the entries of its bags in each of the further arrays;
+        returns one entry per instance or per bag.
     bags : Bags or LazyBags
         The bags.
+    *per_bag : arrays
+        With one entry per bag.
 
     Returns
     -------
     array
         The results of all blocks, one after the other.
     """
-    if isinstance(bags, LazyBags):
-        return np.concatenate(list(map_blocks(function, bags)))
-    return function(bags)
+    if not isinstance(bags, LazyBags):
+        return function(bags, *per_bag)
+    cuts = np.cumsum([part.n_bags for part in bags.partitions()])[:-1]
+    arguments = [np.split(values, cuts) for values in per_bag]
+    return np.concatenate(list(map_blocks(function, bags, *arguments)))
 
 
 def take_rows(bags: Bags | LazyBags, positions: IntArray) -> Any:
@@ -166,12 +173,15 @@ def _rows_of(block: Bags, positions: IntArray) -> Any:
     return block.instances[positions]
 
 
-def column_moments(bags: LazyBags) -> tuple[int, FloatArray, FloatArray]:
+def column_moments(bags: Bags | LazyBags) -> tuple[int, FloatArray, FloatArray]:
     """Return the number of instances, and mean and variance of every feature.
 
     Blocks are combined as in Chan, Golub and LeVeque (1979), in double precision.
     """
-    count, mean, squares = map_reduce(bags, _block_moments, _combine_moments)
+    if isinstance(bags, LazyBags):
+        count, mean, squares = map_reduce(bags, _block_moments, _combine_moments)
+    else:
+        count, mean, squares = _block_moments(bags)
     return count, mean, squares / count
 
 
