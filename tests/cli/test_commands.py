@@ -204,3 +204,22 @@ def test_reproduce_hands_on_what_was_asked(pigmil, folder, monkeypatch):
     found = pigmil("reproduce", "table1", "--quick", "-j", "2", "--json")
     assert calls == [("table1", "pigmil-reproduction", True, 2)]
     assert found.json["files"] == ["pigmil-reproduction/README.md"]
+
+
+def test_reproduce_prints_the_table_it_made(pigmil, folder, monkeypatch):
+    from pigmil.reproduction import run as module
+
+    def stand_in(which, output, **options):
+        output.mkdir()
+        rows = "data,method,ours,paper\nRING,PIGMIL,97.04,95\nRING,DD,,30\nBASIC,DD,39.9,\n"
+        (output / "table1.csv").write_text(rows)
+        return [output / "table1.csv"]
+
+    monkeypatch.setattr(module, "reproduce", stand_in)
+    found = pigmil("reproduce", "table1")
+    lines = {
+        line.split()[1]: line for line in found.out.splitlines() if " (" in line and "│" in line
+    }
+    assert "97.0 (95.0)" in lines["PIGMIL"]
+    assert "- (30.0)" in lines["DD"]
+    assert "39.9 (-)" in lines["DD"]

@@ -7,6 +7,7 @@ import pytest
 
 from pigmil.evaluation.results import Results
 from pigmil.report import comparison_summary, render_html, render_markdown, write_report
+from pigmil.report.comparison import significant_differences
 
 
 def _row(data, method, fold, accuracy):
@@ -85,3 +86,59 @@ def test_too_few_methods_for_a_diagram_is_reported(results, tmp_path):
 def test_all_failed_is_still_a_report(results):
     failed = Results([row for row in results.rows if row["status"] == "failed"])
     assert "1 cell failed" in render_markdown(comparison_summary(failed))
+
+
+def _fold(method, fold, accuracy, seconds):
+    row = _row("one", method, fold, accuracy)
+    row["metrics"]["fit_seconds"] = seconds
+    row["protocol"] = json.dumps({"folds": 5, "seed": 3})
+    return row
+
+
+@pytest.fixture(scope="module")
+def on_one_set():
+    """Good beats Bad in every fold by nearly the same; Other is like Good."""
+    good = (0.90, 0.92, 0.88, 0.91, 0.89)
+    table = {
+        "Bad <i>": [value - 0.3 + 0.01 * (n % 2) for n, value in enumerate(good)],
+        "Good": good,
+        "Other": [value + 0.02 * (-1) ** n for n, value in enumerate(good)],
+    }
+    return Results(
+        [_fold(name, n, value, 2.0) for name, values in table.items()
+         for n, value in enumerate(values)]
+    )  # fmt: skip
+
+
+def test_one_data_set_is_one_table(on_one_set):
+    summary = comparison_summary(on_one_set)
+    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+    assert summary["tables"] == []
+    single = summary["single"]
+    assert [item["metric"] for item in single["metrics"]] == ["accuracy", "fit_seconds"]
+    assert [row["method"] for row in single["rows"]] == ["Other", "Good", "Bad <i>"]
+    assert [cell["text"] for cell in single["rows"][1]["cells"]] == ["90.0", "2"]
+    assert [row["cells"][0]["best"] for row in single["rows"]] == [True, True, False]
+    # No predictions of single bags, so one standard deviation: sqrt(2) per cent around 90.
+    assert single["rows"][1]["interval"] == "88.6 to 91.4"
+    assert "standard deviation" in single["how"]
+
+
+def test_differences_beyond_chance_are_sentences(on_one_set):
+    found = significant_differences(on_one_set, "accuracy")
+    assert len(found) == 2
+    assert {text.split(" by ")[0] for text in found} == {
+        "Good is better than Bad <i>", "Other is better than Bad <i>",
+    }  # fmt: skip
+    assert any("by 29.6 (p " in text for text in found)
+    same = significant_differences(on_one_set, "fit_seconds")
+    assert same == ["No difference is beyond chance: none of 3 pairs has p < 0.05 after correction"]
+
+
+def test_page_of_one_data_set_draws_dots_and_hides_nothing(on_one_set):
+    text = render_html(comparison_summary(on_one_set))
+    assert text.count('class="dot"') == 3
+    assert "<i>" not in text
+    assert "Good is better than Bad &lt;i&gt;" in text
+    markdown = render_markdown(comparison_summary(on_one_set))
+    assert "| Good | 90.0 | 88.6 to 91.4 |" in markdown

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pigmil._core.text import count
 from pigmil.cli.console import (
     CommandFailedError,
     DebugOption,
@@ -189,13 +190,39 @@ def compare(
 
 def _print_comparison(output: Output, results: Any, metric: str) -> None:
     """Print the table of results and the ranks."""
+    from pigmil.report.comparison import (
+        INTERVALS,
+        METRICS,
+        significant_differences,
+        single_set,
+    )
+
     if len(results.rows) == len(results.failures):
         raise CommandFailedError(f"All cells failed.\n{results.summary()}")
     output.print(results.summary())
-    table = results.table(metric, statistic="text")
-    output.table(["data set", *table.columns], [(name, *row) for name, row in table.iterrows()])
+    single = single_set(results, metric) if results.table(metric).shape[0] == 1 else None
+    if single is not None:
+        output.table(
+            ["method", single["short"], "interval"],
+            [
+                (row["method"], "-" if row["mean"] is None else f"{row['mean']:.1f}",
+                 row["interval"])
+                for row in single["rows"]
+            ],
+            title=f"{single['data']}: {METRICS[metric]}",
+        )  # fmt: skip
+        output.print(f"interval: {single['how']}")
+    else:
+        kind = "interval" if metric in INTERVALS and len(results.intervals(metric)) else "text"
+        table = results.table(metric, statistic=kind)
+        output.table(["data set", *table.columns], [(name, *row) for name, row in table.iterrows()])
     for sentence in results.best_methods(metric):
         output.print(sentence)
+    differences = significant_differences(results, metric)
+    for sentence in differences[:10]:
+        output.print(f"- {sentence}")
+    if len(differences) > 10:
+        output.print(f"- and {count(len(differences) - 10, 'more pair')}; see --report")
     significance = results.significance(metric)
     if significance.n_datasets > 1:
         output.print(
@@ -208,6 +235,7 @@ def _print_comparison(output: Output, results: Any, metric: str) -> None:
     output.result = {
         "metric": metric,
         "table": results.table(metric).to_dict(orient="index"),
+        "differences": differences,
         "within_error": results.within_error(metric).to_dict(orient="index"),
         "failures": results.failures,
         "findings": results.findings,
@@ -241,6 +269,30 @@ def reproduce(
 
     with output.progress(f"reproducing {which.value}") as report_progress:
         written = run(which.value, folder, quick=quick, n_jobs=jobs, callback=report_progress)
-    for path in written:
-        output.add_file(Path(path), "reproduction")
+    for path in map(Path, written):
+        if path.name in ("table1.csv", "table2.csv") and path.is_file():
+            _print_reproduced(output, path)
+    for path in map(Path, written):
+        output.add_file(path, "reproduction")
     output.result = {"which": which.value, "quick": quick}
+
+
+def _print_reproduced(output: Output, path: Path) -> None:
+    """Print a reproduced table: data sets as rows, methods as columns, the paper in brackets."""
+    import csv
+
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    cells: dict[str, dict[str, str]] = {}
+    for row in rows:
+        ours, paper = (
+            f"{float(row[name]):.1f}" if row[name] else "-" for name in ("ours", "paper")
+        )
+        cells.setdefault(row["data"], {})[row["method"]] = f"{ours} ({paper})"
+    number = "I" if path.stem == "table1" else "II"
+    output.table(
+        ["method", *cells],
+        [(method, *(values.get(method, "-") for values in cells.values())) for method in methods],
+        title=f"Table {number}, in per cent: reproduced (paper)",
+    )

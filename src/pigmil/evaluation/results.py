@@ -49,6 +49,7 @@ class Results:
     """
 
     lesser_is_better: ClassVar[tuple[str, ...]] = ("fit_seconds", "predict_seconds", "peak_mb")
+    table_in_per_cent: ClassVar[tuple[str, ...]] = _SHARES
 
     def __init__(
         self,

@@ -33,7 +33,19 @@ METRICS = {
     "predict_seconds": "Seconds to predict",
     "peak_mb": "Peak memory, MiB",
 }
-MAX_FAILURES = 50
+SHORT = {
+    "accuracy": "accuracy, %", "balanced_accuracy": "balanced accuracy, %", "auc": "AUC, %",
+    "f1": "F1, %", "detection_accuracy": "detected correctly, %", "instance_auc": "instance AUC, %",
+    "instance_ap": "instance AP, %", "top1": "best instance positive, %",
+    "top1_chance": "same by chance, %", "hit3": "hit in best 3, %",
+    "hit3_chance": "same by chance, %", "per_bag_auc": "AUC in bags, %",
+    "per_bag_ap": "AP in bags, %", "froc": "FROC, %", "recall_1": "recall in 1 %, %",
+    "recall_5": "recall in 5 %, %", "recall_10": "recall in 10 %, %", "fit_seconds": "fit, s",
+    "predict_seconds": "predict, s", "peak_mb": "memory, MiB",
+}  # fmt: skip
+INTERVALS = ("auc", "accuracy")
+MAIN_METRICS = ("auc", "accuracy", "instance_ap", "detection_accuracy")
+MAX_FAILURES, LEVEL = 50, 0.05
 
 
 def comparison_summary(results: Any, *, command: str | None = None) -> dict[str, Any]:
@@ -61,10 +73,11 @@ def comparison_summary(results: Any, *, command: str | None = None) -> dict[str,
         "kind": "comparison",
         "title": f"{count(len(methods), 'method')} on {count(len(data), 'data set')}",
         "facts": [{**fact, "note": ""} for fact in _facts(results, data, methods, protocols)],
+        "single": single_set(results) if len(data) == 1 and available else None,
         "tables": [
             _table(results, metric, title)
             for metric, title in METRICS.items()
-            if metric in available
+            if metric in available and len(data) > 1
         ],
         "failures": [to_json_safe(row, text=sanitize) for row in results.failures[:MAX_FAILURES]],
         "n_failures": len(results.failures),
@@ -77,6 +90,123 @@ def comparison_summary(results: Any, *, command: str | None = None) -> dict[str,
             command, seed=", ".join(map(str, seeds)) or None, checksums=checksums
         ),
     }
+
+
+def single_set(results: Any, metric: str | None = None) -> dict[str, Any]:
+    """Return one table for a comparison on one data set: methods as rows, metrics as columns.
+
+    Parameters
+    ----------
+    results : pigmil.evaluation.Results
+        Results on one data set.
+    metric : str, optional
+        The metric of the plot and the order; by default the area under the ROC curve of bags.
+
+    Returns
+    -------
+    dict
+        ``metrics`` (with ``short`` and ``title``), ``rows`` (one per method, the best first),
+        ``main`` (the metric of the plot), ``ticks`` of its axis, and ``differences`` beyond chance.
+    """
+    available = [name for name in METRICS if name in results.frame.columns]
+    main = metric or next((name for name in MAIN_METRICS if name in available), available[0])
+    means = {name: results.table(name).iloc[0] for name in available}
+    deviations = {name: results.table(name, statistic="std").iloc[0] for name in available}
+    bold = {name: results.within_error(name).iloc[0] for name in available}
+    low, high = _limits(results, main, means[main], deviations[main])
+    lesser = main in results.lesser_is_better
+    order = means[main].sort_values(ascending=lesser, na_position="last", kind="stable").index
+    rows = []
+    for method in order:
+        mean = to_json_safe(float(means[main][method]))
+        rows.append(
+            {
+                "method": sanitize(method),
+                "mean": mean,
+                "low": to_json_safe(float(low[method])),
+                "high": to_json_safe(float(high[method])),
+                "interval": "–" if mean is None else f"{low[method]:.1f} to {high[method]:.1f}",
+                "cells": [
+                    {
+                        "text": _cell(float(means[name][method]), name),
+                        "best": bool(bold[name][method]),
+                    }
+                    for name in available
+                ],
+            }
+        )
+    known = [row for row in rows if row["mean"] is not None]
+    left = min((row["low"] for row in known), default=0.0)
+    right = max((row["high"] for row in known), default=1.0)
+    return {
+        "data": sanitize(results.rows[0]["data"]),
+        "main": main,
+        "main_title": METRICS[main],
+        "short": SHORT[main],
+        "how": "95 % confidence interval by a bootstrap over bags"
+        if main in INTERVALS and len(results.intervals(main))
+        else "mean and one standard deviation over the folds",
+        "metrics": [{"metric": name, "short": SHORT[name], "title": METRICS[name]}
+                    for name in available],
+        "rows": rows,
+        "axis": [left, right if right > left else left + 1.0],
+        "differences": significant_differences(results, main),
+    }  # fmt: skip
+
+
+def _limits(results: Any, metric: str, mean: Any, deviation: Any) -> tuple[Any, Any]:
+    """Return the ends of the interval of each method: bootstrap, or one standard deviation."""
+    low, high = (mean - deviation).copy(), (mean + deviation).copy()
+    if metric in INTERVALS:
+        for row in results.intervals(metric).itertuples():
+            if row.low == row.low:
+                low[row.method], high[row.method] = row.low, row.high
+    return low, high
+
+
+def _cell(value: float, metric: str) -> str:
+    if value != value:
+        return "–"
+    if metric in ("fit_seconds", "predict_seconds", "peak_mb"):
+        return "<0.01" if value < 0.01 else number(float(f"{value:.2g}"))
+    return f"{value:.1f}"
+
+
+def significant_differences(results: Any, metric: str) -> list[str]:
+    """Return one sentence per pair of methods that differ beyond chance on a data set.
+
+    Parameters
+    ----------
+    results : pigmil.evaluation.Results
+        The results.
+    metric : str
+        The metric to test, by the corrected resampled t-test with Holm's correction.
+
+    Returns
+    -------
+    list of str
+        A single sentence if no pair differs.
+    """
+    tests = results.paired_tests(metric)
+    lesser = metric in results.lesser_is_better
+    share = 100.0 if metric in results.table_in_per_cent else 1.0
+    several = tests["data"].nunique() > 1
+    sentences = []
+    for test in tests.sort_values("p_holm", kind="stable").itertuples():
+        if not test.p_holm < LEVEL:
+            continue
+        first = (test.difference > 0) != lesser
+        better, worse = (test.method, test.rival) if first else (test.rival, test.method)
+        gap = abs(share * test.difference)
+        chance = f"p = {test.p_holm:.3f}" if test.p_holm >= 0.001 else "p < 0.001"
+        sentences.append(
+            (f"{sanitize(test.data)}: " if several else "")
+            + f"{sanitize(better)} is better than {sanitize(worse)} by {gap:.1f} ({chance})"
+        )
+    if sentences:
+        return sentences
+    pairs = count(len(tests), "pair")
+    return [f"No difference is beyond chance: none of {pairs} has p < {LEVEL:g} after correction"]
 
 
 def _facts(results: Any, data: Any, methods: Any, protocols: Any) -> list[dict[str, str]]:
