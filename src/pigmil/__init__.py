@@ -20,6 +20,7 @@ _HOME = {
     "PaperReading": "pigmil.graph.reading",
     "all_estimators": "pigmil.estimators",
     "as_bags": "pigmil.bags",
+    "diagnose": "pigmil.evaluation.diagnosis",
     "instance_scores": "pigmil.metrics",
     "load_model": "pigmil.estimators.persistence",
     "read_bags": "pigmil.io",
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
     from pigmil.estimators.sil import SIL as SIL
     from pigmil.estimators.single_instance import SingleInstance as SingleInstance
     from pigmil.estimators.soft_pigmil import SoftPIGMIL as SoftPIGMIL
+    from pigmil.evaluation.diagnosis import diagnose as diagnose
     from pigmil.evaluation.selection import select_instances as select_instances
     from pigmil.graph.reading import PaperReading as PaperReading
     from pigmil.io import read_bags as read_bags

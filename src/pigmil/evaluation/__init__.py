@@ -2,6 +2,7 @@
 
 from pigmil.evaluation.assumptions import Assumptions, AssumptionTest, assumptions
 from pigmil.evaluation.audit import Finding, audit
+from pigmil.evaluation.diagnosis import Diagnosis, diagnose
 from pigmil.evaluation.faithfulness import Faithfulness, faithfulness
 from pigmil.evaluation.results import Results
 from pigmil.evaluation.runner import compare
@@ -10,6 +11,7 @@ from pigmil.evaluation.selection import InstanceSelection, select_instances
 __all__ = [
     "AssumptionTest",
     "Assumptions",
+    "Diagnosis",
     "Faithfulness",
     "Finding",
     "InstanceSelection",
@@ -17,6 +19,7 @@ __all__ = [
     "assumptions",
     "audit",
     "compare",
+    "diagnose",
     "faithfulness",
     "select_instances",
 ]

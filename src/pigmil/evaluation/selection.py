@@ -293,9 +293,11 @@ def held_out_scores(
     units = np.arange(bags.n_bags, dtype=np.int64) if number is None else number
     order = content_order(bags)
     splits = inner_splits(
-        positive[order], groups=None if number is None else number[order],
-        random_state=random_state, folds=cv,
-    )  # fmt: skip
+        positive[order],
+        groups=None if number is None else bag_groups(bags, number[order]),
+        random_state=random_state,
+        folds=cv,
+    )
     if cv < 2 or not splits:
         raise ValueError(
             f"Held-out scores need cv >= 2 and two bags of each class, or two groups: cv is {cv}, "

@@ -1,0 +1,466 @@
+"""How far to trust the instances that a method finds, judged without instance labels."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import mannwhitneyu, norm, poisson
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from pigmil._core.json import to_json_safe
+from pigmil._core.segments import segment_argmax, segment_mean, segment_reduce
+from pigmil._core.text import count, sanitize
+from pigmil._core.typing import BoolArray, FloatArray, IntArray
+from pigmil.bags import Bags, as_bags
+from pigmil.estimators._standardise import content_order
+from pigmil.evaluation.selection import (
+    HeldOutScores,
+    InstanceSelection,
+    fit_quietly,
+    select_instances,
+)
+from pigmil.evaluation.splits import bag_groups, inner_splits
+from pigmil.metrics import instance_scores
+
+NOTHING, WEAK, GOOD = "nothing found", "weak", "good"
+_SIGNIFICANT = 0.025  # one-sided
+_N_DRAWS = 500
+_GOOD_AUC, _GOOD_STABILITY = 0.75, 0.5
+_RIVAL_AUC = 0.95
+_RARE = 0.02
+_MAX_FEATURES = 2000  # for the regression on summaries of bags
+
+
+@dataclass(frozen=True, repr=False)
+class Diagnosis:
+    """How far to trust the instances that a method finds; from :func:`diagnose`.
+
+    Attributes
+    ----------
+    verdict : {"nothing found", "weak", "good"}
+        The answer in short.
+    reasons : tuple of str
+        What speaks for the verdict.
+    alarms : tuple of str
+        Signs that single instances do not explain the labels, or that labels are wrong.
+    confidence : float
+        Between 0 and 1: the mean of ``2 * auc - 1`` and ``stability``; 0 if nothing was found.
+    auc : float
+        Area under the ROC curve of held-out bags by their best instance.
+    auc_interval : (float, float)
+        Its 95 % bootstrap interval over bags.
+    auc_p_value : float
+        Of the one-sided rank-sum test that positive bags have no better best instances.
+    stability : float
+        Agreement of the picks of two models fitted on one half of the bags each: 0 by chance, 1 if
+        the best instance of each positive bag by one half is also the best by the other; see
+        :func:`pick_stability`. NaN where there are too few bags.
+    same_pick, same_pick_by_chance : float
+        Share of the positive bags in which both halves pick the same instance, and its value for
+        picks at random.
+    bag_summary_auc : float
+        Held-out area under the ROC curve of a logistic regression on means and extremes of whole
+        bags, which knows nothing of instances; NaN if nothing was found, the bags are sparse or
+        have very many features.
+    rival_auc : float
+        For SoftPIGMIL, its ``rival_auc_``, the lower of the two halves; otherwise NaN.
+    suspects : tuple of str
+        Ids of negative bags with a higher best instance than half of the positive bags.
+    selection : InstanceSelection
+        The calls at the level ``selection.fdr``.
+    """
+
+    verdict: str
+    reasons: tuple[str, ...]
+    alarms: tuple[str, ...]
+    confidence: float
+    auc: float
+    auc_interval: tuple[float, float]
+    auc_p_value: float
+    stability: float
+    same_pick: float
+    same_pick_by_chance: float
+    bag_summary_auc: float
+    rival_auc: float
+    suspects: tuple[str, ...]
+    selection: InstanceSelection
+
+    @property
+    def share_without_call(self) -> float:
+        """Share of the positive bags of which no instance is called."""
+        bags = len(np.unique(self.selection.bag_ids))
+        return len(self.selection.bags_without_call) / bags
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a plain dict of strings, finite numbers, lists and None, for reports."""
+        selection = self.selection
+        n_bags = len(np.unique(selection.bag_ids))
+        values = {
+            name: value
+            for name, value in vars(self).items()
+            if name not in ("selection", "suspects")
+        }
+        return dict(
+            to_json_safe(
+                {
+                    **values,
+                    "suspects": list(self.suspects),
+                    "method": selection.method,
+                    "fdr": selection.fdr,
+                    "n_called": len(selection.called),
+                    "n_positive_bags": n_bags,
+                    "n_bags_without_call": len(selection.bags_without_call),
+                    "lines": str(self).splitlines(),
+                },
+                text=lambda value: sanitize(value, limit=4000),
+            )
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"Diagnosis({self.verdict!r}, confidence={self.confidence:.2f}, auc={self.auc:.2f}, "
+            f"stability={self.stability:.2f}, alarms={len(self.alarms)})"
+        )
+
+    def __str__(self) -> str:
+        low, high = self.auc_interval
+        selection = self.selection
+        n_bags = len(np.unique(selection.bag_ids))
+        unknown = "not measured, too few bags"
+        stability = (
+            unknown
+            if np.isnan(self.stability)
+            else f"{self.stability:.2f} (same pick in {100 * self.same_pick:.0f} % of the bags, "
+            f"{100 * self.same_pick_by_chance:.0f} % by chance)"
+        )
+        lines = [
+            f"{selection.method}: {self.verdict} (confidence {self.confidence:.2f} of 1)",
+            *(f"  {reason}" for reason in self.reasons),
+            f"Held-out bags ranked by their best instance: AUC {self.auc:.2f} "
+            f"(95 % interval {low:.2f} to {high:.2f}; 0.5 is chance)",
+            f"Agreement of picks between halves of the bags: {stability}",
+            f"Called at a false discovery rate of {100 * selection.fdr:g} %: "
+            f"{count(len(selection.called), 'instance')} in "
+            f"{n_bags - len(selection.bags_without_call)} of {count(n_bags, 'positive bag')}",
+            *(f"Alarm: {alarm}" for alarm in self.alarms),
+        ]
+        return "\n".join(lines)
+
+
+def diagnose(
+    estimator: Any,
+    bags: Any,
+    y: Any = None,
+    *,
+    fdr: float = 0.1,
+    cv: int = 5,
+    groups: Any = None,
+    random_state: int = 0,
+    selection: InstanceSelection | None = None,
+) -> Diagnosis:
+    """Judge how far to trust the instances that a method finds, from bag labels alone.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A method that scores instances, or a pipeline or search around one. It is cloned.
+    bags : bags
+        Anything :func:`pigmil.as_bags` takes.
+    y : array of shape (n_bags,), optional
+        Labels of two classes. Optional if ``bags`` carries them.
+    fdr, cv, groups, random_state
+        See :func:`pigmil.select_instances`.
+    selection : InstanceSelection, optional
+        Result of :func:`pigmil.select_instances` on the same bags, to avoid its fits.
+
+    Returns
+    -------
+    Diagnosis
+        ``print`` it for one screen of text.
+
+    Notes
+    -----
+    The verdict is "nothing found" unless the best instances of held-out positive bags are
+    significantly better than those of negative bags. It is "good" if the lower end of the
+    interval of the AUC is at least 0.75, the stability is at least 0.5, and there is no alarm;
+    otherwise it is "weak".
+
+    Bag labels cannot reveal everything: an instance that always comes with the cause looks like
+    the cause.
+
+    Cost: ``cv + 2`` fits, those of ``selection`` included.
+
+    Examples
+    --------
+    >>> from pigmil import MISVM, diagnose
+    >>> from pigmil.datasets import make_ring
+    >>> diagnose(MISVM(), make_ring(random_state=1)).verdict
+    'good'
+    """
+    bags = as_bags(bags)
+    if selection is None:
+        selection = select_instances(
+            estimator, bags, y, fdr=fdr, cv=cv, groups=groups, random_state=random_state
+        )
+    held_out = selection.held_out
+    positive = held_out.positive
+    labels = np.asarray(bags.y if y is None else y)
+    best = segment_reduce(np.maximum, held_out.scores, bags.offsets)
+    auc = _auc(best, positive)
+    interval = bootstrap_auc_interval(best, positive, held_out.units, random_state=random_state)
+    p_value = float(mannwhitneyu(best[positive], best[~positive], alternative="greater").pvalue)
+    halves, models = _half_scores(estimator, bags, labels, held_out, random_state)
+    stability, same, by_chance = np.nan, np.nan, np.nan
+    if halves:
+        stability, same, by_chance = pick_stability(halves[0], halves[1], bags.offsets, positive)
+    rivals = [_rival_auc(model) for model in models]
+    rival_auc = min(rivals) if rivals else np.nan
+    suspects = np.flatnonzero(~positive & (best > np.median(best[positive])))
+    found = p_value <= _SIGNIFICANT and interval[0] > 0.5
+    summary_auc = _bag_summary_auc(bags, held_out) if found else np.nan
+    alarms = _alarms(auc, summary_auc, rival_auc, suspects, positive, bags) if found else ()
+    verdict, reasons = _verdict(found, auc, interval, stability, alarms, selection)
+    parts = [2 * auc - 1] if np.isnan(stability) else [2 * auc - 1, stability]
+    return Diagnosis(
+        verdict=verdict,
+        reasons=reasons,
+        alarms=alarms,
+        confidence=float(np.clip(np.mean(parts), 0.0, 1.0)) if found else 0.0,
+        auc=auc,
+        auc_interval=interval,
+        auc_p_value=p_value,
+        stability=stability,
+        same_pick=same,
+        same_pick_by_chance=by_chance,
+        bag_summary_auc=summary_auc,
+        rival_auc=rival_auc,
+        suspects=tuple(sanitize(bags.ids[bag]) for bag in suspects),
+        selection=selection,
+    )
+
+
+def _auc(values: FloatArray, positive: BoolArray) -> float:
+    # Bags without any score have minus infinity, which scikit-learn refuses.
+    return float(roc_auc_score(positive, np.unique(values, return_inverse=True)[1]))
+
+
+def bootstrap_auc_interval(
+    values: FloatArray, positive: BoolArray, units: IntArray, *, random_state: int = 0
+) -> tuple[float, float]:
+    """Return the 95 % bootstrap interval of the area under the ROC curve of bags.
+
+    Units (bags, or groups of bags) are drawn with replacement.
+
+    Parameters
+    ----------
+    values : array of shape (n_bags,)
+        Value of each bag.
+    positive : array of bool of shape (n_bags,)
+        The positive bags.
+    units : array of int of shape (n_bags,)
+        Unit of each bag, numbered from 0.
+    random_state : int, default=0
+        Seed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> positive = np.array([False, False, True, True])
+    >>> bootstrap_auc_interval(np.array([1.0, 2.0, 3.0, 4.0]), positive, np.arange(4))
+    (1.0, 1.0)
+    """
+    rng = np.random.default_rng(random_state)
+    level = np.unique(values, return_inverse=True)[1]
+    n_levels, n_units = int(level.max()) + 1, int(units.max()) + 1
+    areas = []
+    for _ in range(_N_DRAWS):
+        weight = np.bincount(rng.integers(n_units, size=n_units), minlength=n_units)[units]
+        above = np.bincount(level, weight * positive, minlength=n_levels)
+        below = np.bincount(level, weight * ~positive, minlength=n_levels)
+        pairs = above.sum() * below.sum()
+        if pairs > 0:
+            areas.append(float(above @ (np.cumsum(below) - below / 2) / pairs))
+    low, high = np.quantile(areas, [0.025, 0.975]) if areas else (np.nan, np.nan)
+    return float(low), float(high)
+
+
+def pick_stability(
+    first: FloatArray, second: FloatArray, offsets: IntArray, positive: BoolArray
+) -> tuple[float, float, float]:
+    """Return how well two sets of scores agree on the best instance of each positive bag.
+
+    The pick of a bag by one set is ranked among the instances of the bag by the other set: the
+    share of the other instances that it beats, a tie counting half. The stability is twice the
+    mean share, less 1: 1 if the picks are the same, 0 for picks at random. A bag with several
+    positive instances may well change its pick; its rank then stays high.
+
+    Parameters
+    ----------
+    first, second : array of shape (n_instances,)
+        Scores.
+    offsets : array of int of shape (n_bags + 1,)
+        Start of each bag.
+    positive : array of bool of shape (n_bags,)
+        The positive bags; those of one instance are left out.
+
+    Returns
+    -------
+    stability : float
+        NaN if all positive bags have one instance.
+    same_pick : float
+        Share of the bags with the same pick.
+    same_pick_by_chance : float
+        Its expectation for picks at random.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> first, second = np.array([1.0, 2.0, 3.0, 1.0, 2.0]), np.array([1.0, 3.0, 2.0, 0.0, 5.0])
+    >>> pick_stability(first, second, np.array([0, 3, 5]), np.array([True, True]))[:2]
+    (0.5, 0.5)
+    """
+    sizes = np.diff(offsets)
+    chosen = positive & (sizes > 1)
+    if not chosen.any():
+        return np.nan, np.nan, np.nan
+    first, second = (np.where(np.isnan(scores), -np.inf, scores) for scores in (first, second))
+    picks = [segment_argmax(scores, offsets)[chosen] for scores in (first, second)]
+    shares = [
+        _share_beaten(second, picks[0], offsets, chosen),
+        _share_beaten(first, picks[1], offsets, chosen),
+    ]
+    same = float(np.mean(picks[0] == picks[1]))
+    return float(2 * np.mean(shares) - 1), same, float(np.mean(1 / sizes[chosen]))
+
+
+def _share_beaten(
+    scores: FloatArray, picks: IntArray, offsets: IntArray, chosen: BoolArray
+) -> FloatArray:
+    """Return the share of the other instances of its bag that each pick beats."""
+    sizes = np.diff(offsets)
+    value = np.full(len(sizes), np.inf)
+    value[chosen] = scores[picks]
+    value = np.repeat(value, sizes)
+    points = 1.0 * (scores < value) + 0.5 * (scores == value)
+    beaten = segment_reduce(np.add, points, offsets)[chosen] - 0.5
+    return np.asarray(beaten / (sizes[chosen] - 1))
+
+
+def _half_scores(
+    estimator: Any, bags: Bags, y: Any, held_out: HeldOutScores, random_state: int
+) -> tuple[list[FloatArray], list[Any]]:
+    """Fit on each half of the bags and score all instances; empty if the halves are too small."""
+    order = content_order(bags)
+    grouped = len(np.unique(held_out.units)) < bags.n_bags
+    splits = inner_splits(
+        held_out.positive[order],
+        groups=bag_groups(bags, held_out.units[order]) if grouped else None,
+        random_state=random_state,
+        folds=2,
+    )
+    smallest = int(np.bincount(held_out.positive, minlength=2).min())
+    if smallest < 4 or len(splits) < 2:
+        return [], []
+    models = [fit_quietly(estimator, bags[order[train]], y[order[train]]) for train, _ in splits]
+    return [instance_scores(model, bags) for model in models], models
+
+
+def _rival_auc(model: Any) -> float:
+    steps = getattr(model, "steps", None)
+    value = getattr(steps[-1][1] if steps else model, "rival_auc_", np.nan)
+    return float(value)
+
+
+def _bag_summary_auc(bags: Bags, held_out: HeldOutScores) -> float:
+    """Return the held-out AUC of a logistic regression on means and extremes of bags."""
+    if bags.is_sparse or bags.n_features > _MAX_FEATURES:
+        return np.nan
+    rows = np.asarray(bags.instances, dtype=np.float64)
+    table = np.hstack(
+        [
+            segment_mean(rows, bags.offsets),
+            segment_reduce(np.maximum, rows, bags.offsets),
+            segment_reduce(np.minimum, rows, bags.offsets),
+        ]
+    )
+    values = np.empty(bags.n_bags)
+    for fold in np.unique(held_out.fold):
+        inside = held_out.fold == fold
+        model = make_pipeline(
+            StandardScaler(), LogisticRegression(C=0.1, class_weight="balanced", max_iter=1000)
+        )
+        model.fit(table[~inside], held_out.positive[~inside])
+        values[inside] = model.decision_function(table[inside])
+    return _auc(values, held_out.positive)
+
+
+def _alarms(
+    auc: float,
+    summary_auc: float,
+    rival_auc: float,
+    suspects: IntArray,
+    positive: BoolArray,
+    bags: Bags,
+) -> tuple[str, ...]:
+    alarms = []
+    if summary_auc > auc:
+        alarms.append(
+            f"means and extremes of whole bags predict held-out labels better than the best "
+            f"instance (AUC {summary_auc:.3f} against {auc:.3f}): the label may not come from "
+            "single instances, or something else comes with them."
+        )
+    if rival_auc >= _RIVAL_AUC:
+        alarms.append(
+            f"without the instances found, others explain the labels too (AUC {rival_auc:.2f}): "
+            "bag labels cannot decide between the two groups."
+        )
+    # Of normal values with this AUC so many negative ones would exceed the median of the positive.
+    expected = norm.cdf(-np.sqrt(2) * norm.ppf(min(auc, 0.9999))) * (~positive).sum()
+    if len(suspects) >= 3 and poisson.sf(len(suspects) - 1, expected) < _RARE:
+        names = ", ".join(sanitize(bags.ids[bag]) for bag in suspects[:5])
+        alarms.append(
+            f"{len(suspects)} negative bags hold an instance as good as those of positive bags "
+            f"({names}{', …' if len(suspects) > 5 else ''}): labels may be wrong."
+        )
+    return tuple(alarms)
+
+
+def _verdict(
+    found: bool,
+    auc: float,
+    interval: tuple[float, float],
+    stability: float,
+    alarms: tuple[str, ...],
+    selection: InstanceSelection,
+) -> tuple[str, tuple[str, ...]]:
+    if not found:
+        return NOTHING, (
+            "The best instances of held-out positive bags are not clearly better than those of "
+            "negative bags. Do not rely on any of the scores.",
+        )
+    reasons = []
+    if interval[0] < _GOOD_AUC:
+        reasons.append(
+            f"Held-out bags are ranked with an AUC of {auc:.2f}, which could be as low as "
+            f"{interval[0]:.2f}: the instances found explain only part of the labels."
+        )
+    if np.isnan(stability):
+        reasons.append("There are too few bags to see whether the picks are stable.")
+    elif stability < _GOOD_STABILITY:
+        reasons.append("Models fitted on different halves of the bags pick different instances.")
+    if alarms:
+        reasons.append("There is reason to doubt that single instances explain the labels.")
+    if not len(selection.called):
+        reasons.append(
+            f"No instance is called at a false discovery rate of {100 * selection.fdr:g} %: read "
+            "the scores as a ranking, not as an answer."
+        )
+    if reasons:
+        return WEAK, tuple(reasons)
+    return GOOD, (
+        "The instances found explain the labels of held-out bags, and other bags lead to the same "
+        "picks.",
+    )
