@@ -14,6 +14,7 @@ from pigmil.estimators.registry import METHODS
 
 # Public name -> where it lives. Loaded on first use, so that `import pigmil` stays light.
 _HOME = {
+    "BagImputer": "pigmil.bags",
     "BagScaler": "pigmil.bags",
     "Bags": "pigmil.bags",
     "OnInstances": "pigmil.bags",
@@ -47,6 +48,7 @@ _ROOMS = (
 __all__ = ["__version__", *_HOME, *_ROOMS]
 
 if TYPE_CHECKING:
+    from pigmil.bags import BagImputer as BagImputer
     from pigmil.bags import Bags as Bags
     from pigmil.bags import BagScaler as BagScaler
     from pigmil.bags import OnInstances as OnInstances

@@ -120,7 +120,7 @@ def test_other_features_are_refused(pigmil, table, folder):
     write_bags(Bags.from_list([np.zeros((1, 3))]), folder / "wide.npz")  # no names
     found = pigmil("predict", "m.skops", "wide.npz")
     assert found.status == 2
-    assert "fitted on 2 features, and this file has 3" in found.err
+    assert "fitted on 2 features, but this file has 3" in found.err
 
 
 def test_labels_the_model_does_not_know_are_not_compared(pigmil, table, folder):
@@ -141,4 +141,4 @@ def test_all_cells_failed_has_status_one(pigmil, table):
 
 def test_hints_name_options():
     text = as_options("bag= or instance_label='x' or info=[...] or format=, not mybag=1")
-    assert text == "--bag or --instance-label 'x' or --info or --format, not mybag=1"
+    assert text == "--bag or --instance-label x or --info or --format, not mybag=1"

@@ -7,8 +7,7 @@ import pytest
 
 from pigmil import Bags, read_bags, write_bags
 from pigmil._core.errors import BagFormatError
-from pigmil.io import formats
-from pigmil.io._registry import sniff
+from pigmil.io import detect_format, formats
 
 
 def test_format_is_detected(written, format_name, read_options, plain_bags):
@@ -22,9 +21,9 @@ def test_format_is_detected_without_a_suffix(written, format_name):
     alias = {"parquet_list": "parquet", "mat_prtools": "mat"}
     if format_name in ("csv", "tsv"):
         with pytest.raises(BagFormatError, match="cannot be detected"):
-            sniff(bare)
+            detect_format(bare)
     else:
-        assert sniff(bare).name == alias.get(format_name, format_name)
+        assert detect_format(bare).name == alias.get(format_name, format_name)
 
 
 def test_suffix_of_another_format_does_not_mislead(plain_bags, tmp_path):

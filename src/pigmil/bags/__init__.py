@@ -3,11 +3,13 @@
 from pigmil.bags._checks import check_no_missing, text_array
 from pigmil.bags._container import Bags, resolve_index
 from pigmil.bags._convert import as_bags, is_frame, is_lazy, is_plain_table
+from pigmil.bags._quality import unusual_data
 from pigmil.bags._rows import BagBuilder, Coded, Decoder, encode
-from pigmil.bags._transform import BagScaler, OnInstances
+from pigmil.bags._transform import BagImputer, BagScaler, OnInstances
 
 __all__ = [
     "BagBuilder",
+    "BagImputer",
     "BagScaler",
     "Bags",
     "Coded",
@@ -21,4 +23,5 @@ __all__ = [
     "is_plain_table",
     "resolve_index",
     "text_array",
+    "unusual_data",
 ]

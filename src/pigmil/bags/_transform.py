@@ -3,12 +3,15 @@
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from pigmil._core import state
 from pigmil._core._sklearn_compat import OUTPUT_CONFIG, fit_context, validate_data
+from pigmil._core.errors import BagsError
 from pigmil._core.model_parts import model_part
 from pigmil.bags._container import Bags
 from pigmil.bags._convert import as_bags, is_lazy, is_plain_table
@@ -207,3 +210,74 @@ class BagScaler(OnInstances, auto_wrap_output_keys=None):  # type: ignore[call-a
     def transformer(self) -> StandardScaler:
         """The scaler that is cloned in ``fit``."""
         return StandardScaler(with_mean=self.with_mean, with_std=self.with_std)
+
+
+@model_part
+class _MissingValueFiller(TransformerMixin, BaseEstimator):
+    """Fill missing values of a table with the median or mean of their column."""
+
+    _state: ClassVar[dict[str, state.Field]] = {
+        "fill_values_": state.Floats(shape=("features",)),
+    }
+
+    def __init__(self, strategy: str = "median") -> None:
+        self.strategy = strategy
+
+    def fit(self, X: Any, y: Any = None) -> "_MissingValueFiller":
+        """Compute the value of each column; 0 for a column without any."""
+        if sp.issparse(X):
+            raise BagsError("Missing values of sparse bags cannot be imputed; make them dense.")
+        table = np.asarray(X, dtype=np.float64)
+        known = ~np.isnan(table)
+        values = np.zeros(table.shape[1])
+        average = np.median if self.strategy == "median" else np.mean
+        for column in np.flatnonzero(known.any(axis=0)):
+            values[column] = average(table[known[:, column], column])
+        self.fill_values_ = values
+        self.n_features_in_ = table.shape[1]
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return the table without missing values, of the same type."""
+        check_is_fitted(self, "fill_values_")
+        table = np.asarray(X)
+        if table.shape[1] != self.n_features_in_:
+            raise BagsError(f"Expected {self.n_features_in_} features, got {table.shape[1]}.")
+        return np.where(np.isnan(table), self.fill_values_.astype(table.dtype), table)
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """Return the names of the features, which stay as they are."""
+        return input_features
+
+
+@model_part
+class BagImputer(OnInstances, auto_wrap_output_keys=None):  # type: ignore[call-arg]
+    """Replace missing values by the median or mean of the feature over the training instances.
+
+    Like ``OnInstances(SimpleImputer())``, and models with it can be saved.
+
+    Parameters
+    ----------
+    strategy : {"median", "mean"}, default="median"
+        The value that stands for a missing one; 0 for features without any value.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pigmil import BagImputer, Bags
+    >>> bags = Bags.from_list([np.array([[1.0], [np.nan], [3.0]])], missing="keep")
+    >>> BagImputer().fit_transform(bags).instances.ravel()
+    array([1., 2., 3.])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {"strategy": [str]}
+
+    def __init__(self, *, strategy: str = "median") -> None:
+        self.strategy = strategy
+
+    @property
+    def transformer(self) -> _MissingValueFiller:
+        """The imputer that is cloned in ``fit``."""
+        if self.strategy not in ("median", "mean"):
+            raise ValueError(f"strategy must be 'median' or 'mean', got {self.strategy!r}.")
+        return _MissingValueFiller(self.strategy)

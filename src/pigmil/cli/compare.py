@@ -19,15 +19,14 @@ from pigmil.cli.console import (
     command_line,
 )
 from pigmil.cli.data import (
+    NO_OPTIONS,
     REPORTS,
-    BagOption,
     ClusterOption,
-    FormatOption,
-    InfoOption,
-    InstanceLabelOption,
-    LabelOption,
+    Impute,
     PositiveOption,
+    ReadOptions,
     WorkersOption,
+    as_options,
     check_targets,
     find_positive_label,
     open_bags,
@@ -70,13 +69,6 @@ def compare(
     group_duplicates: Annotated[
         bool, typer.Option("--group-duplicates", help="Keep identical bags in one fold.")
     ] = False,
-    groups: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--groups",
-            help="Column, such as patient or site, whose bags stay in one fold; may be repeated.",
-        ),
-    ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Stop if the audit finds severe defects.")
     ] = False,
@@ -95,12 +87,8 @@ def compare(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Run failed cells again.")
     ] = False,
-    format: FormatOption = None,
-    bag: BagOption = None,
-    label: LabelOption = None,
     positive: PositiveOption = None,
-    instance_label: InstanceLabelOption = None,
-    info: InfoOption = None,
+    read: ReadOptions = NO_OPTIONS,
     jobs: JobsOption = 1,
     cluster: ClusterOption = None,
     workers: WorkersOption = None,
@@ -117,6 +105,8 @@ def compare(
     Examples:
 
       pigmil compare mydata.parquet --methods PIGMIL,MILES,miGraph -j 2 --export table.md
+
+      pigmil compare slides/ --labels labels.csv --id slide_id --label tumour --group patient
 
       pigmil compare musk1 elephant fox --repeats 1 --report comparison.html
     """  # fmt: skip
@@ -139,22 +129,17 @@ def compare(
         data[0], targets,
         {"--report": REPORTS} | {f"--export {path.name}": EXPORTS for path in export or []},
     )  # fmt: skip
+    if read.impute == Impute.mean:
+        raise ValueError("--impute mean: a comparison imputes the median of the training bags.")
     sets: dict[str, Any] = {}
     for item in data:
         name = Path(item).stem if Path(item).exists() else item
         if name in sets:
             raise ValueError(f"Two data sets are called '{name}'; rename one of the files.")
-        bags = open_bags(
-            item,
-            format=format,
-            bag=bag,
-            label=label,
-            instance_label=instance_label,
-            info=[*(info or []), *(groups or [])] or None,
-        )
+        bags = open_bags(item, read, output=output)
         chosen = find_positive_label(bags, positive)
         sets[name] = bags if chosen is None else bags.with_labels((bags.y == chosen).astype(int))
-    grouping = (*(groups or []), *(["duplicates"] if group_duplicates else []))
+    grouping = (*(read.group or []), *(["duplicates"] if group_duplicates else []))
     with (
         cluster_client(cluster, workers) as client,
         output.progress("comparing") as report_progress,
@@ -199,7 +184,7 @@ def _print_comparison(output: Output, results: Any, metric: str) -> None:
 
     if len(results.rows) == len(results.failures):
         raise CommandFailedError(f"All cells failed.\n{results.summary()}")
-    output.print(results.summary())
+    output.print(as_options(results.summary()))
     single = single_set(results, metric) if results.table(metric).shape[0] == 1 else None
     if single is not None:
         output.table(

@@ -1,5 +1,6 @@
 """Parts that all commands share: options, output as text or JSON, errors, progress."""
 
+import dataclasses
 import functools
 import inspect
 import json
@@ -10,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from rich.console import Console
@@ -149,14 +150,20 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     """Turn the errors of a command into one message and an exit status.
 
     The function gets an `Output` as its first argument, built from the options ``as_json`` and
-    ``quiet``; it must declare these options and ``debug``.
+    ``quiet``; it must declare these options and ``debug``. A parameter whose default is a data
+    class stands for the fields of the class, each an option.
     """
+    signature = inspect.signature(functools.partial(function, None))
+    parameters, groups = _expand_option_classes(signature)
 
     @functools.wraps(function)
     def guarded(*args: Any, **options: Any) -> None:
         output = Output(as_json=options["as_json"], quiet=options["quiet"])
         debug = options["debug"]
         _configure_logging(output.errors, debug)
+        for name, group in groups.items():
+            fields = [field.name for field in dataclasses.fields(group)]
+            options[name] = group(**{field: options.pop(field) for field in fields})
         try:
             with _warnings_as_lines(output):
                 function(output, *args, **options)
@@ -175,11 +182,30 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         except Exception as error:
             _fail(output, error, debug, FAILED)
 
-    # Typer builds the options from the signature; hide the first argument from it.
-    signature = functools.partial(function, None)
-    guarded.__signature__ = inspect.signature(signature)  # type: ignore[attr-defined]
+    # Typer builds the options from the signature, which lacks the first argument.
+    guarded.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    guarded.__annotations__ = {one.name: one.annotation for one in parameters}
     guarded.__doc__ = unwrap_paragraphs(function.__doc__)
     return guarded
+
+
+def _expand_option_classes(
+    signature: inspect.Signature,
+) -> tuple[list[inspect.Parameter], dict[str, Any]]:
+    """Return the parameters with fields instead of data classes, and the classes by parameter."""
+    parameters, classes = [], {}
+    for name, parameter in signature.parameters.items():
+        if not dataclasses.is_dataclass(parameter.default):
+            parameters.append(parameter)
+            continue
+        kind: Any = type(parameter.default)
+        classes[name] = kind
+        types = get_type_hints(kind, include_extras=True)
+        parameters += [
+            parameter.replace(name=one.name, annotation=types[one.name], default=one.default)
+            for one in dataclasses.fields(kind)
+        ]
+    return parameters, classes
 
 
 def unwrap_paragraphs(text: str | None) -> str:

@@ -1,6 +1,7 @@
 """``pigmil detect``: find the instances that make bags positive."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,16 +18,13 @@ from pigmil.cli.console import (
     command_line,
 )
 from pigmil.cli.data import (
+    NO_OPTIONS,
     REPORTS,
     TABLES,
-    BagOption,
     DataArgument,
-    FormatOption,
-    InfoOption,
-    InstanceLabelOption,
-    LabelOption,
     PositiveOption,
     RawOption,
+    ReadOptions,
     check_targets,
     find_positive_label,
     open_bags,
@@ -65,16 +63,12 @@ def detect(
     top: Annotated[int, typer.Option("--top", help="Rows to print.", min=0)] = 10,
     scale: Annotated[bool, typer.Option(help="Standardise the features first.")] = True,
     set_: SetOption = None,
-    format: FormatOption = None,
-    bag: BagOption = None,
-    label: LabelOption = None,
     positive: PositiveOption = None,
-    instance_label: InstanceLabelOption = None,
-    info: InfoOption = None,
     images: Annotated[
         str | None,
         typer.Option("--images", help="Column with picture files, shown in the report."),
     ] = None,
+    read: ReadOptions = NO_OPTIONS,
     raw: RawOption = False,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
@@ -90,11 +84,13 @@ def detect(
 
       pigmil detect molecules.csv --bag molecule --label active --positive yes
 
+      pigmil detect slides/ --labels labels.csv --id slide_id --label tumour --group patient
+
       pigmil detect musk1 -o conformations.parquet --method MILD
 
       pigmil detect tiles.csv --info x --info y --set n_instances_per_bag=3
     """  # fmt: skip
-    from pigmil.bags import BagScaler
+    from pigmil.bags import BagImputer, BagScaler
     from pigmil.report import detection_summary, write_report
     from pigmil.report.ranking import detected_mask, ranked_rows, ranking_columns
 
@@ -105,14 +101,11 @@ def detect(
         data, {"--output": to, "--report": page}, {"--output": TABLES, "--report": REPORTS}
     )
     model = build_method(method, set_, seed, detects=True)
-    bags = open_bags(
-        data,
-        format=format,
-        bag=bag,
-        label=label,
-        instance_label=instance_label,
-        info=[*(info or []), *([images] if images else [])] or None,
-    )
+    if images is not None:
+        read = replace(read, info=list(dict.fromkeys([*(read.info or []), images])))
+    bags = open_bags(data, read, output=output)
+    if read.impute is not None:
+        bags = BagImputer(strategy=read.impute.value).fit_transform(bags)
     model.set_params(pos_label=find_positive_label(bags, positive))
     scaled = BagScaler(with_mean=not bags.is_sparse).fit_transform(bags) if scale else bags
     start = time.perf_counter()

@@ -9,14 +9,7 @@ import typer
 
 from pigmil._core.text import count
 from pigmil.cli.console import DebugOption, JsonOption, Output, QuietOption, command
-from pigmil.cli.data import (
-    BagOption,
-    DataArgument,
-    FormatOption,
-    InfoOption,
-    LabelOption,
-    open_bags,
-)
+from pigmil.cli.data import NO_OPTIONS, DataArgument, ReadOptions, open_bags
 from pigmil.cli.models import with_fitted_features
 
 _PICTURES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
@@ -73,10 +66,7 @@ def heatmap(
         float | None,
         typer.Option("--scale", help="Level-0 pixels per unit of the coordinates, for geojson."),
     ] = None,
-    format: FormatOption = None,
-    bag: BagOption = None,
-    label: LabelOption = None,
-    info: InfoOption = None,
+    read: ReadOptions = NO_OPTIONS,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     debug: DebugOption = False,
@@ -101,7 +91,7 @@ def heatmap(
     method = pipeline[-1] if hasattr(pipeline, "steps") else pipeline
     if not method.card.detects:
         raise ValueError(f"{method.card.name} does not score instances, so there is no heat map.")
-    bags = open_bags(data, format=format, bag=bag, label=label, info=info, labelled=False)
+    bags = open_bags(data, read, labelled=False)
     if instance_coordinates(bags) is None:
         raise ValueError(
             "The instances have no coordinates: a heat map needs 'coords' in the file, or the "

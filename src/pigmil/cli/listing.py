@@ -10,13 +10,11 @@ from pigmil._core.errors import BagFormatError
 from pigmil._core.text import count
 from pigmil.cli.console import DebugOption, JsonOption, Output, QuietOption, command
 from pigmil.cli.data import (
-    BagOption,
-    FormatOption,
-    InfoOption,
-    InstanceLabelOption,
-    LabelOption,
+    NO_OPTIONS,
+    ReadOptions,
     as_options,
     check_targets,
+    named_values,
     open_bags,
 )
 from pigmil.cli.models import complete_method
@@ -211,7 +209,6 @@ def convert(
     target: Annotated[
         Path, typer.Argument(metavar="OUT", help="File; the suffix sets the format.")
     ],
-    format: FormatOption = None,
     to_format: Annotated[
         str | None,
         typer.Option("--to-format", help="Format of OUT, if the suffix does not set it."),
@@ -219,10 +216,11 @@ def convert(
     lossy: Annotated[
         bool, typer.Option("--lossy", help="Drop what OUT cannot store.", show_default=False)
     ] = False,
-    bag: BagOption = None,
-    label: LabelOption = None,
-    instance_label: InstanceLabelOption = None,
-    info: InfoOption = None,
+    write: Annotated[
+        list[str] | None,
+        typer.Option("--write", help="Further option of OUT, as name=value; may be repeated."),
+    ] = None,
+    read: ReadOptions = NO_OPTIONS,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     debug: DebugOption = False,
@@ -240,12 +238,10 @@ def convert(
     from pigmil.io import write_bags
 
     check_targets(source, {"OUT": target}, {})
-    bags = open_bags(
-        source, format=format, bag=bag, label=label, instance_label=instance_label, info=info,
-        labelled=False,
-    )  # fmt: skip
+    bags = open_bags(source, read, labelled=False)
     try:
-        write_bags(bags, target, format=to_format, **({"lossy": True} if lossy else {}))
+        options = named_values("--write", write) | ({"lossy": True} if lossy else {})
+        write_bags(bags, target, format=to_format, **options)
     except BagFormatError as error:
         raise BagFormatError(as_options(str(error), format="to-format")) from error
     output.result = {"bags": bags.n_bags, "instances": bags.n_instances, "target": target}

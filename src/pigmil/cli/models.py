@@ -1,6 +1,6 @@
 """``pigmil fit`` and ``pigmil predict``, and the options that choose a method."""
 
-import ast
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,20 +9,19 @@ import typer
 from pigmil._core.text import count
 from pigmil.cli.console import DebugOption, JsonOption, Output, QuietOption, SeedOption, command
 from pigmil.cli.data import (
+    NO_OPTIONS,
     TABLES,
-    BagOption,
     ClusterOption,
     DataArgument,
-    FormatOption,
-    InfoOption,
-    LabelOption,
-    LabelsOption,
+    Impute,
     PositiveOption,
     RawOption,
+    ReadOptions,
     StreamOption,
     WorkersOption,
     check_targets,
     find_positive_label,
+    literal,
     open_bags,
     scan_lazy_bags,
     write_table,
@@ -67,10 +66,7 @@ def build_method(name: str, settings: list[str] | None, seed: int, *, detects: b
             raise ValueError(
                 f"--set {text}: expected name=value with a parameter of {name}: {', '.join(known)}."
             )
-        try:
-            values[key] = ast.literal_eval(value)
-        except (SyntaxError, ValueError):
-            values[key] = value
+        values[key] = literal(value)
     if "random_state" in known:
         values.setdefault("random_state", seed)
     if detects and not kind.card.detects:
@@ -109,13 +105,9 @@ def fit(
     method: MethodOption = "PIGMIL",
     scale: Annotated[bool, typer.Option(help="Standardise the features first.")] = True,
     set_: SetOption = None,
-    format: FormatOption = None,
-    bag: BagOption = None,
-    label: LabelOption = None,
     positive: PositiveOption = None,
-    info: InfoOption = None,
+    read: ReadOptions = NO_OPTIONS,
     stream: StreamOption = False,
-    labels: LabelsOption = None,
     cluster: ClusterOption = None,
     workers: WorkersOption = None,
     seed: SeedOption = 0,
@@ -137,6 +129,7 @@ def fit(
     """
     from sklearn.pipeline import Pipeline
 
+    from pigmil.bags import BagImputer
     from pigmil.estimators.persistence import save_model
     from pigmil.evaluation.protocol import scaled_pipeline
     from pigmil.scale import cluster_client
@@ -144,12 +137,15 @@ def fit(
     check_targets(data, {"--output": to}, {})
     fitted = build_method(method, set_, seed)
     bags: Any
-    if stream or labels or cluster or workers:
-        bags = scan_lazy_bags(data, labels=labels, bag=bag, label=label, info=info)
+    if stream or cluster or workers:
+        bags = scan_lazy_bags(data, read)
     else:
-        bags = open_bags(data, format=format, bag=bag, label=label, info=info)
+        bags = open_bags(data, read, output=output)
     fitted.set_params(pos_label=find_positive_label(bags, positive))
     model = scaled_pipeline(fitted, bags) if scale else Pipeline([("method", fitted)])
+    if read.impute is not None:
+        steps = [step for step in model.steps if step[0] != "impute"]
+        model = Pipeline([("impute", BagImputer(strategy=read.impute.value)), *steps])
     with cluster_client(cluster, workers):
         fit_with_progress(output, fitted, bags, model)
     save_model(model, to)
@@ -175,10 +171,7 @@ def predict(
         Path | None,
         typer.Option("--instances", help="Also write the instances, best first, to this file."),
     ] = None,
-    format: FormatOption = None,
-    bag: BagOption = None,
-    label: LabelOption = None,
-    info: InfoOption = None,
+    read: ReadOptions = NO_OPTIONS,
     raw: RawOption = False,
     stream: StreamOption = False,
     cluster: ClusterOption = None,
@@ -216,7 +209,7 @@ def predict(
         to = to or Path(f"{Path(data).stem}-predictions.csv")
     if stream or cluster or workers:
         check_targets(data, {"--output": to}, {"--output": TABLES})
-        lazy = scan_lazy_bags(data, labels=None, bag=bag, label=label, info=info, labelled=False)
+        lazy = scan_lazy_bags(data, read, labelled=False)
         with cluster_client(cluster, workers):
             _predict_lazy(output, pipeline, method, lazy, to, instances, raw=raw)
         return
@@ -224,7 +217,9 @@ def predict(
         data, {"--output": to, "--instances": instances},
         {"--output": TABLES, "--instances": TABLES},
     )  # fmt: skip
-    bags = open_bags(data, format=format, bag=bag, label=label, info=info, labelled=False)
+    if read.impute is None and "impute" in getattr(pipeline, "named_steps", {}):
+        read = replace(read, impute=Impute(pipeline.named_steps["impute"].strategy))
+    bags = open_bags(data, read, labelled=False, output=output)
     bags = with_fitted_features(output, method, bags)
     output.result = {"method": method.card.name, "bags": bags.n_bags}
     if to is not None and method.card.classifies:
@@ -314,5 +309,7 @@ def with_fitted_features(output: Output, method: Any, bags: "Bags") -> "Bags":
         )
     position = {name: number for number, name in enumerate(names)}
     return bags.with_instances(
-        bags.instances[:, [position[name] for name in fitted]], feature_names=list(fitted)
+        bags.instances[:, [position[name] for name in fitted]],
+        feature_names=list(fitted),
+        missing="keep" if bags.has_missing else "raise",
     )

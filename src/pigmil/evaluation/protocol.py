@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
 
-from pigmil.bags import Bags, BagScaler
+from pigmil.bags import BagImputer, Bags, BagScaler
 from pigmil.estimators._pairwise import PairwiseBagClassifier, grid_accuracies
 from pigmil.evaluation.splits import inner_splits
 
@@ -68,6 +68,8 @@ class PairwiseSearch(ClassifierMixin, BaseEstimator):
 def scaled_pipeline(method: Any, bags: Bags) -> Pipeline:
     """Return a pipeline of z-scoring and a method; sparse instances are scaled, not centred.
 
+    Where values are missing, the pipeline begins by imputing the median of the training instances.
+
     Examples
     --------
     >>> from pigmil import MILES
@@ -75,7 +77,10 @@ def scaled_pipeline(method: Any, bags: Bags) -> Pipeline:
     >>> list(scaled_pipeline(MILES(), make_ring(random_state=0)).named_steps)
     ['scale', 'method']
     """
-    return Pipeline([("scale", BagScaler(with_mean=not bags.is_sparse)), ("method", method)])
+    steps = [("scale", BagScaler(with_mean=not bags.is_sparse)), ("method", method)]
+    if getattr(bags, "has_missing", False):
+        steps.insert(0, ("impute", BagImputer()))
+    return Pipeline(steps)
 
 
 def protocol_estimator(

@@ -3,6 +3,17 @@
 from pigmil.io._api import read_bags, write_bags
 from pigmil.io._cohort import read_cohort
 from pigmil.io._common import BagFileNotFoundError
-from pigmil.io._registry import Format, formats
+from pigmil.io._label_table import LabelTable, read_label_table
+from pigmil.io._registry import Format, detect_format, formats
 
-__all__ = ["BagFileNotFoundError", "Format", "formats", "read_bags", "read_cohort", "write_bags"]
+__all__ = [
+    "BagFileNotFoundError",
+    "Format",
+    "LabelTable",
+    "detect_format",
+    "formats",
+    "read_bags",
+    "read_cohort",
+    "read_label_table",
+    "write_bags",
+]

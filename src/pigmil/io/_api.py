@@ -9,9 +9,13 @@ from typing import Any
 import numpy as np
 
 from pigmil._core.errors import BagFormatError
+from pigmil._core.text import count
 from pigmil.bags import Bags, as_bags
+from pigmil.io import _cohort
 from pigmil.io._common import Column, Request, check_readable, listed, raise_format_error
-from pigmil.io._registry import Format, format_named, format_to_write, sniff
+from pigmil.io._h5_file import h5_files
+from pigmil.io._label_table import id_text, read_label_table
+from pigmil.io._registry import Format, detect_format, format_named, format_to_write
 from pigmil.io._values import plain
 
 
@@ -26,7 +30,7 @@ def read_bags(
     bag_info: Sequence[str | int] = (),
     ids: type | None = None,
     labels: type | str | Mapping[Any, Any] | None = None,
-    bag_labels: Mapping[Any, Any] | None = None,
+    bag_labels: Any = None,
     dtype: Any = None,
     missing: str = "raise",
     memory_map: bool | str | os.PathLike[str] | None = None,
@@ -40,7 +44,8 @@ def read_bags(
     Parameters
     ----------
     path : path
-        The file, or a folder of ``.h5`` files with one bag each.
+        The file, or a folder with one file of features per bag; see :func:`read_cohort` for
+        folders with a table of labels.
     format : str, optional
         Name of the format, where it cannot be detected.
     bag, label, instance_label : str or int, optional
@@ -59,8 +64,10 @@ def read_bags(
         By default labels are what the file says, text that reads as numbers made numbers.
         ``str`` keeps text; a mapping gives new values for old; ``"signs"`` makes the greater
         of two classes +1 and the other -1, for bags and instances alike.
-    bag_labels : mapping, optional
-        Label of each bag by id, for files that hold none (a folder of slides).
+    bag_labels : mapping, path or DataFrame, optional
+        Label of each bag by id, for files that hold none. A table (CSV, TSV, XLSX, Parquet or
+        data frame) has a column ``bag``, ``slide_id``, ``id`` or such, and the column that
+        ``label`` names, ``label`` by default.
     dtype : float32 or float64, optional
         Type of the values; by default that of the file, float64 for text.
     missing : {"raise", "keep"}, default="raise"
@@ -94,14 +101,20 @@ def read_bags(
     """
     file = Path(os.fspath(path))
     check_readable(file, folder=True)
-    kind = format_named(file, format) if format else sniff(file)
+    if file.is_dir() and format is None and not h5_files(file):
+        bags = _cohort.read_cohort(file, memory_map=memory_map, **options)
+        return (
+            bags if bag_labels is None else _labelled(file, bags, bag_labels, str(label or "label"))
+        )
+    kind = format_named(file, format) if format else detect_format(file)
     if file.is_dir() and kind.name != "h5":
         check_readable(file)
     if missing not in ("raise", "keep"):
         raise_format_error(file, f"missing={missing!r} is not 'raise' or 'keep'.")
+    from_table = bag_labels is not None and not isinstance(bag_labels, Mapping)
     request = Request(
         bag=bag,
-        label=label,
+        label=None if from_table else label,
         instance_label=instance_label,
         info=(info,) if isinstance(info, str) else tuple(info),
         bag_info=(bag_info,) if isinstance(bag_info, str) else tuple(bag_info),
@@ -124,7 +137,7 @@ def read_bags(
         if isinstance(error, BagFormatError):
             raise
         raise BagFormatError(f"{file}: cannot be read ({error}).") from error
-    return bags if bag_labels is None else _labelled(file, bags, bag_labels)
+    return _labelled(file, bags, bag_labels, label)
 
 
 def write_bags(
@@ -217,11 +230,21 @@ def _check_options(
         )
 
 
-def _labelled(path: Path, bags: Bags, table: Mapping[Any, Any]) -> Bags:
+def _labelled(path: Path, bags: Bags, given: Any, label: Column) -> Bags:
+    """Return bags with the labels of a mapping or of a table, if one is given."""
+    if given is None:
+        return bags
     ids = bags.ids.tolist()
+    if isinstance(given, Mapping):
+        table = given
+    else:
+        rows = _cohort.read_rows([read_label_table(given)], label=str(label or "label"))
+        y = rows.labels(range(len(rows.ids)))
+        by_id = dict(zip(rows.ids, y, strict=True))
+        table = {one: by_id[id_text(one)] for one in ids if id_text(one) in by_id}
     absent = [one for one in ids if one not in table]
     if absent:
         raise_format_error(
-            path, f"bag_labels has no label for {len(absent)} bags: {listed(absent, 5)}."
+            path, f"bag_labels has no label for {count(len(absent), 'bag')}: {listed(absent, 5)}."
         )
     return bags.with_labels(np.array([table[one] for one in ids]))

@@ -22,7 +22,7 @@ from pigmil.io._storage import InMemory, OnDisk
 from pigmil.io._values import decode_labels
 
 _MAX_DEPTH = 6  # folders below the one that is given
-_ID_NAMES = ("slide_id", "slide", "FILENAME", "bag_name", "bag", "image_id", "id")
+_ID_NAMES = ("slide_id", "slide", "FILENAME", "bag_name", "bag", "bag_id", "image_id", "id")
 _GROUP_NAMES = ("patient", "patient_id", "PATIENT", "case_id")
 # Folders of the tools that hold something else than features, or the same slides once more.
 _OTHER_FOLDERS = ("patches", "masks", "stitches", "thumbnails", "visualization", "heatmaps")
@@ -120,16 +120,12 @@ def read_cohort(
         ("empty", empty, ("raise", "drop")),
     ):
         if value not in allowed:
-            raise BagFormatError(f"{name}={value!r} is not {allowed[0]!r} or {allowed[1]!r}.")
+            raise BagFormatError(f"{name} must be {allowed[0]!r} or {allowed[1]!r}, got {value!r}.")
     rows = None
     if table is not None:
         tables = table if isinstance(table, list | tuple) else [table]
-        rows = _Rows.read(
-            [read_label_table(one, delimiter=delimiter, encoding=encoding) for one in tables],
-            id,
-            label,
-            group,
-        )
+        read = [read_label_table(one, delimiter=delimiter, encoding=encoding) for one in tables]
+        rows = read_rows(read, id=id, label=label, group=group)
     if isinstance(features, Bags) or not Path(os.fspath(features)).is_dir() or _is_zarr(features):
         bags = _labelled_bags(features, rows, missing, options)
     else:
@@ -167,38 +163,6 @@ class _Rows:
     columns: dict[str, list[Any]]
     ids: list[str]
 
-    @classmethod
-    def read(
-        cls, tables: Sequence[LabelTable], id_name: str, label: str, group: str | None
-    ) -> "_Rows":
-        """Join the tables and check that each slide has one row."""
-        table = tables[0]
-        for other in tables[1:]:
-            table = _join(table, other, group)
-        if id_name not in table.columns and id_name == _ID_NAMES[0]:
-            id_name = next((name for name in _ID_NAMES if name in table.columns), id_name)
-        table.find(id_name, "id")
-        if group is not None:
-            table.find(group, "group")
-        else:
-            group = next((name for name in _GROUP_NAMES if name in table.columns), None)
-        table.find(label, "label")
-        values = table.columns[id_name]
-        blank = [row for row, value in enumerate(values, start=2) if value is None]
-        if blank:
-            raise_format_error(
-                table.path, f"has no {id_name} in {count(len(blank), 'row')}: {listed(blank, 5)}."
-            )
-        ids = [id_text(value) for value in values]
-        repeated = [one for one, times in Counter(ids).items() if times > 1]
-        if repeated:
-            raise_format_error(
-                table.path,
-                f"has several rows for {count(len(repeated), 'slide')}: {listed(repeated, 5)}; "
-                "each needs one.",
-            )
-        return cls(table.path, id_name, label, group, table.columns, ids)
-
     def take(self, chosen: Sequence[int]) -> dict[str, NDArray[Any]]:
         """Return the columns besides id and label, for some rows."""
         return {
@@ -212,6 +176,42 @@ class _Rows:
         values = [self.columns[self.label][row] for row in chosen]
         y, _ = decode_labels(self.path, values, None, None)
         return np.asarray(y)
+
+
+def read_rows(
+    tables: Sequence[LabelTable],
+    *,
+    id: str = _ID_NAMES[0],
+    label: str = "label",
+    group: str | None = None,
+) -> _Rows:
+    """Join the tables and check that each slide has one row."""
+    table = tables[0]
+    for other in tables[1:]:
+        table = _join(table, other, group)
+    if id not in table.columns and id == _ID_NAMES[0]:
+        id = next((name for name in _ID_NAMES if name in table.columns), id)
+    table.find(id, "id")
+    if group is not None:
+        table.find(group, "group")
+    else:
+        group = next((name for name in _GROUP_NAMES if name in table.columns), None)
+    table.find(label, "label")
+    values = table.columns[id]
+    blank = [row for row, value in enumerate(values, start=2) if value is None]
+    if blank:
+        raise_format_error(
+            table.path, f"has no {id} in {count(len(blank), 'row')}: {listed(blank, 5)}."
+        )
+    ids = [id_text(value) for value in values]
+    repeated = [one for one, times in Counter(ids).items() if times > 1]
+    if repeated:
+        raise_format_error(
+            table.path,
+            f"has several rows for {count(len(repeated), 'slide')}: {listed(repeated, 5)}; "
+            "each needs one.",
+        )
+    return _Rows(table.path, id, label, group, table.columns, ids)
 
 
 def _join(left: LabelTable, right: LabelTable, group: str | None) -> LabelTable:

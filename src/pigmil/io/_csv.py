@@ -2,8 +2,11 @@
 
 import contextlib
 import csv
+import gzip
+import itertools
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -14,12 +17,16 @@ from pigmil._core.errors import BagFormatError
 from pigmil._core.optional import import_optional
 from pigmil.bags import Bags, Coded
 from pigmil.io._common import Request, listed, naming, parsing, raise_format_error, writing
+from pigmil.io._label_table import is_gzip, open_text
 from pigmil.io._rows import FileRows
 from pigmil.io._table import Roles, columns_to_write, encode_arrow, find_roles, table_blocks
 
 _HEADER_LENGTH = 1 << 24
 _ENCODING = "Save the file as UTF-8 or name its encoding, e.g. encoding='latin-1'."
 _QUOTE = "A quote that is opened and never closed does this."
+_SAMPLE_ROWS = 1000  # rows that decide which columns hold text
+# Text in a column of numbers that stands for a missing value.
+MISSING_MARKS = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "<NA>")
 _BLOCK_BYTES = 1 << 19  # pyarrow reads some thirty of these ahead
 
 
@@ -45,53 +52,92 @@ def read(
     encoding : str, default="utf-8"
         Encoding of the file.
     """
-    arrow = import_optional("pyarrow", extra="io", purpose="Reading csv")
-    arrow_csv = import_optional("pyarrow.csv", extra="io", purpose="Reading csv")
     if len(delimiter) != 1:
         raise_format_error(path, f"delimiter={delimiter!r} must be one character.")
-    columns, n_blank, header_bytes = _columns(path, delimiter, header, encoding)
-    roles = find_roles(path, columns, request, hint=_hint(columns, delimiter, header))
+    columns, n_skipped, header_bytes = _columns(path, delimiter, header, encoding)
+    hint = _hint(columns, delimiter, header)
+    if hint and len(columns) == 1:
+        raise_format_error(path, f"has one column only, {columns[0][:80]!r}.", hint=hint)
+    roles = find_roles(path, columns, request, hint=hint)
+    text = _Text(path, columns, roles, delimiter, header, encoding, n_skipped, header_bytes)
+    try:
+        return _read_rows(text, request, marks=("",))
+    except _MissingMarkError:
+        return _read_rows(text, request, marks=MISSING_MARKS)
+
+
+@dataclass(frozen=True)
+class _Text:
+    """A file of delimited text: its columns and how it is written."""
+
+    path: Path
+    columns: list[str]
+    roles: Roles
+    delimiter: str
+    header: bool
+    encoding: str
+    n_skipped: int  # blank lines before the first row
+    header_bytes: int
+
+
+def _read_rows(text: _Text, request: Request, *, marks: tuple[str, ...]) -> Bags:
+    """Read the rows, taking some texts for missing values of features."""
+    arrow = import_optional("pyarrow", extra="io", purpose="Reading csv")
+    arrow_csv = import_optional("pyarrow.csv", extra="io", purpose="Reading csv")
     number = arrow.float32() if request.dtype == np.float32 else arrow.float64()
-    names = [str(position) for position in range(len(columns))]
+    names = [str(position) for position in range(len(text.columns))]
     types = dict.fromkeys(names, arrow.string())
-    types |= {names[position]: number for position in roles.features}
-    first = 2 if header else 1
+    types |= {names[position]: number for position in text.roles.features}
+    first = 2 if text.header else 1
+    only_empty = marks == ("",)
     with (
-        naming(path),
-        FileRows(path, request, where=lambda row: f"row {row + first}", mappable=True) as table,
+        naming(text.path),
+        FileRows(
+            text.path, request, where=lambda row: f"row {row + first}", mappable=True
+        ) as table,
     ):
-        with _explained(path, columns, roles, delimiter, header, encoding):
+        with _explained(text, only_empty), _open_bytes(text.path, arrow) as source:
             reader = arrow_csv.open_csv(
-                str(path),
+                source,
                 read_options=arrow_csv.ReadOptions(
                     use_threads=False,
-                    block_size=max(_BLOCK_BYTES, 64 * header_bytes),
+                    block_size=max(_BLOCK_BYTES, 64 * text.header_bytes),
                     column_names=names,
                     # Blank rows are counted here, unlike those between the rows of data.
-                    skip_rows_after_names=n_blank + 1 if header else 0,
-                    encoding=encoding,
+                    skip_rows_after_names=text.n_skipped + 1 if text.header else 0,
+                    encoding=text.encoding,
                 ),
-                parse_options=arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+                parse_options=arrow_csv.ParseOptions(
+                    delimiter=text.delimiter, newlines_in_values=True
+                ),
                 convert_options=arrow_csv.ConvertOptions(
                     column_types=types,
-                    null_values=[""],
-                    strings_can_be_null=True,
+                    null_values=list(marks),
+                    # With more marks, NA would also be missing as an id or a label.
+                    strings_can_be_null=only_empty,
                     quoted_strings_can_be_null=False,
                 ),
             )
             for batch in reader:
                 if batch.num_rows:
-                    table.add(*_columns_of(batch, roles, columns, request))
-        names_out = [columns[position] for position in roles.features] if header else None
+                    table.add(*_columns_of(batch, text, request, blank_is_missing=not only_empty))
+        names_out = [text.columns[at] for at in text.roles.features] if text.header else None
         return table.build(names_out)
 
 
+def _open_bytes(path: Path, arrow: Any) -> Any:
+    """Open a file for pyarrow, unpacking gzip by its first bytes."""
+    if is_gzip(path):
+        return arrow.CompressedInputStream(arrow.OSFile(str(path)), "gzip")
+    return arrow.OSFile(str(path))
+
+
 def _columns(path: Path, delimiter: str, header: bool, encoding: str) -> tuple[list[str], int, int]:
-    """Return names of columns, number of blank rows before them, and the length of the first row.
+    """Return names of the columns, the number of blank lines before, and the length of the row.
 
     Without a header the names are positions.
     """
-    with path.open("rb") as file:
+    with gzip.open(path) if is_gzip(path) else path.open("rb") as file, parsing(path, "gzip"):
         start = file.read(4096)
     if start[:2] in (b"\xff\xfe", b"\xfe\xff") and encoding == "utf-8":
         raise_format_error(
@@ -103,21 +149,18 @@ def _columns(path: Path, delimiter: str, header: bool, encoding: str) -> tuple[l
         )
     lengths: list[int] = []
     columns: list[str] = []
-    n_blank = 0
-    with (
-        parsing(path, "delimited text"),
-        # Bytes that are no text pass here: pyarrow names the row they are in.
-        path.open(encoding=encoding, errors="surrogateescape", newline="") as text,
-    ):
+    blank = 0
+    # Bytes that are no text pass here: pyarrow names the row they are in.
+    with parsing(path, "delimited text"), open_text(path, encoding) as text:
         for row in csv.reader(_first_lines(path, text, lengths), delimiter=delimiter):
             if row:
                 columns = row
                 break
-            n_blank += 1
+            blank += 1
     if not columns:
         raise_format_error(path, "has no rows.")
     if not header:
-        return [str(position) for position in range(len(columns))], n_blank, sum(lengths)
+        return [str(position) for position in range(len(columns))], blank, sum(lengths)
     if any(map(_has_bad_bytes, columns)):
         raise_format_error(path, "is not valid UTF-8.", where="row 1", hint=_ENCODING)
     repeated = sorted(name for name, count in Counter(columns).items() if count > 1)
@@ -128,7 +171,7 @@ def _columns(path: Path, delimiter: str, header: bool, encoding: str) -> tuple[l
             where="row 1",
             hint="Rename them, or pass header=False and positions.",
         )
-    return columns, n_blank, sum(lengths)
+    return columns, blank, sum(lengths)
 
 
 def _first_lines(path: Path, text: IO[str], lengths: list[int]) -> Iterator[str]:
@@ -154,28 +197,30 @@ def _hint(columns: list[str], delimiter: str, header: bool) -> str:
     return ""
 
 
+class _MissingMarkError(Exception):
+    """Features hold texts such as NA that stand for missing values."""
+
+
 @contextlib.contextmanager
-def _explained(
-    path: Path, columns: list[str], roles: Roles, delimiter: str, header: bool, encoding: str
-) -> Iterator[None]:
+def _explained(text: _Text, only_empty: bool) -> Iterator[None]:
     """Find row, column and reason where pyarrow refuses a file."""
     try:
-        with parsing(path, "delimited text"):
+        with parsing(text.path, "delimited text"):
             yield
     except BagFormatError as error:
         if error.__cause__ is not None:  # raised by pyarrow, not by one of our checks
-            _find_problem(path, columns, roles, delimiter, header, encoding)
+            _find_problem(text, only_empty)
         raise
 
 
-def _find_problem(
-    path: Path, columns: list[str], roles: Roles, delimiter: str, header: bool, encoding: str
-) -> None:
+def _find_problem(text: _Text, only_empty: bool) -> None:
     """Read the file row by row, slowly, and raise the first problem with its place."""
     number = 0
+    marked = False
+    path, columns = text.path, text.columns
     try:
-        with path.open(encoding=encoding, errors="surrogateescape", newline="") as text:
-            for row in csv.reader(text, delimiter=delimiter):
+        with open_text(path, text.encoding) as lines:
+            for row in csv.reader(lines, delimiter=text.delimiter):
                 if not row:
                     continue
                 number += 1
@@ -190,21 +235,52 @@ def _find_problem(
                         where=f"row {number}",
                         hint="The row may be cut short or hold an unquoted delimiter.",
                     )
-                if header and number == 1:
+                if text.header and number == 1:
                     continue
-                for position in roles.features:
-                    if row[position] and not _is_number(row[position]):
-                        raise_format_error(
-                            path,
-                            f"{row[position][:80]!r} is not a number.",
-                            where=f"row {number}, column {columns[position]!r}",
-                            hint="Encode it as a number, leave the column out, or keep it with "
-                            "info=[...].",
-                        )
+                for position in text.roles.features:
+                    cell = row[position]
+                    if not cell or _is_number(cell):
+                        continue
+                    if cell in MISSING_MARKS:
+                        marked = True
+                        continue
+                    _refuse_text(text, number, position, cell)
     except csv.Error:
         raise_format_error(
             path, "has a row too long to be one.", where=f"row {number + 1}", hint=_QUOTE
         )
+    if marked and only_empty:
+        raise _MissingMarkError
+
+
+def _refuse_text(text: _Text, number: int, position: int, cell: str) -> None:
+    """Raise the error of a cell that is no number; list all columns that hold text."""
+    columns = text.columns
+    with open_text(text.path, text.encoding) as lines:
+        rows = (row for row in csv.reader(lines, delimiter=text.delimiter) if row)
+        sample = list(itertools.islice(rows, int(text.header), _SAMPLE_ROWS))
+    whole = [row for row in sample if len(row) == len(columns)]
+    holding_text = []
+    for place in text.roles.features:
+        known = [row[place] for row in whole if row[place] and row[place] not in MISSING_MARKS]
+        if known and not any(map(_is_number, known)):
+            holding_text.append(columns[place] if text.header else place)
+    column = columns[position] if text.header else position
+    if column not in holding_text:
+        raise_format_error(
+            text.path,
+            f"{cell[:80]!r} is not a number.",
+            where=f"row {number}, column {column!r}",
+            hint=f"Encode it as a number, leave the column out, or keep it with info={[column]!r}.",
+        )
+    several = len(holding_text) > 1
+    raise_format_error(
+        text.path,
+        f"the column{'s' if several else ''} {listed(holding_text)} hold{'' if several else 's'} "
+        f"text, not numbers (row {number}: {cell[:80]!r}).",
+        hint=f"Keep {'them' if several else 'it'} as information with info={holding_text!r}, "
+        "or encode the text as numbers.",
+    )
 
 
 def _has_bad_bytes(text: str) -> bool:
@@ -220,17 +296,25 @@ def _is_number(cell: str) -> bool:
     return "_" not in cell
 
 
-def _columns_of(batch: Any, roles: Roles, columns: list[str], request: Request) -> tuple[Any, ...]:
+def _columns_of(
+    batch: Any, text: _Text, request: Request, *, blank_is_missing: bool
+) -> tuple[Any, ...]:
+    roles, columns = text.roles, text.columns
     kind = np.float32 if request.dtype == np.float32 else np.float64
     features = np.empty((batch.num_rows, len(roles.features)), dtype=kind)
     for place, position in enumerate(roles.features):
         features[:, place] = batch.column(position).to_numpy(zero_copy_only=False)
 
     def column(position: int | None) -> Coded | None:
-        return None if position is None else encode_arrow(batch.column(position))
+        if position is None:
+            return None
+        coded = encode_arrow(batch.column(position))
+        if blank_is_missing:
+            coded = Coded([value or None for value in coded.values], coded.codes)
+        return coded
 
     info, bag_info = (
-        {columns[position]: encode_arrow(batch.column(position)) for position in positions}
+        {columns[position]: column(position) for position in positions}
         for positions in (roles.info, roles.bag_info)
     )
     return (

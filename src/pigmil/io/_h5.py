@@ -20,11 +20,18 @@ from pigmil.io._common import (
     raise_format_error,
     writing,
 )
-from pigmil.io._h5_file import FEATURES, INFO, INSTANCE_LABELS, LABELS, NAMES, OneFile, StoredBag
+from pigmil.io._h5_file import (
+    FEATURES,
+    INFO,
+    INSTANCE_LABELS,
+    LABELS,
+    NAMES,
+    OneFile,
+    StoredBag,
+    h5_files,
+)
 from pigmil.io._rows import FileRows
 from pigmil.io._values import plain
-
-_SUFFIXES = (".h5", ".hdf5", ".hdf")
 
 
 def read(path: Path, request: Request, *, trusted: bool = False) -> Bags:
@@ -53,7 +60,7 @@ def read(path: Path, request: Request, *, trusted: bool = False) -> Bags:
 
     def where(row: int) -> str:
         bag = int(np.searchsorted(starts, row, side="right")) - 1
-        return f"the bag {ids[bag]!r}, instance {row - starts[bag] + 1}"
+        return f"the bag {list(ids)[bag]!r}, instance {row - starts[bag] + 1}"
 
     with FileRows(path, request, where=where, mappable=True, typed=True) as rows:
         for one in _files(path):
@@ -69,7 +76,7 @@ def read(path: Path, request: Request, *, trusted: bool = False) -> Bags:
                             f"the bag {bag.id!r} is there twice."
                             if bag.id in seen
                             else f"the bag {bag.id!r} has {features.shape[1]} features where "
-                            f"{ids[0]!r} has {sorted(widths - {features.shape[1]})[0]}.",
+                            f"{next(iter(ids))!r} has {sorted(widths - {features.shape[1]})[0]}.",
                         )
                     _add(rows, file, bag, features)
                     ids.append(bag.id)
@@ -85,16 +92,11 @@ def read(path: Path, request: Request, *, trusted: bool = False) -> Bags:
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    # Hidden files are leftovers of an interrupted copy or of a writer that was killed.
-    files = sorted(
-        one
-        for one in path.iterdir()
-        if one.suffix.lower() in _SUFFIXES and not one.name.startswith(".")
-    )
+    files = h5_files(path)
     if not files:
         raise_format_error(path, "is a folder without .h5 files.")
     for one in files:
-        check_readable(one)  # a pipe would wait for ever
+        check_readable(one)
     return files
 
 

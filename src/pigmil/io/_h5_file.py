@@ -17,6 +17,18 @@ NAMES = "feature_names"
 INFO = "info:"  # start of the names of attributes that hold bag info
 
 
+SUFFIXES = (".h5", ".hdf5", ".hdf")
+
+
+def h5_files(folder: Path) -> list[Path]:
+    """Return the HDF5 files of a folder; hidden ones are leftovers of interrupted writing."""
+    return sorted(
+        one
+        for one in folder.iterdir()
+        if one.suffix.lower() in SUFFIXES and not one.name.startswith(".")
+    )
+
+
 @dataclass
 class StoredBag:
     """One bag of a file: its features, label and info, not yet read."""

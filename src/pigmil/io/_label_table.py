@@ -61,13 +61,20 @@ def read_label_table(
 
     Parameters
     ----------
-    source : path or DataFrame
-        The table; its first row names the columns.
+    source : path, DataFrame, mapping of columns, or LabelTable
+        The table; the first row of a file names the columns.
     delimiter : str, optional
         Of text; by default the comma, semicolon, tab or bar that the first row holds most.
     encoding : str, default="utf-8"
         Of text.
+
+    Examples
+    --------
+    >>> read_label_table({"slide_id": ["a", "b"], "label": [0, 1]}).columns["label"]
+    [0, 1]
     """
+    if isinstance(source, LabelTable):
+        return source
     if is_frame(source):
         return LabelTable(Path("the data frame"), _frame_columns(source))
     if isinstance(source, Mapping):
@@ -86,12 +93,16 @@ def read_label_table(
     return LabelTable(path, _by_column(path, rows))
 
 
+def is_gzip(path: Path) -> bool:
+    """Whether a file begins as gzip does."""
+    with path.open("rb") as file:
+        return file.read(2) == b"\x1f\x8b"
+
+
 def open_text(path: Path, encoding: str) -> IO[str]:
     """Open a text file, gzipped or not; bytes that are no text become lone surrogates."""
     name = "utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding
-    with path.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    opener: Any = gzip.open if packed else open
+    opener: Any = gzip.open if is_gzip(path) else open
     return opener(path, "rt", encoding=name, errors="surrogateescape", newline="")
 
 

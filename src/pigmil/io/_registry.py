@@ -1,13 +1,14 @@
 """The file formats: names, suffixes, capabilities, and detection of a file's format."""
 
 import importlib
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from pigmil.bags import Bags
-from pigmil.io._common import listed, raise_format_error
+from pigmil.io._common import check_readable, listed, raise_format_error
 
 
 @dataclass(frozen=True)
@@ -146,12 +147,22 @@ def format_to_write(path: Path, *, sparse: bool) -> Format:
     return found[0]
 
 
-def sniff(path: Path) -> Format:
-    """Detect the format of a file from its first bytes and its suffix."""
+def detect_format(path: str | os.PathLike[str]) -> Format:
+    """Return the format of a file, from its first bytes and its suffix.
+
+    Parameters
+    ----------
+    path : path
+        A file, or a folder of ``.h5`` files.
+    """
+    path = Path(os.fspath(path))
+    check_readable(path, folder=True)
     if path.is_dir():
         return FORMATS["h5"]
     with path.open("rb") as file:
         start = file.read(1 << 16)
+    if start[:2] == b"\x1f\x8b":
+        return FORMATS["tsv" if path.stem.lower().endswith((".tsv", ".tab")) else "csv"]
     binary = _by_magic(start)
     if binary:
         return FORMATS[binary]

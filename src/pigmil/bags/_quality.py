@@ -1,0 +1,144 @@
+"""Unusual data that is often a mistake: repeated rows, constant features, extreme values."""
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from pigmil._core.text import count
+from pigmil._core.typing import IntArray
+from pigmil.bags._container import Bags
+
+_SAMPLE_ROWS = 10_000  # rows from which the usual range of a feature is taken
+_BLOCK_VALUES = 1 << 22
+FAR = 1000  # ranges beyond which a value is extreme
+
+
+def unusual_data(bags: Bags) -> list[str]:
+    """Describe repeated instances, constant features and extreme values, one sentence each.
+
+    Parameters
+    ----------
+    bags : Bags
+        Values may be missing.
+
+    Returns
+    -------
+    list of str
+        Empty if there is nothing to report.
+
+    Notes
+    -----
+    An instance repeats another one if all features are equal. A value is extreme if its distance
+    from the median is more than 1,000 times the range of the middle half of its feature (the middle
+    90 % if half of the values are equal), both taken from at most 10,000 instances.
+
+    Examples
+    --------
+    >>> from pigmil import Bags
+    >>> from pigmil.bags import unusual_data
+    >>> for sentence in unusual_data(Bags.from_list([[[1.0, 2.0], [1.0, 3.0]], [[1.0, 2.0]]])):
+    ...     print(sentence)
+    1 of 3 instances repeats another one: bag 1, instance 0.
+    1 of 2 features has the same value in all instances: 'f0'.
+    """
+    found = []
+    repeated = _repeated_rows(bags.instances)
+    if len(repeated):
+        bag = int(np.searchsorted(bags.offsets, repeated[0], side="right")) - 1
+        first = f"bag {bags.ids[bag]}, instance {repeated[0] - bags.offsets[bag]}"
+        example = first if len(repeated) == 1 else f"the first is {first}"
+        found.append(
+            f"{len(repeated):,} of {count(bags.n_instances, 'instance')} "
+            f"repeat{'s' if len(repeated) == 1 else ''} another one: {example}."
+        )
+    names = np.array(bags.get_feature_names(), dtype=object)
+    constant, extreme = _constant_and_extreme(bags.instances)
+    if len(constant):
+        found.append(
+            f"{len(constant):,} of {count(bags.n_features, 'feature')} "
+            f"ha{'s' if len(constant) == 1 else 've'} the same value in all instances: "
+            f"{_first_names(names[constant])}."
+        )
+    if extreme:
+        columns = sorted(extreme)
+        number = sum(n for n, _ in extreme.values())
+        largest = max((value for _, value in extreme.values()), key=abs)
+        found.append(
+            f"{count(number, 'value')} of {count(len(columns), 'feature')} "
+            f"lie{'s' if number == 1 else ''} more than {FAR:,} times the usual range from the "
+            f"median: {_first_names(names[columns])}; the largest is {largest:.4g}."
+        )
+    return found
+
+
+def _first_names(names: NDArray[Any], limit: int = 5) -> str:
+    more = f" and {len(names) - limit:,} more" if len(names) > limit else ""
+    return ", ".join(map(repr, names[:limit].tolist())) + more
+
+
+def _repeated_rows(instances: Any) -> IntArray:
+    """Return the rows that equal an earlier one; missing values equal each other."""
+    weights = np.random.RandomState(0).normal(size=(instances.shape[1], 2))
+    dense = not sp.issparse(instances)
+    blocks = []
+    step = max(1, _BLOCK_VALUES // max(1, instances.shape[1]))
+    for start in range(0, instances.shape[0], step):
+        block = instances[start : start + step]
+        if dense:
+            block = np.nan_to_num(np.asarray(block, dtype=np.float64))
+        with np.errstate(over="ignore", invalid="ignore"):
+            blocks.append(np.asarray(block @ weights))
+    keys = np.concatenate(blocks)
+    order = np.lexsort((keys[:, 1], keys[:, 0]))
+    # Equal rows have equal keys up to rounding, which may depend on the place in a block.
+    scale = np.abs(keys).max(initial=1.0)
+    close = np.abs(np.diff(keys[order, 0])) <= 1e-12 * scale
+    repeated = []
+    start = 0
+    for end in [*(np.flatnonzero(~close) + 1).tolist(), len(order)]:
+        if end - start > 1:
+            seen: set[bytes] = set()
+            for row in np.sort(order[start:end]).tolist():
+                values = np.asarray(instances[row]) if dense else instances[[row]].toarray()
+                content = hashlib.blake2b((values + 0.0).tobytes()).digest()  # 0.0 also for -0.0
+                if content in seen:
+                    repeated.append(row)
+                seen.add(content)
+        start = end
+    return np.sort(np.array(repeated, dtype=np.int64))
+
+
+def _constant_and_extreme(
+    instances: Any,
+) -> tuple[IntArray, dict[int, tuple[int, float]]]:
+    """Return constant columns, and for columns with extreme values their number and the largest."""
+    n_rows = instances.shape[0]
+    if sp.issparse(instances):
+        table = sp.csc_array(instances)
+        low, high = table.min(axis=0).toarray().ravel(), table.max(axis=0).toarray().ravel()
+        return (np.flatnonzero(low == high) if n_rows > 1 else np.empty(0, dtype=np.int64)), {}
+    sample = np.asarray(instances[:: -(-n_rows // _SAMPLE_ROWS)], dtype=np.float64)
+    known = np.isfinite(sample)
+    constant, extreme = [], {}
+    width = max(1, _BLOCK_VALUES // n_rows)
+    for first in range(0, instances.shape[1], width):
+        block = np.asarray(instances[:, first : first + width])
+        for place in range(block.shape[1]):
+            column, usual = block[:, place], sample[known[:, first + place], first + place]
+            lowest, highest = np.fmin.reduce(column), np.fmax.reduce(column)
+            if lowest == highest or lowest != lowest:
+                if n_rows > 1:
+                    constant.append(first + place)
+                continue
+            if not len(usual):
+                continue
+            lower, low, middle, high, upper = np.quantile(usual, [0.05, 0.25, 0.5, 0.75, 0.95])
+            limit = FAR * ((high - low) or (upper - lower))
+            if limit == 0 or max(middle - lowest, highest - middle) <= limit:
+                continue
+            far = np.abs(column - middle) > limit
+            extreme[first + place] = (int(far.sum()), float(max(lowest, highest, key=abs)))
+    return np.array(constant, dtype=np.int64), extreme

@@ -1,0 +1,231 @@
+"""Whole tasks as new users have them, on the command line and in Python."""
+
+import csv
+import json
+
+import h5py
+import numpy as np
+import pytest
+from sklearn.pipeline import make_pipeline
+
+from pigmil import PIGMIL, BagImputer, BagScaler, read_bags, read_cohort
+
+TILES, PLANTED = 12, 4
+
+
+def rows_of(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture
+def slides(folder):
+    """A folder as CLAM writes it; the fifth tile of a tumour slide is what makes it one."""
+    rng = np.random.RandomState(0)
+    (folder / "slides" / "h5_files").mkdir(parents=True)
+    rows = []
+    for number in range(16):
+        tumour = number % 2
+        features = rng.normal(size=(TILES, 4)).astype(np.float32)
+        features[PLANTED] += 6 * tumour
+        with h5py.File(folder / "slides" / "h5_files" / f"slide_{number}.h5", "w") as file:
+            file["features"] = features
+            coords = [[512 * tile, 100 * number] for tile in range(TILES)]
+            file.create_dataset("coords", data=np.array(coords)).attrs["patch_size"] = 512
+        # Slides 4k and 4k + 2 are of one patient, so are 4k + 1 and 4k + 3.
+        case = f"case_{number // 4}{'ab'[tumour]}"
+        rows.append([case, f"slide_{number}", ["normal", "tumour"][tumour]])
+    with (folder / "labels.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["case_id", "slide_id", "diagnosis"], *rows])
+    return folder / "slides"
+
+
+COHORT = (
+    "--labels",
+    "labels.csv",
+    "--id",
+    "slide_id",
+    "--label",
+    "diagnosis",
+    "--group",
+    "case_id",
+)
+
+
+def test_slides_detect(pigmil, slides, folder):
+    stuck = pigmil("detect", "slides")
+    assert stuck.status == 2
+    assert "--labels" in stuck.err
+    unsure = pigmil("detect", "slides", *COHORT)
+    assert unsure.status == 2
+    assert "'normal' (8 bags), 'tumour' (8 bags). Name the positive one with --pos" in unsure.err
+    found = pigmil("detect", "slides", *COHORT, "--positive", "tumour")
+    assert found.status == 0, found.err
+    rows = rows_of(folder / "slides-instances.csv")
+    assert len(rows) == 8 * TILES
+    assert {(row["coords_0"], row["instance"]) for row in rows[:8]} == {("2048", "4")}
+    assert {row["bag"] for row in rows[:8]} == {f"slide_{number}" for number in range(1, 16, 2)}
+
+
+def test_slides_by_patient(pigmil, slides, folder):
+    found = pigmil("detect", "slides", *COHORT, "--positive", "tumour", "--level", "patient",
+                   "--no-report", "--json")  # fmt: skip
+    assert found.status == 0, found.err
+    assert (found.json["bags"], found.json["positive_bags"]) == (8, 4)
+    rows = rows_of(folder / "slides-instances.csv")
+    top = {(row["bag"], row["slide_id"]) for row in rows[:8]}
+    assert top == {(f"case_{n // 4}b", f"slide_{n}") for n in range(1, 16, 2)}
+
+
+def test_slides_fit_predict_compare(pigmil, slides, folder):
+    labelled = (*COHORT, "--positive", "tumour")
+    assert pigmil("fit", "slides", *labelled, "-o", "m.skops", "-m", "SIL").status == 0
+    found = pigmil("predict", "m.skops", "slides", *COHORT, "--json", "--instances", "tiles.csv")
+    assert found.status == 0, found.err
+    assert found.json["accuracy"] == 1.0
+    assert len(rows_of(folder / "tiles.csv")) == 16 * TILES
+    unlabelled = pigmil("predict", "m.skops", "slides", "-o", "new.csv")
+    assert unlabelled.status == 0, unlabelled.err
+    assert len(rows_of(folder / "new.csv")) == 16
+    found = pigmil("compare", "slides", *labelled, "-m", "SIL", "--repeats", "1", "--folds", "2",
+                   "--no-tune", "--json", "--export", "cells.json")  # fmt: skip
+    assert found.status == 0, found.err
+    (accuracy,) = found.json["table"]["slides"].values()
+    assert accuracy > 60
+    assert not found.json["failures"]
+
+
+def test_slides_that_do_not_match(pigmil, slides, folder):
+    (slides / "h5_files" / "slide_0.h5").unlink()
+    with h5py.File(slides / "h5_files" / "slide_2.h5", "w") as file:
+        file["features"] = np.empty((0, 4), dtype=np.float32)
+    labelled = (*COHORT, "--positive", "tumour", "--no-report", "-m", "KDE")
+    found = pigmil("detect", "slides", *labelled)
+    assert found.status == 2
+    assert "1 slide of the table without features: 'slide_0'" in found.err
+    assert "Pass --missing drop" in found.err
+    found = pigmil("detect", "slides", *labelled, "--missing", "drop")
+    assert found.status == 2
+    assert "1 slide without instances: 'slide_2'" in found.err
+    assert "Pass --empty drop" in found.err
+    found = pigmil("detect", "slides", *labelled, "--missing", "drop", "--empty", "drop", "--json")
+    assert found.status == 0, found.err
+    assert found.json["bags"] == 14
+    assert "left out 1 slide of the table" in found.err
+
+
+def test_slides_in_python(slides, folder):
+    bags = read_cohort(slides, folder / "labels.csv", label="diagnosis")
+    assert bags.bag_info["case_id"][0] == "case_0a"
+    assert set(bags.bag_info["patch_size"].tolist()) == {512}
+    model = PIGMIL(pos_label="tumour", random_state=0)
+    make_pipeline(BagScaler(), model).fit(bags, bags.y)
+    tiles = bags.instance_info["coords"][model.detected_instances_]
+    assert set(tiles[:, 0].tolist()) == {512 * PLANTED}
+
+
+@pytest.fixture
+def conformers(folder):
+    """A chemist's table: text labels, a SMILES column, and values that were not computed."""
+    rng = np.random.RandomState(1)
+    with (folder / "conformers.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["molecule", "smiles", "conformer", "activity", "logp", "psa", "charge"])
+        for molecule in range(20):
+            active = molecule % 2
+            for conformer in range(5):
+                values = (rng.normal(size=3) + 6 * (active and conformer == 2)).round(3).tolist()
+                if conformer == 4:
+                    values[molecule % 3] = ["", "NA"][molecule % 2]
+                writer.writerow([f"mol{molecule}", "C" * (molecule + 1) + "O", f"conf{conformer}",
+                                 ["inactive", "active"][active], *values])  # fmt: skip
+    return folder / "conformers.csv"
+
+
+NAMED = ("--bag", "molecule", "--label", "activity")
+KEPT = (*NAMED, "--info", "smiles", "--info", "conformer")
+
+
+def test_conformers_detect(pigmil, conformers, folder):
+    first = pigmil("detect", conformers, *NAMED)
+    assert first.status == 2
+    assert "the columns 'smiles', 'conformer' hold text, not numbers" in first.err
+    assert "--info smiles --info conformer" in first.err
+    second = pigmil("detect", conformers, *KEPT)
+    assert second.status == 2
+    assert "('psa'): the value is missing" in second.err or "'logp'): the value" in second.err
+    assert "--impute median" in second.err
+    third = pigmil("detect", conformers, *KEPT, "--impute", "median")
+    assert third.status == 2
+    assert "'active' (10 bags), 'inactive' (10 bags)" in third.err
+    found = pigmil("detect", conformers, *KEPT, "--impute", "median", "--positive", "active")
+    assert found.status == 0, found.err
+    rows = rows_of(folder / "conformers-instances.csv")
+    assert {row["conformer"] for row in rows[:10]} == {"conf2"}
+    assert {len(row["smiles"]) % 2 for row in rows} == {1}  # active molecules only
+    assert "wrote conformers-report.html" in found.out
+
+
+def test_conformers_fit_predict_compare(pigmil, conformers, folder):
+    chosen = (*KEPT, "--impute", "median", "--positive", "active")
+    assert pigmil("fit", conformers, *chosen, "-o", "m.skops", "-m", "MISVM").status == 0
+    found = pigmil("predict", "m.skops", conformers, *KEPT, "--json")
+    assert found.status == 0, found.err
+    assert found.json["accuracy"] == 1.0
+    found = pigmil("compare", conformers, *chosen, "-m", "MISVM", "--repeats", "1", "--folds", "2",
+                   "--no-tune", "--json")  # fmt: skip
+    assert found.status == 0, found.err
+    assert not found.json["failures"]
+    (accuracy,) = found.json["table"]["conformers"].values()
+    assert accuracy > 60
+    refused = pigmil(
+        "compare", conformers, *chosen[:-4], "--impute", "mean", "--positive", "active"
+    )
+    assert refused.status == 2
+
+
+def test_conformers_in_python(conformers):
+    bags = read_bags(conformers, bag="molecule", label="activity", info=["smiles", "conformer"],
+                     missing="keep")  # fmt: skip
+    assert bags.has_missing
+    model = PIGMIL(pos_label="active", random_state=0)
+    pipeline = make_pipeline(BagImputer(), BagScaler(), model).fit(bags, bags.y)
+    detected = bags.instance_info["conformer"][model.detected_instances_]
+    assert set(detected.tolist()) == {"conf2"}
+    assert (pipeline.predict(bags) == bags.y).all()
+
+
+def test_other_delimiters_and_encodings(pigmil, conformers, folder):
+    text = conformers.read_text().replace("inactive", "inaktiv ä").replace(",", ";")
+    (folder / "german.csv").write_text(text, encoding="latin-1")
+    options = (*KEPT, "--impute", "median", "--positive", "active", "--no-report", "-m", "KDE")
+    found = pigmil("detect", "german.csv", *options)
+    assert found.status == 2
+    assert "--delimiter ';'" in found.err
+    found = pigmil("detect", "german.csv", *options, "--delimiter", ";")
+    assert found.status == 2
+    assert "--encoding latin-1" in found.err
+    found = pigmil("detect", "german.csv", *options, "--delimiter", ";", "--encoding", "latin-1")
+    assert found.status == 0, found.err
+
+
+def test_unusual_data_is_reported_once_with_numbers(pigmil, folder):
+    rng = np.random.RandomState(0)
+    values = rng.normal(size=(40, 3)).round(4)
+    values[7] = values[3] = values[2]
+    values[:, 1] = 2.0
+    values[[5, 9], 2] = 1e9
+    with (folder / "odd.csv").open("w") as file:
+        file.write("bag,label,a,b,c\n")
+        for row, (a, b, c) in enumerate(values.tolist()):
+            file.write(f"{row // 4},{row // 4 % 2},{a},{b},{c}\n")
+    found = pigmil("detect", "odd.csv", "-m", "KDE", "--no-report")
+    assert found.status == 0, found.err
+    lines = [line for line in found.err.splitlines() if line.startswith("warning")]
+    assert lines[:3] == [
+        "warning: 2 of 40 instances repeat another one: the first is bag 0, instance 3.",
+        "warning: 1 of 3 features has the same value in all instances: 'b'.",
+        "warning: 2 values of 1 feature lie more than 1,000 times the usual range from the "
+        "median: 'c'; the largest is 1e+09.",
+    ]
+    json.loads(pigmil("detect", "odd.csv", "-m", "KDE", "--no-report", "--json").out)
