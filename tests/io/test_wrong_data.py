@@ -166,7 +166,7 @@ def test_an_anndata_file_is_not_one_bag(tmp_path):
             file["X"] = np.ones((3, 2))
             file.create_group("obs")
             file.create_group("var")
-        with pytest.raises(BagFormatError, match=r"is an AnnData file.*Bags\.scan"):
+        with pytest.raises(BagFormatError, match=r"is an AnnData file.*bag="):
             read_bags(tmp_path / name)
 
 

@@ -1,5 +1,6 @@
 """The ragged container for bags of instances, and the converters that build it."""
 
+from pigmil.bags._anndata import add_scores, bags_from_anndata
 from pigmil.bags._checks import check_no_missing, text_array
 from pigmil.bags._container import Bags, resolve_index
 from pigmil.bags._convert import as_bags, is_frame, is_lazy, is_plain_table
@@ -15,7 +16,9 @@ __all__ = [
     "Coded",
     "Decoder",
     "OnInstances",
+    "add_scores",
     "as_bags",
+    "bags_from_anndata",
     "check_no_missing",
     "encode",
     "is_frame",

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from pigmil._core.errors import BagsError
 from pigmil._core.optional import import_optional
+from pigmil.bags._anndata import bags_from_anndata, is_anndata
 from pigmil.bags._container import Bags
 from pigmil.bags._rows import BAG, BAG_LABEL, INSTANCE_LABEL
 
@@ -23,13 +24,15 @@ def as_bags(
     instance_label: str | None = None,
     info: Sequence[str] = (),
     bag_info: Sequence[str] = (),
+    layer: str | None = None,
+    obsm: str | None = None,
     missing: str = "raise",
 ) -> Bags:
     """Turn anything that holds bags into :class:`Bags`, without a copy where possible.
 
     Parameters
     ----------
-    X : Bags, list of 2-D arrays, 3-D array, 2-D array or sparse matrix, or DataFrame
+    X : Bags, list of 2-D arrays, 3-D or 2-D array, sparse matrix, DataFrame or AnnData
         A 2-D array is read as bags of one instance each. A DataFrame (pandas, polars, Arrow)
         is a long table with one row per instance when it has the bag column, and a 2-D array
         otherwise.
@@ -42,6 +45,9 @@ def as_bags(
         Columns of a DataFrame to keep in ``instance_info`` instead of as features.
     bag_info : sequence of str, default=()
         Columns of a DataFrame to keep in ``bag_info``; constant within each bag.
+    layer, obsm : str, optional
+        Where an AnnData object holds the features, if not in ``X``. Its ``obs`` has the columns
+        ``bag`` and ``label``; the others stay in ``instance_info``.
     missing : {"raise", "keep"}, default="raise"
         Whether NaN among the features is an error or is kept, to be imputed later.
 
@@ -64,6 +70,12 @@ def as_bags(
             "These bags are on disk (LazyBags) and are needed in memory here; call .load() first, "
             "if they fit."
         )
+    if is_anndata(X):
+        read = bags_from_anndata(
+            X, bag=bag, label=label, instance_label=instance_label, layer=layer, obsm=obsm,
+            bag_info=_listed(bag_info), missing=missing,
+        )  # fmt: skip
+        return read if y is None else read.with_labels(y)
     if is_frame(X):
         roles = {"bag": bag, "label": label, "instance_label": instance_label}
         return _from_frame(X, y, roles, _listed(info), _listed(bag_info), missing)

@@ -252,7 +252,7 @@ def _read(data: str, options: ReadOptions) -> "Bags":
     """Read a file, or a folder with its table of labels."""
     from pigmil.io import detect_format, read_bags, read_cohort
 
-    folder = Path(data).is_dir()
+    folder = Path(data).is_dir() and Path(data).suffix.lower() != ".zarr"
     kind = detect_format(data) if options.format is None and not folder else None
     columns = kind is None or kind.columns
     reading: dict[str, Any] = {"format": options.format} if options.format else {}
@@ -364,7 +364,17 @@ _OPTIONS = {
     **{
         name: f"--read {name}="
         for name in (
-            *("header", "nominal", "names", "n_features", "columns", "zero_based", "trusted"),
+            *(
+                "header",
+                "nominal",
+                "names",
+                "n_features",
+                "columns",
+                "zero_based",
+                "trusted",
+                "layer",
+                "obsm",
+            ),
             *("memory_map", "dtype", "ids", "labels"),
         )
     },

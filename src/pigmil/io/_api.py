@@ -12,6 +12,7 @@ from pigmil._core.errors import BagFormatError
 from pigmil._core.text import count
 from pigmil.bags import Bags, as_bags
 from pigmil.io import _cohort
+from pigmil.io._cohort import is_zarr
 from pigmil.io._common import Column, Request, check_readable, listed, raise_format_error
 from pigmil.io._h5_file import h5_files
 from pigmil.io._label_table import id_text, read_label_table
@@ -78,7 +79,7 @@ def read_bags(
     **options
         Options of one format: ``delimiter`` and ``header`` (csv, tsv), ``encoding``
         (text), ``nominal`` (arff, keel), ``names`` (uci), ``n_features``, ``columns`` and
-        ``zero_based`` (sparse_mil, svmlight), ``trusted`` (h5).
+        ``zero_based`` (sparse_mil, svmlight), ``trusted`` (h5), ``layer`` and ``obsm`` (h5ad).
 
     Returns
     -------
@@ -101,13 +102,13 @@ def read_bags(
     """
     file = Path(os.fspath(path))
     check_readable(file, folder=True)
-    if file.is_dir() and format is None and not h5_files(file):
+    if file.is_dir() and format is None and not is_zarr(file) and not h5_files(file):
         bags = _cohort.read_cohort(file, memory_map=memory_map, **options)
         return (
             bags if bag_labels is None else _labelled(file, bags, bag_labels, str(label or "label"))
         )
     kind = format_named(file, format) if format else detect_format(file)
-    if file.is_dir() and kind.name != "h5":
+    if file.is_dir() and kind.name not in ("h5", "h5ad"):
         check_readable(file)
     if missing not in ("raise", "keep"):
         raise_format_error(file, f"missing={missing!r} is not 'raise' or 'keep'.")

@@ -126,7 +126,7 @@ def read_cohort(
         tables = table if isinstance(table, list | tuple) else [table]
         read = [read_label_table(one, delimiter=delimiter, encoding=encoding) for one in tables]
         rows = read_rows(read, id=id, label=label, group=group)
-    if isinstance(features, Bags) or not Path(os.fspath(features)).is_dir() or _is_zarr(features):
+    if isinstance(features, Bags) or not Path(os.fspath(features)).is_dir() or is_zarr(features):
         bags = _labelled_bags(features, rows, missing, options)
     else:
         if options:
@@ -148,7 +148,8 @@ def read_cohort(
     return join_groups(bags, column, id if rows is None else rows.id)
 
 
-def _is_zarr(path: Any) -> bool:
+def is_zarr(path: Any) -> bool:
+    """Whether a folder is a zarr store, by its name."""
     return str(path).rstrip("/\\").lower().endswith(".zarr")
 
 

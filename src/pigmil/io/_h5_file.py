@@ -62,7 +62,7 @@ class OneFile:
             raise_format_error(
                 self.path,
                 "is an AnnData file; which of its columns are bags and labels is not known here.",
-                hint="Read it with Bags.scan(path, bag=..., label=...).load().",
+                hint="Pass format='h5ad', and name them with bag= and label=.",
             )
         if any(name in file for name in FEATURES):
             yield self._group(file, self.path.stem)

@@ -106,11 +106,20 @@ _ALL = (
         function="svmlight",
     ),
 )
+# Formats that are read and not written.
+_READ_ONLY = (
+    Format("xlsx", "XLSX workbook, one row per instance", (".xlsx",), True, extra="io"),
+    Format("h5ad", "AnnData, bag and label as columns of obs", (".h5ad", ".zarr"), True,
+           extra="anndata"),
+)  # fmt: skip
 FORMATS = {one.name: one for one in _ALL}
+_READABLE = FORMATS | {one.name: one for one in _READ_ONLY}
 
 
 def formats() -> dict[str, Format]:
     """Return every format that can be read and written, by name.
+
+    XLSX (``format="xlsx"``) and AnnData (``format="h5ad"``) are read only.
 
     Examples
     --------
@@ -125,17 +134,17 @@ def formats() -> dict[str, Format]:
 
 def format_named(path: Path, name: str) -> Format:
     """Return the format of this name."""
-    if name not in FORMATS:
+    if name not in _READABLE:
         raise_format_error(
-            path, f"format={name!r} is not known; the formats are {listed(FORMATS, 20)}."
+            path, f"format={name!r} is not known; the formats are {listed(_READABLE, 20)}."
         )
-    return FORMATS[name]
+    return _READABLE[name]
 
 
 def format_to_write(path: Path, *, sparse: bool) -> Format:
     """Return the format that the suffix stands for."""
     suffix = path.suffix.lower()
-    found = [one for one in _ALL if suffix in one.suffixes]
+    found = [one for one in (*_ALL, *_READ_ONLY) if suffix in one.suffixes]
     if not found:
         raise_format_error(
             path,
@@ -157,6 +166,9 @@ def detect_format(path: str | os.PathLike[str]) -> Format:
     """
     path = Path(os.fspath(path))
     check_readable(path, folder=True)
+    suffix = path.suffix.lower()
+    if suffix in (".xlsx", ".h5ad", ".zarr"):
+        return _READABLE["xlsx" if suffix == ".xlsx" else "h5ad"]
     if path.is_dir():
         return FORMATS["h5"]
     with path.open("rb") as file:
@@ -166,7 +178,6 @@ def detect_format(path: str | os.PathLike[str]) -> Format:
     binary = _by_magic(start)
     if binary:
         return FORMATS[binary]
-    suffix = path.suffix.lower()
     by_suffix = [one for one in _ALL if suffix in one.suffixes]
     if by_suffix and by_suffix[0].name in ("parquet", "npz", "h5", "mat"):
         # MATLAB 4 files have no signature; the other formats do, so this file is damaged.
