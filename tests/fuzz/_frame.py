@@ -21,6 +21,7 @@ from pathlib import Path
 
 SECONDS_PER_CASE = 20
 MEMORY_BYTES = 4 << 30
+MIXED = "mixed"
 BATCH = 1000  # a child takes seconds to start
 
 Case = Callable[[int], str]
@@ -101,19 +102,30 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+def mixed(targets: dict[str, Target]) -> Target:
+    """Return one target of all: a seed takes them in turn, and one child serves for all."""
+
+    def prepare(folder: Path) -> Case:
+        cases = [target(folder) for target in targets.values()]
+        return lambda seed: cases[seed % len(cases)](seed)
+
+    return prepare
+
+
 def main(script: str, targets: dict[str, Target], *, inputs: int) -> None:
     """Command line of a fuzz script: all targets, or one as a child."""
+    targets = {**targets, MIXED: mixed(targets)}
     parser = argparse.ArgumentParser()
     parser.add_argument("--inputs", type=int, default=inputs, help="inputs over all targets")
     parser.add_argument("--seed", type=int, default=0, help="first seed")
-    parser.add_argument("--only", help="one target")
+    parser.add_argument("--only", help=f"one target; '{MIXED}' takes all in turn")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.child:
         serve(targets[asked.child], asked.folder)
         return
-    names = [asked.only] if asked.only else list(targets)
+    names = [asked.only] if asked.only else [name for name in targets if name != MIXED]
     share, rest = divmod(asked.inputs, len(names))
     with tempfile.TemporaryDirectory() as folder:
         rows = []

@@ -88,8 +88,11 @@ class OneFile:
     def values(self, dataset: Any) -> NDArray[Any]:
         """Return all values of a data set of numbers or text, text decoded."""
         self._check_kind(dataset.dtype, dataset.name)
-        count = int(np.prod([float(n) for n in dataset.shape or ()]))
-        check_memory(self.path, count * dataset.dtype.itemsize)
+        count = float(np.prod([float(n) for n in dataset.shape or ()]))
+        text = self.h5py.check_string_dtype(dataset.dtype) is not None
+        # Text becomes Python objects first, then an array of 4 bytes for each character.
+        n_bytes = 6 * dataset.dtype.itemsize + 100 if text else 2 * dataset.dtype.itemsize
+        check_memory(self.path, count * n_bytes)
         if self.h5py.check_string_dtype(dataset.dtype) is not None:
             return np.array(dataset.asstr()[()], dtype=str)
         return np.asarray(dataset[()])

@@ -26,7 +26,7 @@ _CLASSES = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13
 _MATRIX, _COMPRESSED = 14, 15
 _CELL, _STRUCT, _OBJECT, _CHAR, _SPARSE = 1, 2, 3, 4, 5
 _MAX_DEPTH = 16
-_COPIES = 4  # of the values while they are read: unpacked, as numbers, in rows, as bags
+_COPIES = 3  # of the values while they are read: unpacked, as numbers, as bags
 
 
 @dataclass
@@ -155,6 +155,7 @@ def _matrix(path: Path, body: memoryview, order: str, depth: int) -> tuple[str, 
     values = _numbers(*_next(parts), order)
     if len(values) != count:
         raise _Damaged(f"the variable {name!r} has {len(values)} values for the shape {shape}")
+    check_memory(path, 24 * count)  # small types become wide ones: as read, as floats, as bags
     array = values.astype(_CLASSES[kind]).reshape(shape, order="F")
     return name, array
 

@@ -81,7 +81,8 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
             for name, one in members.items()
             if name in _FIXED or name.startswith((_INFO, _BAG_INFO))
         }
-        check_memory(path, sum(one.file_size for one in wanted.values()))
+        # Held twice while bags are made of them: as read, and in the order or type of bags.
+        check_memory(path, 2 * sum(one.file_size for one in wanted.values()))
         arrays = {}
         for name, one in wanted.items():
             with archive.open(one) as file:
@@ -118,7 +119,8 @@ def read_array(path: Path, name: str, file: IO[bytes], n_bytes: int) -> NDArray[
             path,
             f"the array {name!r} is cut short: {shape} of {dtype} do not fit in {n_bytes} bytes.",
         )
-    check_memory(path, count * dtype.itemsize)
+    converted = 0 if dtype.kind == "U" or dtype.str[1:] in ("f4", "f8") else 16
+    check_memory(path, count * (dtype.itemsize + converted))
     values = np.empty(count, dtype=dtype)
     target = values.view(np.uint8) if values.nbytes else values
     for start in range(0, values.nbytes, _CHUNK):

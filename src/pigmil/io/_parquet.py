@@ -40,6 +40,8 @@ _OPEN = {
     "thrift_string_size_limit": 1 << 28,
     "thrift_container_size_limit": 1 << 24,
 }
+_BATCH_BYTES = 100 << 20  # a batch as Arrow holds it, its rows, and the last slab of the result
+_DECODED_BYTES = 56  # for each value of a list: levels, values, copies of them, and its bag
 _KEY = b"pigmil"  # schema metadata: the roles of columns, where the names do not show them
 
 
@@ -66,7 +68,7 @@ def read(path: Path, request: Request) -> Bags:
         dtype = _float_type(kinds, request)
         if not request.memory_map:
             size = file.metadata.num_rows * len(kinds) * dtype.itemsize
-            check_memory(path, size, mappable=True)
+            check_memory(path, size + _BATCH_BYTES, mappable=True)
         return _read_long(path, file, roles, request, dtype, noted)
 
 
@@ -202,6 +204,7 @@ def _read_lists(
     inner = [types[place].value_type for place in roles.features]
     nested = len(inner) == 1 and _is_list(inner[0])
     dtype = _float_type([inner[0].value_type] if nested else inner, request)
+    _check_lists(path, file, dtype, mapped=bool(request.memory_map))
     row = 0
     with naming(path), FileRows(path, request, mappable=True, typed=True) as table:
         table.where = lambda instance: f"instance {instance + 1}"
@@ -225,6 +228,20 @@ def _read_lists(
             path, f"has {row} rows but {bags.n_bags} different bags; a bag has one row here."
         )
     return bags
+
+
+def _check_lists(path: Path, file: Any, dtype: np.dtype[Any], *, mapped: bool) -> None:
+    """Refuse lists that cannot be decoded in memory: a few bytes can stand for many values.
+
+    A row group is decoded whole if its lists are long, and a bag is never split.
+    """
+    metadata = file.metadata
+    sizes = [
+        sum(group.column(place).num_values for place in range(group.num_columns))
+        for group in (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    ]
+    result = 0 if mapped else sum(sizes) * dtype.itemsize
+    check_memory(path, result + max(sizes, default=0) * _DECODED_BYTES, mappable=True)
 
 
 def _repeat(column: Coded | None, spread: NDArray[Any]) -> Any:

@@ -35,7 +35,8 @@ class InMemory:
     def append(self, block: Any) -> None:
         """Take the next rows."""
         held = block.data.nbytes if sp.issparse(block) else block.nbytes
-        check_memory(self.path, self.n_bytes + held, mappable=self.mappable)
+        # The block is in memory already; it is copied once, and once more at the end.
+        check_memory(self.path, 2 * held, mappable=self.mappable)
         self.n_rows, self.n_bytes = self.n_rows + block.shape[0], self.n_bytes + held
         if sp.issparse(block) or (not self.slabs and block.nbytes >= _SLAB_BYTES):
             self.slabs.append(block)
