@@ -42,8 +42,8 @@ class BagStatistic(ClassifierMixin, BaseEstimator):
     ("statistic", "verdicts"),
     [
         ("positive", ["pass", "pass", "pass"]),
-        # Without poison means positive in training and negative in the test.
-        ("no_poison", ["fail", "fail", "chance"]),
+        # No poison: positive in training, negative in the test. The last test has none at all.
+        ("no_poison", ["fail", "fail", "unlearned"]),
     ],
 )
 def test_verdicts_of_known_models(statistic, verdicts):
@@ -69,6 +69,9 @@ def test_interval_by_hand():
     # Mean 0.6, standard deviation 0.1, t(0.975, 2) = 4.3027: 0.6 -+ 4.3027 * 0.1 / sqrt(3).
     np.testing.assert_allclose(one.interval, [0.3516, 0.8484], atol=1e-4)
     assert one.verdict == "chance"
+    # Right on the test bags, wrong on the training bags: by accident.
+    accident = AssumptionTest("single_concept", np.array([0.1, 0.2]), np.array([0.9, 0.95]))
+    assert accident.verdict == "unlearned"
 
 
 def test_detectors_rank_bags_by_their_best_instance_and_results_print():

@@ -48,7 +48,11 @@ class AssumptionTest:
         """``"pass"`` if test bags are ranked better than by chance, ``"fail"`` if worse.
 
         ``"chance"`` if the interval holds 0.5: nothing was learned that carries over.
+        ``"unlearned"`` if not even the training bags are ranked better than by chance: then the
+        test bags say nothing.
         """
+        if self.train_auc.mean() <= 0.5:
+            return "unlearned"
         low, high = self.interval
         if low > 0.5:
             return "pass"
@@ -97,7 +101,7 @@ class Assumptions:
     def __str__(self) -> str:
         lines = [f"{self.estimator}, {len(self.tests[0].test_auc)} seeds"]
         lines += [
-            f"{row['test']:16} {row['verdict']:7} AUC {row['test_auc']:.3f} "
+            f"{row['test']:16} {row['verdict']:9} AUC {row['test_auc']:.3f} "
             f"[{row['low']:.3f}, {row['high']:.3f}], training {row['train_auc']:.3f}"
             for row in self.rows()
         ]
