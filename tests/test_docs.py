@@ -122,7 +122,7 @@ def test_the_reference_lists_every_public_name():
     listed = set(re.findall(r"^   pigmil\.(\S+)$", text, re.MULTILINE))
     rooms = {"__version__", *pigmil._ROOMS}
     assert set(pigmil.__all__) - rooms <= listed
-    for room in ("datasets", "evaluation", "io", "metrics", "report"):
+    for room in ("datasets", "evaluation", "io", "metrics", "report", "scale"):
         module = __import__(f"pigmil.{room}", fromlist=["__all__"])
         missing = {name for name in module.__all__ if {f"{room}.{name}", name}.isdisjoint(listed)}
         assert not missing, room
