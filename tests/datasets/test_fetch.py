@@ -48,6 +48,19 @@ def test_giving_up_leaves_nothing_behind(server, tmp_path, no_sleep, answer, mes
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_download_stops_at_the_expected_size(server, tmp_path, no_sleep, monkeypatch):
+    address, answers, _ = server
+    answers.append((200, CONTENT + bytes(1 << 22)))
+    size = len(CONTENT)
+    with pytest.raises(DataSetError, match=f"longer than the expected {size} bytes"):
+        fetch_file(address, sha256(CONTENT), "x", tmp_path, size)
+    monkeypatch.setattr(fetch, "_MAX_BYTES", 1 << 20)
+    answers.append((200, CONTENT + bytes(1 << 22)))
+    with pytest.raises(DataSetError, match="longer than the expected 1048576 bytes"):
+        fetch_file(address, sha256(CONTENT), "x", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_damaged_file_is_replaced(server, tmp_path, no_sleep):
     address, answers, _ = server
     answers.append((200, CONTENT))

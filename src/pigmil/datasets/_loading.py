@@ -168,7 +168,7 @@ def _by_file(entry: DataSetInfo, folder: Path) -> bool:
     source = entry.source_file
     if source is None:
         return False
-    fetch_file(source.address, source.sha256, source.name, folder)
+    fetch_file(source.address, source.sha256, source.name, folder, source.size)
     return True
 
 

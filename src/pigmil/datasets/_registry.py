@@ -21,6 +21,7 @@ class SourceFile:
     name: str
     sha256: str
     address: str
+    size: int | None = None  # bytes
 
 
 @dataclass(frozen=True)
