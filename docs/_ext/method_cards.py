@@ -108,6 +108,8 @@ class MethodCard(_Written):
                 for name, values in card.grid.items()
             )
             rows.append(("In benchmarks", tuned))
+        if card.extra:
+            rows.append(("Needs", f"``pip install 'pigmil[{card.extra}]'`` to be fitted"))
         tested = assumption_results(self.env).get(card.name)
         if tested:
             cells = [f"{test.replace('_', ' ')} {_verdict(one)}" for test, one in tested.items()]
@@ -134,7 +136,7 @@ class MethodList(_Written):
             for name in re.findall(r"\{method-card\} (\S+)", path.read_text(encoding="utf-8"))
         }
         rows = []
-        for card in all_estimators():
+        for card in all_estimators(deep=True):
             page = pages[get_estimator(card.name).__name__]
             marks = ["✓" if flag else "–" for flag in (card.detects, card.classifies)]
             link = f":doc:`{card.name} </methods/{page}>`"
@@ -191,7 +193,7 @@ def _moved(text, folder):
 
 def unwritten_methods(srcdir):
     """Pages of methods that this version of the library does not hold."""
-    known = {get_estimator(card.name).__name__ for card in all_estimators()}
+    known = {get_estimator(card.name).__name__ for card in all_estimators(deep=True)}
     return [
         f"methods/{path.name}"
         for path in sorted((Path(srcdir) / "methods").glob("*.md"))

@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from pigmil._core.version import __version__
-from pigmil.estimators.registry import METHODS
+from pigmil.estimators.registry import DEEP_METHODS, METHODS
 
 # Public name -> where it lives. Loaded on first use, so that `import pigmil` stays light.
 _HOME = {
@@ -30,6 +30,7 @@ _HOME = {
     "select_instances": "pigmil.evaluation.selection",
     "write_bags": "pigmil.io",
     **METHODS,
+    **DEEP_METHODS,
 }
 _ROOMS = (
     "datasets",
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from pigmil.bags import OnInstances as OnInstances
     from pigmil.bags import as_bags as as_bags
     from pigmil.estimators import all_estimators as all_estimators
+    from pigmil.estimators.abmil import ABMIL as ABMIL
     from pigmil.estimators.apr import APR as APR
     from pigmil.estimators.citation_knn import CitationKNN as CitationKNN
     from pigmil.estimators.clustering_mil import ClusteringMIL as ClusteringMIL
@@ -68,6 +70,7 @@ if TYPE_CHECKING:
     from pigmil.estimators.mi_graph import MIGraph as MIGraph
     from pigmil.estimators.mi_graph import MiGraph as MiGraph
     from pigmil.estimators.mi_kernel import MIKernel as MIKernel
+    from pigmil.estimators.mi_net import MINet as MINet
     from pigmil.estimators.mi_sim import MiSim as MiSim
     from pigmil.estimators.mi_svm import MiSVM as MiSVM
     from pigmil.estimators.mi_svm_bag import MISVM as MISVM

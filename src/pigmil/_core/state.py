@@ -224,6 +224,19 @@ class IntegerLists(Field):
             item.verify(array, f"{name}[{position}]", sizes)
 
 
+@dataclass(frozen=True, kw_only=True)
+class FloatList(Field):
+    """A list of arrays of finite floating-point numbers, of any shapes."""
+
+    def verify(self, value: Any, name: str, sizes: Sizes) -> None:
+        if not isinstance(value, list):
+            raise StateError(f"{name} is not a list")
+        for position, array in enumerate(value):
+            item = Floats(shape=None)
+            item.bind(array, f"{name}[{position}]", {})
+            item.verify(array, f"{name}[{position}]", sizes)
+
+
 def state_fields(cls: type) -> dict[str, Field]:
     """Return the fitted attributes that a class and its bases list."""
     fields: dict[str, Field] = {}

@@ -3,11 +3,12 @@
 import importlib
 from typing import Any
 
-from pigmil.estimators.registry import METHODS, all_estimators, card_of, get_estimator
+from pigmil.estimators.registry import DEEP_METHODS, METHODS, all_estimators, card_of, get_estimator
 
 # The classes are imported on first use, so that `import pigmil` stays light.
 _LAZY = {
     **METHODS,
+    **DEEP_METHODS,
     "BaseMIL": "pigmil.estimators.base",
     "Card": "pigmil.estimators.card",
     "MILClassifier": "pigmil.estimators.base",

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from pigmil._core.model_parts import full_name, model_parts
-from pigmil.estimators.registry import METHODS
+from pigmil.estimators.registry import DEEP_METHODS, METHODS
 
 # Classes of scikit-learn that methods keep or that pipelines around them are made of. Trees,
 # neighbours and functions are left out: their state holds indices that compiled code follows.
@@ -51,7 +51,7 @@ def admitted_classes(trusted: Iterable[str] = ()) -> Callable[[str], type | None
         imported because a file names it: the name must be on a list first.
     """
     extra = {name: _trusted_class(name) for name in trusted}
-    methods = {f"{module}.{name}": name for name, module in METHODS.items()}
+    methods = {f"{module}.{name}": name for name, module in {**METHODS, **DEEP_METHODS}.items()}
 
     def admit(name: str) -> type | None:
         if name in extra:

@@ -30,6 +30,8 @@ class Card:
     shortfall : str
         Where its accuracy on the benchmark sets stays more than two points below what was
         published, by how much, and why; empty where it does not.
+    extra : str
+        The extra of the installation that fitting it needs; empty where it needs none.
     """
 
     name: str
@@ -42,3 +44,4 @@ class Card:
     when_to_use: str
     grid: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     shortfall: str = ""
+    extra: str = ""

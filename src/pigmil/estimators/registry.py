@@ -35,15 +35,25 @@ METHODS: dict[str, str] = {
     "MMIL": "pigmil.estimators.mmil",
     "SingleInstance": "pigmil.estimators.single_instance",
 }
+# Methods that need torch to be fitted, listed on request only.
+DEEP_METHODS: dict[str, str] = {
+    "ABMIL": "pigmil.estimators.abmil",
+    "MINet": "pigmil.estimators.mi_net",
+}
+_ALL = {**METHODS, **DEEP_METHODS}
 
 
-def all_estimators(*, detects: bool | None = None, classifies: bool | None = None) -> list[Card]:
+def all_estimators(
+    *, detects: bool | None = None, classifies: bool | None = None, deep: bool = False
+) -> list[Card]:
     """Cards of all methods, or of those that detect or classify.
 
     Parameters
     ----------
     detects, classifies : bool, optional
         Keep only methods that do (True) or do not (False).
+    deep : bool, default=False
+        Whether to list the methods that need torch (extra ``deep``) too.
 
     Returns
     -------
@@ -51,7 +61,7 @@ def all_estimators(*, detects: bool | None = None, classifies: bool | None = Non
         Each with name, paper, year, what it does and what it costs; the class is
         ``get_estimator(name)``.
     """
-    cards = [card_of(name) for name in METHODS]
+    cards = [card_of(name) for name in (_ALL if deep else METHODS)]
     return [
         card
         for card in cards
@@ -61,19 +71,19 @@ def all_estimators(*, detects: bool | None = None, classifies: bool | None = Non
 
 def get_estimator(name: str) -> Any:
     """Class of a method, by class name or printed name, whatever the case."""
-    for class_name, module in METHODS.items():
+    for class_name, module in _ALL.items():
         if class_name == name:
             return getattr(importlib.import_module(module), class_name)
-    for class_name in METHODS:
+    for class_name in _ALL:
         if card_of(class_name).name == name:
             return get_estimator(class_name)
-    matches = [known for known in METHODS if known.lower() == name.lower().replace("-", "")]
+    matches = [known for known in _ALL if known.lower() == name.lower().replace("-", "")]
     if len(matches) == 1:
         return get_estimator(matches[0])
-    by_lower_case = {key.lower(): key for key in METHODS}
+    by_lower_case = {key.lower(): key for key in _ALL}
     close = difflib.get_close_matches(name.lower(), by_lower_case, n=3)
     hint = f" Did you mean {' or '.join(by_lower_case[key] for key in close)}?" if close else ""
-    raise ValueError(f"Unknown method {name!r}.{hint} Known methods: {', '.join(METHODS)}.")
+    raise ValueError(f"Unknown method {name!r}.{hint} Known methods: {', '.join(_ALL)}.")
 
 
 def card_of(name: str) -> Card:

@@ -1,0 +1,187 @@
+"""ABMIL: attention over the instances of a bag, learned by a neural network."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import expit
+
+from pigmil._core._sklearn_compat import StrOptions
+from pigmil._core.segments import segment_reduce
+from pigmil._core.typing import FloatArray, IntArray
+from pigmil.estimators._deep import DeepMIL, Shapes, softmax_by_bag
+from pigmil.estimators._parameters import AT_LEAST_ONE
+from pigmil.estimators.card import Card
+
+
+class ABMIL(DeepMIL):
+    """ABMIL: classify a bag by the mean of its instances, weighted by learned attention.
+
+    Implements Eqs. (7) to (9): hidden features ``h`` of an instance get the weight ``a``, the
+    softmax over the bag of ``w . (tanh(V h) * sigmoid(U h))``, without the second factor if not
+    gated; the logit of a bag is linear in the weighted mean of its ``h``. Needs torch to be
+    trained (extra ``deep``), and only NumPy afterwards.
+
+    Departs from the paper: the hidden layers are fully connected (those of its experiments on the
+    benchmark sets, not the convolutions); Adam in mini-batches of bags; training stops when the
+    loss of held-out training bags stops falling, and several networks, each with other held-out
+    bags, are averaged.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : tuple of int, default=(256, 128, 64)
+        Sizes of the layers that turn an instance into its hidden features.
+    attention_size : int, default=64
+        Rows of ``V`` and ``U``.
+    gated : bool, default=True
+        Whether attention is gated.
+    score_by : {"logit", "attention", "both"}, default="logit"
+        What scores an instance: the logit of a bag that holds it alone; its attention before the
+        softmax; or its contribution to the logit of its bag, attention times logit, which depends
+        on the bag.
+    dropout : float, default=0.5
+        Share of hidden features set to 0 in training.
+    learning_rate : float, default=5e-4
+        Step size of Adam.
+    weight_decay : float, default=5e-3
+        L2 penalty.
+    batch_size : int, default=4
+        Bags per step.
+    max_epochs : int, default=200
+        Most passes over the training bags.
+    patience : int, default=20
+        Passes without improvement on held-out bags before training stops.
+    validation_fraction : float, default=0.2
+        Share of the training bags of each class that is held out.
+    n_networks : int, default=5
+        Networks to average.
+    probability : bool, default=False
+        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
+    pos_label : label, optional
+        The positive class; the greater label if not given.
+    random_state : int, RandomState or None
+        For weights, held-out bags, batches and dropout.
+
+    Attributes
+    ----------
+    weights_ : list of array
+        Weights and biases, one row per network in each: the hidden layers, the classifier,
+        and ``V``, ``U`` (if gated) and ``w``.
+    centre_, spread_ : array of shape (n_features,) and float
+        How features are standardised.
+    threshold_ : float
+        What is subtracted from the scores of instances: where "the best instance is above 0"
+        agrees most often with the classification of the training bags.
+    n_iter_ : int
+        The most passes of a network.
+    detected_instances_ : array of int of shape (n_positive_bags,)
+        Flat index of the highest-scored instance of each positive training bag.
+    instance_scores_ : array of shape (n_instances,)
+        Score of each training instance.
+
+    Notes
+    -----
+    Cost: O(n_networks n_epochs N p) for networks of p weights.
+
+    References
+    ----------
+    Ilse, Tomczak, Welling: Attention-based Deep Multiple Instance Learning, ICML 2018.
+
+    Examples
+    --------
+    >>> from pigmil import ABMIL
+    >>> ABMIL(random_state=0, score_by="both")
+    ABMIL(random_state=0, score_by='both')
+    """
+
+    card: ClassVar[Card] = Card(
+        name="ABMIL",
+        title="Attention-based deep multiple-instance learning",
+        paper="Ilse, Tomczak, Welling: Attention-based Deep Multiple Instance Learning, ICML",
+        year=2018,
+        detects=True,
+        classifies=True,
+        cost="O(n_networks n_epochs N p), p weights",
+        when_to_use="Many bags; features from a deep network, as of image patches.",
+        extra="deep",
+    )
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **DeepMIL._parameter_constraints,
+        "attention_size": AT_LEAST_ONE,
+        "gated": ["boolean"],
+        "score_by": [StrOptions({"logit", "attention", "both"})],
+    }
+
+    def __init__(
+        self,
+        hidden_layer_sizes: Any = (256, 128, 64),
+        *,
+        attention_size: int = 64,
+        gated: bool = True,
+        score_by: str = "logit",
+        dropout: float = 0.5,
+        learning_rate: float = 5e-4,
+        weight_decay: float = 5e-3,
+        batch_size: int = 4,
+        max_epochs: int = 200,
+        patience: int = 20,
+        validation_fraction: float = 0.2,
+        n_networks: int = 5,
+        probability: bool = False,
+        pos_label: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.attention_size = attention_size
+        self.gated = gated
+        self.score_by = score_by
+        self.dropout = dropout
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.n_networks = n_networks
+        self.probability = probability
+        self.pos_label = pos_label
+        self.random_state = random_state
+
+    def _head_shapes(self, n_hidden: int) -> Shapes:
+        one = [(n_hidden, self.attention_size), (self.attention_size,)]
+        return [(n_hidden, 1), (1,), *one * (2 if self.gated else 1), (self.attention_size, 1)]
+
+    def _head(self, torch: Any, hidden: Any, owners: Any, n_bags: int, head: list[Any]) -> Any:
+        weight, bias, *attention, last = head
+        gates = torch.tanh(hidden @ attention[0] + attention[1])
+        if self.gated:
+            gates = gates * torch.sigmoid(hidden @ attention[2] + attention[3])
+        raw = (gates @ last)[:, 0]
+        highest = torch.full((n_bags,), -torch.inf).scatter_reduce(0, owners, raw.detach(), "amax")
+        powers = torch.exp(raw - highest[owners])
+        total = torch.zeros(n_bags).index_add(0, owners, powers)
+        share = (powers / total[owners])[:, None]
+        means = torch.zeros(n_bags, hidden.shape[1]).index_add(0, owners, share * hidden)
+        return (means @ weight + bias)[:, 0]
+
+    def _attention(self, hidden: FloatArray, head: list[Any]) -> FloatArray:
+        """Return the attention of every instance before the softmax."""
+        attention, last = head[2:-1], head[-1]
+        gates = np.tanh(hidden @ attention[0] + attention[1])
+        if self.gated:
+            gates = gates * expit(hidden @ attention[2] + attention[3])
+        return np.asarray((gates @ last)[:, 0])
+
+    def _bag_logits(self, hidden: FloatArray, offsets: IntArray, head: list[Any]) -> FloatArray:
+        # The classifier is linear and weights sum to 1: the mean of logits is the logit of means.
+        logits = (hidden @ head[0] + head[1])[:, 0]
+        share = softmax_by_bag(self._attention(hidden, head), offsets)
+        return segment_reduce(np.add, share * logits, offsets)
+
+    def _network_scores(self, hidden: FloatArray, offsets: IntArray, head: list[Any]) -> FloatArray:
+        if self.score_by == "attention":
+            return self._attention(hidden, head)
+        logits = np.asarray((hidden @ head[0] + head[1])[:, 0])
+        if self.score_by == "logit":
+            return logits
+        return softmax_by_bag(self._attention(hidden, head), offsets) * logits

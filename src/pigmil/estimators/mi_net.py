@@ -1,0 +1,163 @@
+"""mi-Net and MI-Net: neural networks that pool instances or their hidden features."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pigmil._core._sklearn_compat import StrOptions
+from pigmil._core.segments import segment_reduce
+from pigmil._core.typing import FloatArray, IntArray
+from pigmil.estimators._deep import DeepMIL, Shapes
+from pigmil.estimators.card import Card
+
+
+class MINet(DeepMIL):
+    """MI-Net: pool the hidden features of a bag, then classify; mi-Net pools instance logits.
+
+    Implements Eqs. (1) to (5): fully connected layers with ReLU turn an instance into hidden
+    features; with ``level="embedding"`` (MI-Net) their maximum or mean over the bag is classified,
+    with ``level="instance"`` (mi-Net) each instance is, and its logits are pooled. Needs torch to
+    be trained (extra ``deep``), and only NumPy afterwards.
+
+    Departs from the paper: no deep supervision and no residual connections; mi-Net pools logits,
+    not probabilities (the same for the maximum); Adam in mini-batches of bags; training stops when
+    the loss of held-out training bags stops falling, and several networks, each with other
+    held-out bags, are averaged.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : tuple of int, default=(256, 128, 64)
+        Sizes of the layers that turn an instance into its hidden features.
+    level : {"embedding", "instance"}, default="embedding"
+        MI-Net or mi-Net.
+    pooling : {"max", "mean"}, default="max"
+        How a bag is pooled.
+    dropout : float, default=0.5
+        Share of hidden features set to 0 in training.
+    learning_rate : float, default=5e-4
+        Step size of Adam.
+    weight_decay : float, default=5e-3
+        L2 penalty.
+    batch_size : int, default=4
+        Bags per step.
+    max_epochs : int, default=200
+        Most passes over the training bags.
+    patience : int, default=20
+        Passes without improvement on held-out bags before training stops.
+    validation_fraction : float, default=0.2
+        Share of the training bags of each class that is held out.
+    n_networks : int, default=5
+        Networks to average.
+    probability : bool, default=False
+        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
+    pos_label : label, optional
+        The positive class; the greater label if not given.
+    random_state : int, RandomState or None
+        For weights, held-out bags, batches and dropout.
+
+    Attributes
+    ----------
+    weights_ : list of array
+        Weights and biases of the hidden layers and the classifier, one row per network in each.
+    centre_, spread_ : array of shape (n_features,) and float
+        How features are standardised.
+    threshold_ : float
+        What is subtracted from the scores of instances, the logits of bags that hold one alone:
+        where "the best instance is above 0" agrees most often with the classification of the
+        training bags.
+    n_iter_ : int
+        The most passes of a network.
+    detected_instances_ : array of int of shape (n_positive_bags,)
+        Flat index of the highest-scored instance of each positive training bag.
+    instance_scores_ : array of shape (n_instances,)
+        Score of each training instance.
+
+    Notes
+    -----
+    Cost: O(n_networks n_epochs N p) for networks of p weights.
+
+    References
+    ----------
+    Wang, Yan, Tang, Bai, Liu: Revisiting Multiple Instance Neural Networks, Pattern Recognition 74,
+    2018.
+
+    Examples
+    --------
+    >>> from pigmil import MINet
+    >>> MINet(level="instance", random_state=0)
+    MINet(level='instance', random_state=0)
+    """
+
+    card: ClassVar[Card] = Card(
+        name="MI-Net",
+        title="Multiple-instance neural network",
+        paper="Wang, Yan, Tang, Bai, Liu: Revisiting Multiple Instance Neural Networks, Pattern "
+        "Recognition 74",
+        year=2018,
+        detects=True,
+        classifies=True,
+        cost="O(n_networks n_epochs N p), p weights",
+        when_to_use="A neural baseline beside ABMIL.",
+        extra="deep",
+    )
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **DeepMIL._parameter_constraints,
+        "level": [StrOptions({"embedding", "instance"})],
+        "pooling": [StrOptions({"max", "mean"})],
+    }
+
+    def __init__(
+        self,
+        hidden_layer_sizes: Any = (256, 128, 64),
+        *,
+        level: str = "embedding",
+        pooling: str = "max",
+        dropout: float = 0.5,
+        learning_rate: float = 5e-4,
+        weight_decay: float = 5e-3,
+        batch_size: int = 4,
+        max_epochs: int = 200,
+        patience: int = 20,
+        validation_fraction: float = 0.2,
+        n_networks: int = 5,
+        probability: bool = False,
+        pos_label: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.level = level
+        self.pooling = pooling
+        self.dropout = dropout
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.n_networks = n_networks
+        self.probability = probability
+        self.pos_label = pos_label
+        self.random_state = random_state
+
+    def _head_shapes(self, n_hidden: int) -> Shapes:
+        return [(n_hidden, 1), (1,)]
+
+    def _head(self, torch: Any, hidden: Any, owners: Any, n_bags: int, head: list[Any]) -> Any:
+        values = hidden if self.level == "embedding" else hidden @ head[0] + head[1]
+        rows = owners[:, None].expand_as(values)
+        kind = "amax" if self.pooling == "max" else "mean"
+        empty = torch.zeros(n_bags, values.shape[1])
+        pooled = empty.scatter_reduce(0, rows, values, kind, include_self=False)
+        return (pooled @ head[0] + head[1] if self.level == "embedding" else pooled)[:, 0]
+
+    def _bag_logits(self, hidden: FloatArray, offsets: IntArray, head: list[Any]) -> FloatArray:
+        values = hidden if self.level == "embedding" else hidden @ head[0] + head[1]
+        if self.pooling == "max":
+            pooled = segment_reduce(np.maximum, values, offsets)
+        else:
+            pooled = segment_reduce(np.add, values, offsets) / np.diff(offsets)[:, None]
+        return (pooled @ head[0] + head[1] if self.level == "embedding" else pooled)[:, 0]
+
+    def _network_scores(self, hidden: FloatArray, offsets: IntArray, head: list[Any]) -> FloatArray:
+        return np.asarray((hidden @ head[0] + head[1])[:, 0])

@@ -1,0 +1,168 @@
+"""ABMIL and MI-Net, trained with torch; the rest of the suite never needs it."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+import pigmil
+from pigmil import ABMIL, Bags, MINet
+from pigmil._core.errors import ModelFileError
+from pigmil.estimators import all_estimators
+
+torch = pytest.importorskip("torch", reason="ABMIL and MI-Net are trained with torch")
+pytestmark = [
+    pytest.mark.deep,
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+]
+
+SMALL = {
+    "hidden_layer_sizes": (16, 8),
+    "n_networks": 2,
+    "max_epochs": 40,
+    "dropout": 0.1,
+    "learning_rate": 5e-3,
+    "random_state": 0,
+}
+METHODS = [
+    ABMIL(**SMALL),
+    ABMIL(gated=False, **SMALL),
+    ABMIL(score_by="both", **SMALL),
+    MINet(**SMALL),
+    MINet(level="instance", **SMALL),
+    MINet(level="instance", pooling="mean", **SMALL),
+]
+
+
+@pytest.fixture(scope="module")
+def bags():
+    return planted(0)
+
+
+def planted(seed, n_bags=30):
+    rng = np.random.default_rng(seed)
+    parts = [rng.normal(size=(int(rng.integers(2, 6)), 3)) for _ in range(n_bags)]
+    labels = [np.zeros(len(part), dtype=int) for part in parts]
+    for part, truth in zip(parts[::2], labels[::2], strict=True):
+        part[0] += 5
+        truth[0] = 1
+    return Bags.from_list(parts, y=(np.arange(n_bags) + 1) % 2, instance_labels=labels)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=str)
+def test_planted_instances_are_detected_and_unseen_bags_classified(method, bags):
+    model = clone(method).fit(bags)
+    new = planted(1)
+    assert (model.predict(new) == new.y).mean() >= 0.9
+    assert bags.instance_labels[model.detected_instances_].mean() >= 0.9
+    scores = model.decision_function_instances(bags)
+    np.testing.assert_array_equal(scores, model.instance_scores_)
+    best = np.maximum.reduceat(model.decision_function_instances(new), new.offsets[:-1])
+    assert ((best > 0) == (model.predict(new) == 1)).mean() >= 0.85
+
+
+@pytest.mark.parametrize("method", METHODS, ids=str)
+def test_numpy_gives_the_logits_of_torch(method, bags):
+    model = clone(method).fit(bags)
+    n_layers = 2 * len(model.hidden_layer_sizes)
+    total = np.zeros(bags.n_bags)
+    for number in range(model.n_networks):
+        network = [torch.tensor(array[number]) for array in model.weights_]
+        hidden = torch.tensor((bags.instances - model.centre_) / model.spread_).float()
+        for weight, bias in zip(network[:n_layers:2], network[1:n_layers:2], strict=True):
+            hidden = torch.nn.functional.linear(hidden, weight.T, bias).relu()
+        owners = torch.tensor(bags.bag_index)
+        logits = model._head(torch, hidden, owners, bags.n_bags, network[n_layers:])
+        total += logits.numpy()
+    expected = total / model.n_networks
+    np.testing.assert_allclose(model.decision_function(bags), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("gated", [True, False])
+def test_attention_by_a_loop(gated, bags):
+    model = ABMIL(gated=gated, **{**SMALL, "n_networks": 1}).fit(bags)
+    w1, b1, w2, b2, out, out_bias, *attention = [array[0].astype(float) for array in model.weights_]
+    logits = []
+    for bag in bags:
+        features, raw = [], []
+        for x in (bag - model.centre_) / model.spread_:
+            h = np.maximum(np.maximum(x @ w1 + b1, 0) @ w2 + b2, 0)
+            gate = np.tanh(h @ attention[0] + attention[1])
+            if gated:
+                gate = gate / (1 + np.exp(-(h @ attention[2] + attention[3])))
+            features.append(h)
+            raw.append(float(gate @ attention[-1][:, 0]))
+        share = np.exp(raw) / np.exp(raw).sum()
+        mean = sum(a * h for a, h in zip(share, features, strict=True))
+        logits.append(float(mean @ out[:, 0] + out_bias[0]))
+    np.testing.assert_allclose(model.decision_function(bags), logits, atol=1e-8)
+
+
+def test_scores_by_logit_attention_and_both(bags):
+    models = {
+        by: ABMIL(score_by=by, **{**SMALL, "n_networks": 1}).fit(bags)
+        for by in ("logit", "attention", "both")
+    }
+    raw = {
+        by: model.decision_function_instances(bags) + model.threshold_
+        for by, model in models.items()
+    }
+    # The logit is that of a bag that holds the instance alone.
+    alone = Bags.from_list([row[None] for row in bags.instances])
+    np.testing.assert_allclose(raw["logit"], models["logit"].decision_function(alone), atol=1e-10)
+    # Attention times logit sums to the logit of the bag.
+    sums = np.add.reduceat(raw["both"], bags.offsets[:-1])
+    np.testing.assert_allclose(sums, models["both"].decision_function(bags), atol=1e-10)
+    for start, stop in zip(bags.offsets[:-1], bags.offsets[1:], strict=True):
+        share = np.exp(raw["attention"][start:stop])
+        share /= share.sum()
+        np.testing.assert_allclose(raw["both"][start:stop], share * raw["logit"][start:stop])
+
+
+@pytest.mark.parametrize("method", [METHODS[0], METHODS[3]], ids=str)
+def test_a_seed_decides_and_the_order_of_bags_does_not(method, bags):
+    first = clone(method).fit(bags).decision_function(bags)
+    state = torch.random.get_rng_state()
+    again = clone(method).fit(bags).decision_function(bags)
+    np.testing.assert_array_equal(again, first)
+    assert torch.equal(torch.random.get_rng_state(), state)
+    order = np.random.default_rng(0).permutation(len(bags))
+    permuted = clone(method).fit(bags[order]).decision_function(bags)
+    np.testing.assert_allclose(permuted, first, atol=1e-3)
+    other = clone(method).set_params(random_state=1).fit(bags).decision_function(bags)
+    assert np.abs(other - first).max() > 1e-3
+
+
+@pytest.mark.parametrize("method", [METHODS[0], METHODS[1], METHODS[3]], ids=str)
+def test_saved_models_score_alike(method, bags, tmp_path):
+    model = clone(method).fit(bags)
+    loaded = pigmil.load_model(pigmil.save_model(model, tmp_path / "model.pigmil"))
+    np.testing.assert_array_equal(loaded.decision_function(bags), model.decision_function(bags))
+    np.testing.assert_array_equal(loaded.decision_function_instances(bags), model.instance_scores_)
+
+
+def test_a_saved_model_with_other_weights_is_refused(bags, tmp_path):
+    model = MINet(**SMALL).fit(bags)
+    model.weights_[0] = model.weights_[0][:, :2]
+    with pytest.raises(ModelFileError, match="shapes of the layers"):
+        pigmil.load_model(pigmil.save_model(model, tmp_path / "model.pigmil"))
+
+
+@pytest.mark.filterwarnings("default::sklearn.exceptions.ConvergenceWarning")
+def test_training_that_does_not_stop_warns(bags):
+    with pytest.warns(ConvergenceWarning, match="max_epochs=2"):
+        MINet(**{**SMALL, "max_epochs": 2}).fit(bags)
+
+
+def test_one_bag_of_a_class_and_wrong_layers(bags):
+    few = bags[[0, 1, 3, 5]]
+    model = MINet(**{**SMALL, "max_epochs": 5}).fit(few)
+    assert np.isfinite(model.decision_function(few)).all()
+    with pytest.raises(ValueError, match="hidden_layer_sizes=\\(\\) must be one or more"):
+        MINet(hidden_layer_sizes=()).fit(bags)
+
+
+def test_cards_name_the_extra():
+    listed = {card.name for card in all_estimators(deep=True)}
+    assert listed - {card.name for card in all_estimators()} == {"ABMIL", "MI-Net"}
+    assert all(card.extra == "deep" for card in (ABMIL.card, MINet.card))
