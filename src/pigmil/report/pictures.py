@@ -90,7 +90,7 @@ def _needed(model: Any, bags: Bags, scores: FloatArray) -> IntArray:
         np.asarray(model.detected_instances_, dtype=np.int64),
         segment_argmax(np.nan_to_num(scores, nan=-np.inf, neginf=-1e300), bags.offsets),
     ]
-    if hasattr(model, "trace_"):
+    if hasattr(model, "initial_pool_"):
         needed += [model.initial_pool_, model.trace_.instance[model.trace_.accepted]]
     return np.unique(np.concatenate(needed))
 
@@ -193,13 +193,13 @@ def updating_replay(model: Any, bags: Bags) -> dict[str, Any] | None:
     Parameters
     ----------
     model : fitted method
-        An updating is replayed if it has ``trace_``.
+        An updating is replayed if it has ``initial_pool_`` and ``trace_``.
     bags : Bags
         The training bags.
     """
-    trace = getattr(model, "trace_", None)
-    if trace is None:
+    if not hasattr(model, "initial_pool_"):
         return None
+    trace = model.trace_
     pool = np.array(model.initial_pool_, dtype=np.int64)
     steps = []
     for after, row in zip(trace.replay(pool), np.flatnonzero(trace.accepted), strict=True):
