@@ -13,7 +13,7 @@ GENERATED = {"_build", "auto_examples", "generated", "reproduction"}
 # Each pattern with the words to use instead.
 AVOID = {
     r"(?<![a-z])mend(s|ed|ing|ings)?(?![a-z])": "fix, repair, hint",
-    r"(?<![a-z.])(told|tell|tells|telling)(?![a-z])": "report, say, show, distinguish",
+    r"(?<![a-z.])(told|tell|tells|telling)(?![a-z]|\(self)": "report, say, show, distinguish",
     r"(?<![a-z])spoken(?![a-z])": "logged, printed",
     r"\bone (row|column|file|line|class|data set) an? [a-z]+": "one row per instance",
     r"\bends well\b": "succeeds",
