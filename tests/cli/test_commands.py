@@ -195,14 +195,14 @@ def test_reproduce_hands_on_what_was_asked(pigmil, folder, monkeypatch):
 
     calls = []
 
-    def stand_in(which, output, *, quick, n_jobs, callback):
+    def stand_in(which, output, *, quick, seeds, n_jobs, callback):
         callback(1, 2, "a cell")
-        calls.append((which, output.name, quick, n_jobs))
+        calls.append((which, output.name, quick, seeds, n_jobs))
         return [output / "README.md"]
 
     monkeypatch.setattr(module, "reproduce", stand_in)
-    found = pigmil("reproduce", "table1", "--quick", "-j", "2", "--json")
-    assert calls == [("table1", "pigmil-reproduction", True, 2)]
+    found = pigmil("reproduce", "ablation", "--quick", "--seeds", "3", "-j", "2", "--json")
+    assert calls == [("ablation", "pigmil-reproduction", True, 3, 2)]
     assert found.json["files"] == ["pigmil-reproduction/README.md"]
 
 

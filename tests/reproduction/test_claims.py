@@ -1,20 +1,24 @@
 """Verdicts on the paper's claims, from curves whose shape is known."""
 
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from pigmil.graph.discrimination import influence
-from pigmil.reproduction import claims as claims
+from pigmil.reproduction import claims
+from pigmil.reproduction.claims import FAILS, HOLDS, OPEN, Check, Claim
+from pigmil.reproduction.detection import CONFIGURATIONS
 from pigmil.reproduction.printed_tables import SYNTHETIC
 from pigmil.reproduction.tables import TABLE_I_METHODS, mark
 
 
-def curves(shapes, xs, seeds=6, noise=0.01):
+def curves(shapes, xs, seeds=6, noise=0.002, variant="PIGMIL"):
     rng = np.random.RandomState(0)
     return pd.DataFrame(
         [
-            {"variant": "v", "data": data, "x": x, "seed": seed,
+            {"variant": variant, "data": data, "x": x, "seed": seed,
              "detection_accuracy": value / 100 + noise * rng.normal()}
             for data, values in shapes.items()
             for x, value in zip(xs, values, strict=True)
@@ -24,37 +28,78 @@ def curves(shapes, xs, seeds=6, noise=0.01):
 
 
 def verdicts(found):
-    return [claim.holds for claim in found]
+    return [claim.verdict for claim in found]
+
+
+@pytest.mark.parametrize(
+    ("advantage", "error", "expected"),
+    [(2.1, 1.0, HOLDS), (1.9, 1.0, OPEN), (0.0, 0.4, FAILS), (0.0, 0.6, OPEN), (-9.0, 4.0, FAILS),
+     (50.0, math.nan, OPEN), (math.nan, 1.0, OPEN)],
+)  # fmt: skip
+def test_two_standard_errors_decide(advantage, error, expected):
+    assert claims.decide(advantage, error) == expected
+
+
+def test_mean_and_error_by_hand():
+    # Deviations -1, 0, 1: variance 1, error 1 / sqrt(3).
+    assert claims.mean_and_error([1.0, 2.0, 3.0]) == pytest.approx((2.0, 3**-0.5))
+    mean, error = claims.mean_and_error([4.0])
+    assert mean == 4.0
+    assert math.isnan(error)
+
+
+def test_a_claim_with_contradicting_readings_cannot_be_told():
+    def claim(*found):
+        return Claim("Noise", "t", tuple(Check("PIGMIL", "", verdict, "") for verdict in found))
+
+    assert claim(HOLDS, HOLDS, OPEN).verdict == HOLDS
+    assert claim(FAILS, OPEN).verdict == FAILS
+    assert claim(HOLDS, FAILS).verdict == OPEN
+    assert claim(OPEN).verdict == OPEN
 
 
 def test_ratio_as_the_paper_claims_and_otherwise():
     xs = (0.125, 1.0, 8.0)
     as_claimed = {"BASIC": (60, 80, 95), "RHOMBUS": (70, 95, 60), "RING": (90, 93, 98)}
-    assert verdicts(claims.ratio_claims(curves(as_claimed, xs))) == [True, True, True]
+    assert verdicts(claims.ratio_claims(curves(as_claimed, xs))) == [HOLDS] * 3
     flat = dict.fromkeys(SYNTHETIC, (95, 95, 95))
-    assert verdicts(claims.ratio_claims(curves(flat, xs))) == [False, False, False]
+    assert verdicts(claims.ratio_claims(curves(flat, xs))) == [FAILS] * 3
+    full = dict.fromkeys(SYNTHETIC, (100, 100, 100))
+    found = claims.ratio_claims(curves(full, xs, noise=0.0))
+    assert verdicts(found) == [OPEN] * 3
+    assert "ceiling" in found[0].checks[0].numbers
     falls = {"BASIC": (95, 80, 60), "RHOMBUS": (95, 80, 60), "RING": (20, 50, 98)}
     found = claims.ratio_claims(curves(falls, xs))
-    assert verdicts(found) == [False, False, False]
-    assert found[0].numbers.startswith("-3")  # 35 points down
+    assert verdicts(found) == [FAILS] * 3
+    assert found[0].checks[0].numbers.startswith("-3")  # 35 points down
 
 
-def test_a_rise_within_the_scatter_of_the_seeds_is_none():
+def test_a_rise_within_the_scatter_of_the_seeds_cannot_be_told():
     # Over six seeds the change is +31, -29, +31, ...: one point up, give or take thirteen.
     frame = curves(dict.fromkeys(SYNTHETIC, (50, 51)), (1.0, 8.0), noise=0.0)
     swing = np.where(frame["seed"] % 2 == 0, 0.3, -0.3)
     frame["detection_accuracy"] += np.where(frame["x"] == 8, swing, 0.0)
-    found = claims.ratio_claims(frame)[0]
-    assert not found.holds
-    assert found.numbers == "+1.0 ± 13.4 points from 1 to 8"
+    (check,) = claims.ratio_claims(frame)[0].checks
+    assert check == Check("PIGMIL", "", OPEN, "+1.0 ± 13.4 points from 1 to 8")
+
+
+def test_a_variant_names_configuration_and_reading():
+    frame = curves(
+        dict.fromkeys(SYNTHETIC, (50, 60)), (1.0, 8.0), variant="PIGMIL|paper, D, scaled"
+    )
+    (check,) = claims.ratio_claims(frame)[0].checks
+    assert (check.configuration, check.reading) == ("PIGMIL|paper", "D, scaled")
 
 
 def test_working_sets_as_claimed_and_flat():
     xs = (20, 40, 70, 100)
     claimed = {"BASIC": (80, 97, 85, 70), "RHOMBUS": (85, 96, 90, 80), "RING": (100, 99, 100, 98)}
-    assert verdicts(claims.working_set_claims(curves(claimed, xs))) == [True, True, True]
-    other = {"BASIC": (97, 80, 70, 60), "RHOMBUS": (97,) * 4, "RING": (100, 90, 80, 70)}
-    assert verdicts(claims.working_set_claims(curves(other, xs))) == [False, False, False]
+    assert verdicts(claims.working_set_claims(curves(claimed, xs))) == [HOLDS] * 3
+    other = {"BASIC": (97, 80, 70, 60), "RHOMBUS": (100,) * 4, "RING": (100, 90, 80, 70)}
+    found = claims.working_set_claims(curves(other, xs, noise=0.0))
+    assert verdicts(found) == [FAILS, OPEN, FAILS]
+    without = claims.working_set_claims(curves(dict.fromkeys(SYNTHETIC, (9, 9)), (20, 100)))
+    assert verdicts(without)[:2] == [OPEN, OPEN]
 
 
 def test_noise_as_claimed_and_otherwise():
@@ -64,13 +109,13 @@ def test_noise_as_claimed_and_otherwise():
         "RHOMBUS": (99, 98, 90, 80, 74, 72),
         "RING": (100, 95, 80, 50, 45, 44),
     }
-    assert verdicts(claims.noise_claims(curves(claimed, xs, noise=0.001))) == [True] * 3
+    assert verdicts(claims.noise_claims(curves(claimed, xs, noise=0.001))) == [HOLDS] * 3
     other = {
         "BASIC": (98, 98, 98, 97, 60, 10),
         "RHOMBUS": (99, 99, 98, 97, 90, 80),
         "RING": (100, 100, 100, 100, 100, 100),
     }
-    assert verdicts(claims.noise_claims(curves(other, xs, noise=0.001))) == [False] * 3
+    assert verdicts(claims.noise_claims(curves(other, xs, noise=0.001))) == [FAILS] * 3
 
 
 def test_with_few_levels_the_slowing_is_not_judged():
@@ -78,59 +123,65 @@ def test_with_few_levels_the_slowing_is_not_judged():
     assert len(claims.noise_claims(frame)) == 2
 
 
-def table1(**changes):
+def table1_cells(**changes):
     ours = dict.fromkeys(TABLE_I_METHODS, 80.0) | {"PIGMIL": 99.0, "PIGMIL|paper": 50.0}
     low = {("BASIC", "DD"): 30, ("BASIC", "MILD"): 0, ("RING", "KDE"): 0, ("RING", "KDE_max"): 1}
-    return pd.DataFrame(
-        [
-            {"data": data, "method": method, "ours": low.get((data, method), value)}
-            for data in SYNTHETIC
-            for method, value in (ours | changes).items()
-        ]
-    )
+    rows = []
+    for data in SYNTHETIC:
+        for method, value in (ours | changes).items():
+            for seed, shift in enumerate((-0.1, 0.1, 0.1, -0.1)):
+                pool = low.get((data, method), value) + shift * (method == "PIGMIL")
+                rows.append({"data": data, "method": method, "seed": seed, "pool": pool,
+                             "every_bag": 80.0 if method == "PIGMIL" else pool})  # fmt: skip
+    return pd.DataFrame(rows)
 
 
 def test_table_1_verdicts():
-    assert verdicts(claims.table1_claims(table1())) == [True, False, True, True]
-    assert verdicts(claims.table1_claims(table1(KDE_min=99.4)))[0]  # level with the best
-    assert not verdicts(claims.table1_claims(table1(KDE_min=99.6)))[0]
+    best, low_dd, low_kde = claims.table1_claims(table1_cells())
+    found = {(check.configuration, check.reading): check for check in best.checks}
+    assert set(found) == {(n, r) for n in CONFIGURATIONS for r in ("pool", "best of every bag")}
+    assert found["PIGMIL", "pool"].verdict == HOLDS
+    assert found["PIGMIL|paper", "pool"].verdict == FAILS
+    assert found["PIGMIL", "best of every bag"].verdict == HOLDS  # level with the others
+    assert found["PIGMIL", "pool"].numbers.startswith("BASIC +19.0 ± 0.1 points against ")
+    assert (low_dd.verdict, low_kde.verdict) == (HOLDS, HOLDS)
 
 
-def test_table_2_verdicts_count_wins():
-    rows = [("musk1", "PIGMIL", 80), ("musk1", "PIGMIL|paper", 50), ("musk1", "a", 70),
-            ("musk1", "b", np.nan), ("fox", "PIGMIL", 60), ("fox", "PIGMIL|paper", 50),
-            ("fox", "a", 65), ("fox", "b", 55)]  # fmt: skip
-    found = claims.table2_claims(pd.DataFrame(rows, columns=["data", "method", "ours"]))
-    assert [claim.numbers for claim in found[:2]] == [
-        "it has the higher mean in 2 of 3 comparisons",
-        "it has the higher mean in 1 of 2 comparisons",
-    ]
-    assert verdicts(found) == [True, False, False, False]
+def test_table_2_verdicts_count_wins_per_set():
+    names = ("musk1", "musk2", "fox", "tiger")
+    rows = [(data, "PIGMIL", 80.0) for data in names]
+    rows += [(data, "PIGMIL|paper", 50.0) for data in names]
+    for rival in ("a", "b"):
+        rows += [(data, rival, 70.0 if data in ("fox", "tiger") else 85.0) for data in names]
+    most, especially = claims.table2_claims(pd.DataFrame(rows, columns=["data", "method", "ours"]))
+    # 100 % of the methods on two sets and 0 % on two: 50 +- 29 %.
+    assert most.checks[0] == Check(
+        "PIGMIL|paper", "", FAILS, "beats 0 ± 0 % of the other methods on a set"
+    )
+    assert most.checks[1] == Check(
+        "PIGMIL", "", OPEN, "beats 50 ± 29 % of the other methods on a set"
+    )
+    assert [check.verdict for check in especially.checks] == [OPEN, HOLDS]
 
 
 def test_the_shape_of_the_influence():
     delta = np.arange(0.02, 5, 0.02)
     frame = pd.DataFrame({"delta": delta, "influence": influence(delta)})
-    assert verdicts(claims.influence_claims(frame)) == [True]
-    assert verdicts(claims.influence_claims(frame.assign(influence=-1 / delta))) == [True]
-    assert verdicts(claims.influence_claims(frame.assign(influence=delta - 6))) == [False]
+    assert verdicts(claims.influence_claims(frame)) == [HOLDS]
+    assert verdicts(claims.influence_claims(frame.assign(influence=-1 / delta))) == [HOLDS]
+    assert verdicts(claims.influence_claims(frame.assign(influence=delta - 6))) == [FAILS]
 
 
-def test_the_ranking_of_a_graph():
-    frame = pd.DataFrame({"weighted_degree": [1.0, 2.0, 3.0], "score": [1.0, 2.0, 3.0]})
-    assert verdicts(claims.graph_claims(frame)) == [True]
-    assert verdicts(claims.graph_claims(frame.assign(score=[3.0, 2.0, 1.0]))) == [False]
-    assert claims.graph_claims(frame.head(2)) == []
-
-
-def test_pools_purer_than_working_sets():
-    frame = pd.DataFrame(
-        {"variant": "v", "data": SYNTHETIC, "positives_in_working_sets": [90.0, 80.0, 60.0],
-         "working_set_purity": [70.0, 70.0, 70.0], "pool_purity": [95.0, 90.0, 71.0]}
-    )  # fmt: skip
-    assert verdicts(claims.detection_claims(frame)) == [True, True]
-    worse = frame.assign(positives_in_working_sets=[90.0, 40.0, 60.0], pool_purity=70.0)
-    assert verdicts(claims.detection_claims(worse)) == [False, False]
+def test_working_sets_pools_and_graphs():
+    rows = [
+        {"variant": "PIGMIL", "data": data, "seed": seed, "positives_in_working_sets": 80.0 + seed,
+         "working_set_purity": 70.0, "pool_purity": 90.0 + seed, "heaviest_ranks_first": 100.0}
+        for data in SYNTHETIC for seed in range(3)
+    ]  # fmt: skip
+    frame = pd.DataFrame(rows)
+    assert verdicts(claims.detection_claims(frame)) == [HOLDS] * 3
+    worse = frame.assign(positives_in_working_sets=40.0, pool_purity=70.0, heaviest_ranks_first=0.0)
+    assert verdicts(claims.detection_claims(worse)) == [FAILS] * 3
 
 
 @pytest.mark.parametrize(

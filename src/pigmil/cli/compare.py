@@ -42,6 +42,8 @@ class PaperPart(StrEnum):
 
     table1 = "table1"
     table2 = "table2"
+    pools = "pools"
+    ablation = "ablation"
     figures = "figures"
     all = "all"
 
@@ -235,8 +237,11 @@ def reproduce(
         Path, typer.Option("--output", "-o", help="Folder for tables, figures and numbers.")
     ] = Path("pigmil-reproduction"),
     quick: Annotated[
-        bool, typer.Option("--quick", help="A subset that takes about two minutes.")
+        bool, typer.Option("--quick", help="A subset that takes a few minutes.")
     ] = False,
+    seeds: Annotated[
+        int | None, typer.Option("--seeds", min=1, help="Draws of each synthetic set.")
+    ] = None,
     jobs: JobsOption = 1,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -249,11 +254,15 @@ def reproduce(
     Example:
 
       pigmil reproduce table1 --quick
+
+      pigmil reproduce ablation --seeds 5
     """
     from pigmil.reproduction.run import reproduce as run
 
     with output.progress(f"reproducing {which.value}") as report_progress:
-        written = run(which.value, folder, quick=quick, n_jobs=jobs, callback=report_progress)
+        written = run(
+            which.value, folder, quick=quick, seeds=seeds, n_jobs=jobs, callback=report_progress
+        )
     for path in map(Path, written):
         if path.name in ("table1.csv", "table2.csv") and path.is_file():
             _print_reproduced(output, path)

@@ -6,13 +6,19 @@ from typing import Any
 import numpy as np
 
 from pigmil._core.optional import import_optional
+from pigmil.reproduction.detection import DISPLAY_NAMES
 from pigmil.reproduction.printed_tables import SYNTHETIC
 
 # Distinguishable with any colour vision (Okabe and Ito).
 COLOURS = {"BASIC": "#0072B2", "RHOMBUS": "#D55E00", "RING": "#009E73"}
-TWO = {"PIGMIL": "#0072B2", "PIGMIL|paper": "#D55E00"}
-NAMES = {"PIGMIL": "PIGMIL()", "PIGMIL|paper": "PIGMIL.paper()"}
-GREEN, RED, GREY, SKY = "#009E73", "#D00000", "#B8B8B8", "#56B4E9"
+CONFIGURATION_COLOURS = {
+    "PIGMIL|paper": "#D55E00",
+    "PIGMIL|faithful": "#009E73",
+    "PIGMIL": "#0072B2",
+}
+GREEN, RED, GREY, SKY, BLUE, YELLOW = (
+    "#009E73", "#D00000", "#B8B8B8", "#56B4E9", "#0072B2", "#E69F00",
+)  # fmt: skip
 MARKERS = {"BASIC": "o", "RHOMBUS": "D", "RING": "s"}
 
 
@@ -71,11 +77,114 @@ def _scatter(points: Any, mark: Callable[[Any, Any], None]) -> Any:
                 some = part[chosen]
                 axes.scatter(some["x1"], some["x2"], s=size, c=colour, lw=0, label=label)
             mark(axes, part)
-            axes.set_title(f"{data}, {NAMES[variant]}", fontsize=10)
+            axes.set_title(f"{data}, {DISPLAY_NAMES[variant]}", fontsize=10)
             axes.set_aspect("equal", adjustable="datalim")
             axes.tick_params(labelsize=8)
     handles, labels = grid[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    return figure
+
+
+def draw_four_bags(points: Any, lines: Any) -> Any:
+    """Draw four bags: detected instances are like each other and unlike negatives."""
+    figure = _figure(7.5, 5)
+    axes = figure.subplots()
+    patches = import_optional("matplotlib.patches", extra="plot", purpose="Drawing a figure")
+    for name, bag in points.groupby("bag", sort=True):
+        positive = bag["bag_label"].iloc[0] == 1
+        colour = GREEN if positive else RED
+        outline = _outline(bag[["x1", "x2"]].to_numpy(), 0.22)
+        axes.add_patch(patches.Polygon(outline, fc=colour, ec=colour, alpha=0.12, lw=0))
+        axes.add_patch(patches.Polygon(outline, fill=False, ec=colour, lw=1.2, joinstyle="round"))
+        below = name in "BC"
+        end = outline[(np.argmin if below else np.argmax)(outline[:, 1])]
+        axes.annotate(f"{name} ({'positive' if positive else 'negative'} bag)", end,
+                      (0, -5 if below else 5), textcoords="offset points", ha="center",
+                      va="top" if below else "bottom", color=colour, fontsize=10)  # fmt: skip
+    for label, marker, colour, rows in (
+        ("positive instance", "o", GREEN, points["label"] == 1),
+        ("negative instance", "D", RED, points["label"] != 1),
+    ):
+        some = points[rows]
+        axes.scatter(some["x1"], some["x2"], marker=marker, s=38, c=colour, zorder=3, label=label)
+    chosen = points[points["detected"]]
+    axes.scatter(chosen["x1"], chosen["x2"], marker="o", s=170, lw=1.8, facecolors="none",
+                 edgecolors="black", zorder=4, label="detected")  # fmt: skip
+    for kind, colour, style, text in (
+        ("similar", YELLOW, "-", "must be similar"),
+        ("different", BLUE, "<->", "must be different"),
+    ):
+        for line in lines[lines["kind"] == kind].itertuples():
+            axes.annotate("", (line.to_x1, line.to_x2), (line.x1, line.x2), zorder=2,
+                          arrowprops={"arrowstyle": style, "color": colour, "lw": 2,
+                                      "shrinkA": 9, "shrinkB": 6})  # fmt: skip
+        axes.plot([], [], c=colour, lw=2, label=text)
+    axes.set(xlabel="first feature", ylabel="second feature")
+    axes.margins(0.1)
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    return figure
+
+
+def _outline(points: Any, radius: float) -> Any:
+    """Return the convex hull of discs around points."""
+    spatial = import_optional("scipy.spatial", extra="plot", purpose="Drawing a figure")
+    angle = np.linspace(0, 2 * np.pi, 24, endpoint=False)
+    disc = radius * np.column_stack([np.cos(angle), np.sin(angle)])
+    cloud = (points[:, None, :] + disc).reshape(-1, 2)
+    return cloud[spatial.ConvexHull(cloud).vertices]
+
+
+def draw_three_stages(points: Any, extra: Any) -> Any:
+    """Draw initialisation, updating and classification side by side."""
+    figure = _figure(12.5, 4.3)
+    first, second, third = figure.subplots(1, 3)
+    positive = points["bag_label"] == 1
+    for axes in (first, second):
+        some = points[~positive]
+        axes.scatter(some["x1"], some["x2"], s=8, c=GREY, lw=0, label="negative bag")
+        axes.set(xlabel="first feature", ylabel="second feature")
+    for label, colour, size, rows in (
+        ("positive bag", SKY, 14, positive & ~points["in_working_set"]),
+        ("working set", BLUE, 22, points["in_working_set"] & points["working_bag"]),
+        ("working set of a bag set aside", YELLOW, 22,
+         points["in_working_set"] & ~points["working_bag"]),
+    ):  # fmt: skip
+        some = points[rows]
+        first.scatter(some["x1"], some["x2"], s=size, c=colour, lw=0, label=label)
+    pool = points[points["in_initial_pool"]]
+    first.scatter(pool["x1"], pool["x2"], marker="+", s=80, lw=1.6, c=RED, label="first pool")
+    first.set_title("1 Initialisation: working sets, first pool", fontsize=10)
+
+    heaviest = max(float(extra["edges"]["weight"].max()), 1e-12)
+    for edge in extra["edges"].itertuples():
+        second.plot([edge.x1, edge.to_x1], [edge.x2, edge.to_x2], c="#555555", zorder=1,
+                    lw=0.2 + 1.0 * edge.weight / heaviest, alpha=0.5)  # fmt: skip
+    pool = points[points["in_pool"]]
+    scores = second.scatter(pool["x1"], pool["x2"], c=pool["score"], cmap="viridis", s=55,
+                            zorder=3, edgecolors="black", lw=0.6, label="pool")  # fmt: skip
+    for move in extra["replacements"].itertuples():
+        second.annotate("", (move.to_x1, move.to_x2), (move.x1, move.x2), zorder=4,
+                        arrowprops={"arrowstyle": "->", "color": RED, "lw": 1.3,
+                                    "shrinkA": 3, "shrinkB": 5})  # fmt: skip
+        second.scatter([move.x1], [move.x2], marker="x", c=RED, s=30, lw=1.3, zorder=4)
+    second.plot([], [], c=RED, marker="x", lw=1.3, label="replaced")
+    second.plot([], [], c="#555555", lw=1, label="edge")
+    figure.colorbar(scores, ax=second, label="ranking score", shrink=0.8)
+    second.set_title("2 Updating: weak members are replaced", fontsize=10)
+
+    for label, colour, marker, sign in (
+        ("new positive bag", GREEN, "o", 1), ("new negative bag", RED, "D", -1)
+    ):  # fmt: skip
+        some = extra["bags"][extra["bags"]["label"] == sign]
+        third.scatter(some["similarity"], some["decision"], c=colour, marker=marker, s=30,
+                      label=label)  # fmt: skip
+    third.axhline(0, c="black", lw=0.8)
+    third.set(xlabel="mean similarity to the pool", ylabel="decision value")
+    third.set_title("3 Classification by the pool", fontsize=10)
+    for axes, columns in ((first, 2), (second, 2), (third, 1)):
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), frameon=False, fontsize=8,
+                    ncols=columns)  # fmt: skip
     return figure
 
 
@@ -136,9 +245,9 @@ def draw_ratio(frame: Any) -> Any:
     grid = figure.subplots(len(meanings), len(SYNTHETIC), sharey=True, squeeze=False)
     for row, meaning in zip(grid, meanings, strict=True):
         for axes, data in zip(row, SYNTHETIC, strict=True):
-            for name, colour in TWO.items():
+            for name, colour in CONFIGURATION_COLOURS.items():
                 part = _part(frame, f"{name}, {meaning}", data)
-                _curve(axes, part, colour, NAMES[name], "o")
+                _curve(axes, part, colour, DISPLAY_NAMES[name], "o")
             axes.set_xscale("log", base=2)
             axes.set_title(f"{data}: {meaning}", fontsize=10)
             _ticks(axes, sorted(frame["x"].unique()), "ratio of D to S + C")
@@ -149,12 +258,12 @@ def draw_ratio(frame: Any) -> Any:
 def draw_noise(frame: Any) -> Any:
     """Draw one column per configuration and one row per reading of noise."""
     kinds = _second(frame)
-    figure = _figure(9, 3.3 * len(kinds))
-    grid = figure.subplots(len(kinds), len(TWO), sharey=True, squeeze=False)
+    figure = _figure(12, 3.3 * len(kinds))
+    grid = figure.subplots(len(kinds), len(CONFIGURATION_COLOURS), sharey=True, squeeze=False)
     for row, kind in zip(grid, kinds, strict=True):
-        for axes, name in zip(row, TWO, strict=True):
+        for axes, name in zip(row, CONFIGURATION_COLOURS, strict=True):
             _sets(axes, frame, f"{name}, {kind}")
-            axes.set_title(f"{NAMES[name]}: {kind}", fontsize=10)
+            axes.set_title(f"{DISPLAY_NAMES[name]}: {kind}", fontsize=10)
             _ticks(axes, sorted(frame["x"].unique()), "noise level")
         row[0].set_ylabel("detection accuracy, %")
     return _legend(figure, grid[0][0])
@@ -162,11 +271,11 @@ def draw_noise(frame: Any) -> Any:
 
 def draw_working_set_size(frame: Any) -> Any:
     """Draw one panel per configuration."""
-    figure = _figure(9, 3.5)
-    grid = figure.subplots(1, len(TWO), sharey=True)
-    for axes, name in zip(grid, TWO, strict=True):
+    figure = _figure(12, 3.5)
+    grid = figure.subplots(1, len(CONFIGURATION_COLOURS), sharey=True)
+    for axes, name in zip(grid, CONFIGURATION_COLOURS, strict=True):
         _sets(axes, frame, name)
-        axes.set_title(NAMES[name], fontsize=10)
+        axes.set_title(DISPLAY_NAMES[name], fontsize=10)
         _ticks(axes, sorted(frame["x"].unique()), "working set, % of a bag")
     grid[0].set_ylabel("detection accuracy, %")
     return _legend(figure, grid[0])

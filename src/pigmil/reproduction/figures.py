@@ -9,11 +9,11 @@ import numpy as np
 from pigmil._core.optional import import_optional
 from pigmil.evaluation.store import Store
 from pigmil.graph.discrimination import influence
-from pigmil.reproduction import claims as claims
-from pigmil.reproduction import drawing as drawing
+from pigmil.reproduction import claims, concepts, drawing
 from pigmil.reproduction.claims import Claim
 from pigmil.reproduction.detection import (
     CONFIGURATIONS,
+    DISPLAY_NAMES,
     MAKERS,
     Detection,
     fitted,
@@ -22,9 +22,12 @@ from pigmil.reproduction.detection import (
 from pigmil.reproduction.printed_tables import SYNTHETIC
 
 CAPTION_FRACTION = 0.6  # the captions of both scatter figures say 60 %, the text 40 %
+# Two meanings of the ratio of D to S + C, with alpha on C (Definition 9) or on S (Eq. 2).
 MEANINGS = {
-    "D scaled in the formula": "discrimination_scale",
-    "D rescaled to k (S + C)": "discrimination_relative",
+    "D scaled, alpha on C": ("discrimination_scale", "consistency"),
+    "D scaled, alpha on S": ("discrimination_scale", "similarity"),
+    "D = k (S + C), alpha on C": ("discrimination_relative", "consistency"),
+    "D = k (S + C), alpha on S": ("discrimination_relative", "similarity"),
 }
 KINDS = {"instances change sides": "swap", "labels flipped": "labels"}
 
@@ -34,9 +37,9 @@ class FigureSize:
     """How much is computed for the figures."""
 
     seeds: int = 20
-    ratios: Sequence[float] = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+    ratios: Sequence[float] = (0.125, 0.5, 1.0, 2.0, 8.0)
     levels: Sequence[int] = (0, 1, 2, 3, 4, 5)
-    fractions: Sequence[int] = (20, 30, 40, 50, 60, 70, 80, 90, 100)
+    fractions: Sequence[int] = (20, 40, 60, 80, 100)
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,7 @@ def figures(
         )
 
     return [
+        *_concepts(),
         *_scatter(run),
         _influence(),
         _graph(),
@@ -110,6 +114,33 @@ def figures(
 Run = Callable[[str, list[Detection]], list[dict[str, Any]]]
 
 
+def _concepts() -> list[Outcome]:
+    """Draw the paper's conceptual figures from real fits."""
+    bags, lines = concepts.four_bags()
+    points, extra = concepts.three_stages()
+    return [
+        Outcome(
+            "figure_four_bags",
+            "Detected instances are like each other and unlike negative instances",
+            bags,
+            [],
+            lambda frame: drawing.draw_four_bags(frame, lines),
+            "Two positive and two negative bags of a small BASIC set (seed 3) and two of the "
+            "instances that `PIGMIL()` detected.",
+            {"lines": lines},
+        ),
+        Outcome(
+            "figure_stages",
+            "The three stages of PIGMIL",
+            points,
+            [],
+            lambda frame: drawing.draw_three_stages(frame, extra),
+            "`PIGMIL.faithful()` on RHOMBUS (seed 1); the bags on the right are a new draw.",
+            extra,
+        ),
+    ]
+
+
 def _scatter(run: Run) -> list[Outcome]:
     """Compute the figures of the sets: working sets and detected instances."""
     pd = import_optional("pandas", extra="evaluation", purpose="Figures")
@@ -119,22 +150,19 @@ def _scatter(run: Run) -> list[Outcome]:
     ]
     rows = pd.DataFrame(
         [
-            {"variant": row["method"], "data": row["data"], **row["metrics"]}
+            {"variant": row["method"], "data": row["data"], "seed": row["seed"], **row["metrics"]}
             for row in run("working_sets_and_pool", wanted)
             if row["status"] == "done"
         ]
-    )
-    purity = (
-        rows.groupby(["variant", "data"], sort=False)[
-            ["detection_accuracy", "working_set_purity", "positives_in_working_sets"]
-        ]
-        .mean()
-        .mul(100)
-        .rename(columns={"detection_accuracy": "pool_purity"})
-        .reset_index()
-    )
+    ).rename(columns={"detection_accuracy": "pool_purity"})
+    shares = ["pool_purity", "working_set_purity", "positives_in_working_sets", "edge_share",
+              "heaviest_ranks_first"]  # fmt: skip
+    terms = ["similarity_term", "consistency_term", "discrimination_term", "largest_beta"]
+    rows = rows.reindex(columns=["variant", "data", "seed", *shares, *terms])
+    rows[shares] *= 100
+    summary = rows.groupby(["variant", "data"], sort=False)[shares + terms].mean().reset_index()
     points = pd.concat([_points(what) for what in wanted], ignore_index=True)
-    found = claims.detection_claims(purity)
+    found = claims.detection_claims(rows)
     about = (
         "One draw (seed 0) of each set; the shares are means over the seeds. The captions say "
         "60 % of a bag, the text 40 %; here 60 %."
@@ -147,17 +175,36 @@ def _scatter(run: Run) -> list[Outcome]:
             [claim for claim in found if claim.about == "Data sets"],
             drawing.draw_working_sets,
             about,
-            {"purity": purity},
+            {"measures": summary},
         ),
         Outcome(
             "figure_detection",
             "What was detected, and what was thrown out of the working sets",
             points,
-            [claim for claim in found if claim.about == "Detection"],
+            [claim for claim in found if claim.about in ("Detection", "CSDG")],
             drawing.draw_detection,
-            about,
+            f"{about} {_describe_terms(summary)}",
         ),
     ]
+
+
+def _describe_terms(summary: Any) -> str:
+    """Describe how the terms of the edge weight compare, from their measured means."""
+    by = summary.groupby("variant", sort=False)
+    ranges = {
+        name: f"{by[name].mean().min():.3g} to {by[name].mean().max():.3g}"
+        for name in ("similarity_term", "consistency_term", "discrimination_term")
+    }
+    edges = ", ".join(
+        f"{value:.0f} % with {DISPLAY_NAMES[name]}"
+        for name, value in by["edge_share"].mean().items()
+    )
+    return (
+        f"Final graphs: {edges} of the pairs are edges. In an edge weight, by configuration, S is "
+        f"{ranges['similarity_term']} on average, alpha C {ranges['consistency_term']} and "
+        f"beta |D| {ranges['discrimination_term']}; the largest beta is "
+        f"{summary['largest_beta'].max():.3g} on average over the seeds."
+    )
 
 
 def _points(what: Detection) -> Any:
@@ -221,7 +268,7 @@ def _graph() -> Outcome:
         "figure_csdg",
         "A consistent similarity and discrimination graph with its ranking scores",
         vertices,
-        claims.graph_claims(vertices),
+        [],
         lambda frame: drawing.draw_graph(frame, edges),
         "RHOMBUS with 12 + 12 bags, seed 0, after the updating.",
         {"edges": edges},
@@ -230,11 +277,12 @@ def _graph() -> Outcome:
 
 def _ratio(run: Run, ratios: Sequence[float]) -> Outcome:
     wanted, variants = [], []
-    for meaning, setting in MEANINGS.items():
+    for meaning, (setting, alpha_on) in MEANINGS.items():
         for name in CONFIGURATIONS:
             for data in SYNTHETIC:
                 for ratio in ratios:
-                    wanted.append(Detection(data, name, x=ratio, weighing=((setting, ratio),)))
+                    weighing = ((setting, ratio), ("alpha_on", alpha_on))
+                    wanted.append(Detection(data, name, x=ratio, weighing=weighing))
                     variants.append(f"{name}, {meaning}")
     frame = _frame(run("ratio", wanted), variants)
     return Outcome(
@@ -244,8 +292,9 @@ def _ratio(run: Run, ratios: Sequence[float]) -> Outcome:
         claims.ratio_claims(frame),
         drawing.draw_ratio,
         "The paper scales D 'to different levels' and says that ratio 2 is twice the magnitude of "
-        "S + C. Two readings: D multiplied within the printed weight (whose logarithm takes some "
-        "of it back), and D rescaled to k times the mean of S + alpha C.",
+        "S + C. Four readings: D multiplied by the ratio within the printed weight, or rescaled to "
+        "that many times the mean of the other two terms; alpha on C as in Definition 9, or on S "
+        "as in Eq. (2), which the paper's settings cite.",
     )
 
 
