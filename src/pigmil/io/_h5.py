@@ -198,9 +198,6 @@ class _Sink(io.RawIOBase):
     def seek(self, offset: int, whence: int = 0) -> int:
         return self.file.seek(offset, whence)
 
-    def tell(self) -> int:
-        return self.file.tell()
-
     def write(self, content: Any) -> int:
         return self._try(self._write_all, content, len(content))
 
