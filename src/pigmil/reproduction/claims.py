@@ -10,7 +10,7 @@ import numpy as np
 from pigmil.reproduction.detection import CONFIGURATIONS
 from pigmil.reproduction.printed_tables import SYNTHETIC
 
-HOLDS, FAILS, OPEN = "holds", "does not hold", "cannot be told"
+HOLDS, FAILS, OPEN = "holds", "does not hold", "cannot be decided"
 MARGIN = 1.0  # points; a smaller advantage counts as none
 FLAT = 5.0  # points within which a curve counts as flat
 CEILING = 99.5  # accuracy beyond which nothing can rise
@@ -29,7 +29,7 @@ class Check:
         Label of the configuration; empty where the claim is not about PIGMIL.
     reading : str
         How the experiment is read; empty where there is one reading.
-    verdict : {"holds", "does not hold", "cannot be told"}
+    verdict : {"holds", "does not hold", "cannot be decided"}
         By the difference and its standard error.
     numbers : str
         These numbers.
@@ -61,17 +61,17 @@ class Claim:
 
     @property
     def verdict(self) -> str:
-        """Return the verdict of the checks that decide; if these disagree, it cannot be told."""
+        """Return the verdict of the checks that decide; if these disagree, it cannot be decided."""
         return common_verdict(check.verdict for check in self.checks)
 
 
 def common_verdict(verdicts: Iterable[str]) -> str:
-    """Return the one verdict of all checks that decide, otherwise "cannot be told".
+    """Return the one verdict of all checks that decide, otherwise "cannot be decided".
 
     Examples
     --------
-    >>> common_verdict(["holds", "cannot be told"]), common_verdict(["holds", "does not hold"])
-    ('holds', 'cannot be told')
+    >>> common_verdict(["holds", "cannot be decided"]), common_verdict(["holds", "does not hold"])
+    ('holds', 'cannot be decided')
     """
     decided = set(verdicts) - {OPEN}
     return decided.pop() if len(decided) == 1 else OPEN
@@ -81,12 +81,12 @@ def decide(advantage: float, error: float, margin: float = MARGIN) -> str:
     """Return a verdict on "the advantage is positive" from its estimate and standard error.
 
     It holds if the advantage is positive by more than two standard errors. It does not hold if an
-    advantage of ``margin`` points lies beyond two standard errors. Otherwise it cannot be told.
+    advantage of ``margin`` points lies beyond two standard errors. Otherwise it cannot be decided.
 
     Examples
     --------
     >>> decide(5.0, 1.0), decide(-1.0, 0.5), decide(1.0, 2.0)
-    ('holds', 'does not hold', 'cannot be told')
+    ('holds', 'does not hold', 'cannot be decided')
     """
     if math.isnan(advantage) or math.isnan(error):
         return OPEN

@@ -132,10 +132,10 @@ def _claim_table(claims: Sequence[Claim]) -> list[str]:
         rows.append(f"| {claim.about} | {claim.text} | **{claim.verdict}** | {' | '.join(cells)} |")
     return [
         f"**Of {len(claims)} claims of the paper {counts[HOLDS]} hold, {counts[FAILS]} do not hold "
-        f"and {counts[OPEN]} cannot be told.** A claim holds if the difference it is about is "
+        f"and {counts[OPEN]} cannot be decided.** A claim holds if the difference it is about is "
         "positive by more than two standard errors over draws; it does not hold if a difference "
         "of a point or more is excluded by two standard errors; otherwise, or where everything is "
-        "at 100 % already, or where readings of the paper disagree, it cannot be told. Where the "
+        "at 100 % already, or where readings of the paper disagree, it cannot be decided. Where the "
         "paper can be read in several ways the columns count them.",
         "\n".join([head, "|---" * (3 + len(CONFIGURATIONS)) + "|", *rows]),
     ]
