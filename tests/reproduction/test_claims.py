@@ -48,7 +48,7 @@ def test_mean_and_error_by_hand():
     assert math.isnan(error)
 
 
-def test_a_claim_with_contradicting_readings_cannot_be_told():
+def test_a_claim_with_contradicting_readings_is_undecided():
     def claim(*found):
         return Claim("Noise", "t", tuple(Check("PIGMIL", "", verdict, "") for verdict in found))
 
@@ -74,7 +74,7 @@ def test_ratio_as_the_paper_claims_and_otherwise():
     assert found[0].checks[0].numbers.startswith("-3")  # 35 points down
 
 
-def test_a_rise_within_the_scatter_of_the_seeds_cannot_be_told():
+def test_a_rise_within_the_scatter_of_the_seeds_is_undecided():
     # Over six seeds the change is +31, -29, +31, ...: one point up, give or take thirteen.
     frame = curves(dict.fromkeys(SYNTHETIC, (50, 51)), (1.0, 8.0), noise=0.0)
     swing = np.where(frame["seed"] % 2 == 0, 0.3, -0.3)

@@ -135,8 +135,8 @@ def _claim_table(claims: Sequence[Claim]) -> list[str]:
         f"and {counts[OPEN]} cannot be decided.** A claim holds if the difference it is about is "
         "positive by more than two standard errors over draws; it does not hold if a difference "
         "of a point or more is excluded by two standard errors; otherwise, or where everything is "
-        "at 100 % already, or where readings of the paper disagree, it cannot be decided. Where the "
-        "paper can be read in several ways the columns count them.",
+        "at 100 % already, or where readings of the paper disagree, it cannot be decided. Where "
+        "the paper can be read in several ways the columns count them.",
         "\n".join([head, "|---" * (3 + len(CONFIGURATIONS)) + "|", *rows]),
     ]
 
