@@ -35,17 +35,46 @@ def test_version(pigmil):
 
 
 def test_detect_ranks_the_planted_instances_first(pigmil, table, folder):
-    found = pigmil("detect", table, *LABELLED, "--top", "3")
+    found = pigmil("detect", table, *LABELLED, "--top", "3", "-m", "MI-SVM")
     assert found.status == 0
-    assert "PIGMIL detected" in found.out
+    assert "MI-SVM detected 1" in found.out
+    assert "at a false discovery rate of 10 %" in found.out
+    assert "Held-out bags ranked by their best instance: AUC" in found.out
     rows = _rows(folder / "molecules-instances.csv")
     assert len(rows) == 60
     assert {row["note"] for row in rows[:12]} == {"row 2"}
-    assert all(row["instance"] == "2" for row in rows if row["detected"] == "true")
+    detected = [row for row in rows if row["detected"] == "true"]
+    assert 10 <= len(detected) <= 12
+    assert sum(row["instance"] != "2" for row in detected) <= 1  # at the level of 10 %
+    assert detected == [row for row in rows if float(row["adjusted_p_value"]) <= 0.1]
+    assert sum(row["best_of_bag"] == "true" for row in rows) == 12
     assert "wrote molecules-instances.csv" in found.out
     assert "wrote molecules-report.html" in found.out
     page = (folder / "molecules-report.html").read_text("utf-8")
     assert "pigmil report" in page
+
+
+def test_detect_at_another_level_calls_no_more_where_the_level_is_stricter(pigmil, table):
+    calls = [
+        pigmil("detect", table, *LABELLED, "-m", "MI-SVM", "--no-report", "--json",
+               "--fdr", level).json
+        for level in ("0.02", "0.3")
+    ]  # fmt: skip
+    assert [call["fdr"] for call in calls] == [0.02, 0.3]
+    assert len(calls[0]["detected"]) <= len(calls[1]["detected"])
+    assert len(calls[1]["detected"]) >= 10
+
+
+def test_too_few_bags_are_an_error_only_if_a_level_is_asked_for(pigmil, table, folder):
+    lines = table.read_text().splitlines()
+    small = folder / "small.csv"
+    small.write_text("\n".join(lines[:16]) + "\n")  # m0 and m2 are negative, m1 is positive
+    call = ("detect", small, *LABELLED, "-m", "KDE", "--no-report")
+    found = pigmil(*call, "--json")
+    assert found.status == 0
+    assert found.json["fdr"] is None
+    assert "not known" in found.err
+    assert pigmil(*call, "--fdr", "0.1").status != 0
 
 
 def test_detect_for_machines(pigmil, table, folder):
@@ -53,7 +82,9 @@ def test_detect_for_machines(pigmil, table, folder):
                    "-o", "ranked.json", "--report", "report.md")  # fmt: skip
     assert found.status == 0
     assert found.json["method"] == "KDE_max"
-    assert found.json["positive_bags"] == len(found.json["detected"]) == 12
+    assert found.json["positive_bags"] == len(found.json["best_of_each_bag"]) == 12
+    assert found.json["fdr"] == found.json["diagnosis"]["fdr"] == 0.1
+    assert len(found.json["detected"]) == found.json["diagnosis"]["n_called"]
     assert found.json["files"] == ["ranked.json", "report.md"]
     assert len(json.loads((folder / "ranked.json").read_text())) == 60
     assert "# KDE_max on molecules.csv" in (folder / "report.md").read_text("utf-8")

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 # Held-out predictions for the report refit the method; they are left out if that takes longer.
 _FOLDS, _MAX_SECONDS = 5, 60.0
+# Calls and diagnosis take seven more fits; beyond this size only where --fdr asks for them.
+_FDR, _MAX_INSTANCES = 0.1, 20_000
 
 
 @command
@@ -44,6 +46,16 @@ def detect(
     output: Output,
     data: DataArgument,
     method: MethodOption = "PIGMIL",
+    fdr: Annotated[
+        float | None,
+        typer.Option(
+            "--fdr",
+            help="Share of false ones among the detected instances, on average.",
+            min=0.001,
+            max=0.999,
+            show_default="0.1, up to 20,000 instances",
+        ),
+    ] = None,
     to: Annotated[
         Path | None,
         typer.Option(
@@ -78,7 +90,9 @@ def detect(
     """Find the instances that make the bags positive.
 
     Fits a method on all bags, ranks the instances of the positive bags by score, and writes the
-    ranking and a report. Existing files are replaced.
+    ranking and a report. Existing files are replaced. Detected are the instances that stand out
+    from held-out negative bags so clearly that on average a share of at most FDR of them is
+    false. The best instance of each bag is marked as well.
 
     Examples:
 
@@ -86,10 +100,12 @@ def detect(
 
       pigmil detect slides/ --labels labels.csv --id slide_id --label tumour --group patient
 
-      pigmil detect musk1 -o conformations.parquet --method MILD
+      pigmil detect musk1 -o conformations.parquet --method MILD --fdr 0.05
 
       pigmil detect tiles.csv --info x --info y --set n_instances_per_bag=3
     """  # fmt: skip
+    import numpy as np
+
     from pigmil.bags import BagImputer, BagScaler
     from pigmil.report import detection_summary, write_report
     from pigmil.report.ranking import detected_mask, ranked_rows, ranking_columns
@@ -111,11 +127,22 @@ def detect(
     start = time.perf_counter()
     fit_with_progress(output, model, scaled)
     seconds = time.perf_counter() - start
+    diagnosis = None
+    if fdr is not None or bags.n_instances <= _MAX_INSTANCES:
+        with output.progress("refitting without some of the bags"):
+            diagnosis = _diagnose(output, model, bags, scale=scale, fdr=fdr, seed=seed)
+    selection = None if diagnosis is None else diagnosis.selection
+    rows = ranked_rows(model, bags)
     ranked = ranking_columns(
-        bags, model.instance_scores_, ranked_rows(model, bags), detected_mask(model, bags)
+        bags, model.instance_scores_, rows, detected_mask(model, bags, selection)
     )
+    ranked["best_of_bag"] = ranked["rank"] == 1
+    if selection is not None:
+        adjusted = np.full(bags.n_instances, np.nan)
+        adjusted[selection.instances] = selection.adjusted
+        ranked["adjusted_p_value"] = adjusted[rows]
     write_table(ranked, to, raw=raw)
-    _print_detection(output, bags, model, ranked, top)
+    _print_detection(output, bags, model, ranked, top, diagnosis)
     output.add_file(to, f"{count(len(ranked['bag']), 'ranked instance')} of positive bags")
     output.result["instances"] = to
     if page is not None:
@@ -128,6 +155,8 @@ def detect(
                 seed=seed,
                 command=command_line(),
                 folds=_FOLDS if _FOLDS * seconds <= _MAX_SECONDS else 0,
+                selection=selection,
+                diagnosis=diagnosis,
                 images=images,
                 image_folder=Path(data).parent,
             )
@@ -135,45 +164,93 @@ def detect(
         output.add_file(page, "report; open it in a browser")
 
 
+def _diagnose(
+    output: Output, model: Any, bags: "Bags", *, scale: bool, fdr: float | None, seed: int
+) -> Any:
+    """Call instances and judge the fit on bags held out; None where there are too few bags."""
+    from sklearn.pipeline import make_pipeline
+
+    from pigmil.bags import BagScaler
+    from pigmil.evaluation import diagnose
+    from pigmil.evaluation.splits import duplicate_groups
+
+    scaler = BagScaler(with_mean=not bags.is_sparse)
+    twins = duplicate_groups(bags)
+    try:
+        return diagnose(
+            make_pipeline(scaler, model) if scale else model,
+            bags,
+            fdr=_FDR if fdr is None else fdr,
+            groups=twins if len(set(twins.tolist())) < bags.n_bags else None,
+            random_state=seed,
+        )
+    except ValueError as error:
+        if fdr is not None:
+            raise
+        output.warn(f"The share of false detections is not known: {error}")
+        return None
+
+
 def _print_detection(
-    output: Output, bags: "Bags", model: Any, ranked: dict[str, Any], top: int
+    output: Output,
+    bags: "Bags",
+    model: Any,
+    ranked: dict[str, Any],
+    top: int,
+    diagnosis: Any,
 ) -> None:
-    """Print the detected instances and the top of the ranking; fill the JSON result."""
+    """Print the diagnosis and the top of the ranking; fill the JSON result."""
     import numpy as np
 
     n_positive = int((bags.y == model.positive_label_).sum())
+    n_detected = int(ranked["detected"].sum())
     output.print(
-        f"{model.card.name} detected {count(len(model.detected_instances_), 'instance')} in "
-        f"{count(n_positive, 'positive bag')} (of {count(bags.n_bags, 'bag')})."
+        f"{model.card.name} detected {count(n_detected, 'instance')} in "
+        f"{count(n_positive, 'positive bag')} (of {count(bags.n_bags, 'bag')})"
+        + (
+            "; how many of them are false is not known."
+            if diagnosis is None
+            else f", at a false discovery rate of {100 * diagnosis.selection.fdr:g} %."
+        )
     )
+    if diagnosis is not None:
+        output.print(str(diagnosis))
     n_rows = min(top, len(ranked["bag"]))
     if n_rows:
         output.table(
-            ["bag", "instance", "score", "detected"],
+            ["bag", "instance", "score", "detected", "best of bag"],
             [
                 (
                     ranked["bag"][row],
                     ranked["instance"][row],
                     f"{ranked['score'][row]:.4g}",
                     "yes" if ranked["detected"][row] else "",
+                    "yes" if ranked["best_of_bag"][row] else "",
                 )
                 for row in range(n_rows)
             ],
             title=f"Highest scores ({n_rows} of {len(ranked['bag'])})",
         )
-    owner = bags.bag_index[model.detected_instances_]
     output.result = {
         "method": model.card.name,
         "bags": bags.n_bags,
         "positive_bags": n_positive,
-        "detected": [
-            {"bag": bags.ids[bag], "instance": row - bags.offsets[bag],
-             "score": model.instance_scores_[row]}
-            for bag, row in zip(owner, model.detected_instances_, strict=True)
-        ],
-    }  # fmt: skip
-    if bags.instance_labels is not None:
-        detected = bags.instance_labels[model.detected_instances_]
-        share = float(np.mean(detected == np.unique(bags.instance_labels)[-1]))
+        "fdr": None if diagnosis is None else diagnosis.selection.fdr,
+        "detected": _listed(ranked, ranked["detected"]),
+        "best_of_each_bag": _listed(ranked, ranked["best_of_bag"]),
+        "diagnosis": None if diagnosis is None else diagnosis.to_dict(),
+    }
+    if bags.instance_labels is not None and n_detected:
+        labels = ranked["instance_label"][ranked["detected"]]
+        share = float(np.mean(labels == np.unique(bags.instance_labels)[-1]))
         output.print(f"{100 * share:.1f} % of the detected instances are labelled positive.")
         output.result["detection_accuracy"] = share
+
+
+def _listed(ranked: dict[str, Any], chosen: Any) -> list[dict[str, Any]]:
+    """Return bag, instance and score of the chosen rows."""
+    columns = [ranked[name][chosen] for name in ("bag", "instance", "score")]
+    return [
+        {"bag": bag, "instance": row, "score": score}
+        for bag, row, score in zip(*columns, strict=True)
+    ]

@@ -16,7 +16,7 @@ from pigmil.report.text import rounded
 MAP_LIMIT, NODE_LIMIT, EDGE_LIMIT, TILE_LIMIT = 10_000, 250, 1500, 40_000
 
 
-def instance_map(model: Any, bags: Bags, original: Bags) -> dict[str, Any]:
+def instance_map(model: Any, bags: Bags, original: Bags, selection: Any = None) -> dict[str, Any]:
     """Return two coordinates and the score of every instance, or of a sample of them.
 
     A sample always has the detected instances, those that updating replaced, and the best instance
@@ -28,10 +28,13 @@ def instance_map(model: Any, bags: Bags, original: Bags) -> dict[str, Any]:
         Fitted on ``bags``.
     bags, original : Bags
         The bags as fitted, and before standardisation.
+    selection : InstanceSelection, optional
+        Its calls are the detected instances.
     """
+    detected = detected_mask(model, bags, selection)
     points, names = project(original if bags.n_features <= 2 else bags)
     scores = np.asarray(model.instance_scores_, dtype=np.float64)
-    rows = _sample(bags, _needed(model, bags, scores))
+    rows = _sample(bags, _needed(model, bags, scores, detected))
     sampled = None
     if len(rows) < bags.n_instances:
         sampled = (
@@ -50,7 +53,7 @@ def instance_map(model: Any, bags: Bags, original: Bags) -> dict[str, Any]:
         "instance": (rows - bags.offsets[owner]).tolist(),
         "score": rounded(scores[rows]),
         "range": rounded([low, high]),
-        "detected": detected_mask(model, bags)[rows].tolist(),
+        "detected": detected[rows].tolist(),
         "view": view,
         "far": 0 if view is None else _outside(points[rows], view),
         "note": sampled,
@@ -85,9 +88,9 @@ def _outside(points: FloatArray, view: list[list[float]]) -> int:
     return int(np.any((points < low) | (points > high), axis=1).sum())
 
 
-def _needed(model: Any, bags: Bags, scores: FloatArray) -> IntArray:
+def _needed(model: Any, bags: Bags, scores: FloatArray, detected: Any) -> IntArray:
     needed = [
-        np.asarray(model.detected_instances_, dtype=np.int64),
+        np.flatnonzero(detected),
         segment_argmax(np.nan_to_num(scores, nan=-np.inf, neginf=-1e300), bags.offsets),
     ]
     if hasattr(model, "initial_pool_"):
@@ -226,7 +229,9 @@ def updating_replay(model: Any, bags: Bags) -> dict[str, Any] | None:
     }
 
 
-def heatmaps(model: Any, bags: Bags, listed: list[int]) -> dict[str, Any] | None:
+def heatmaps(
+    model: Any, bags: Bags, listed: list[int], selection: Any = None
+) -> dict[str, Any] | None:
     """Return the tiles of the listed bags with score and percentile, or None without coordinates.
 
     Parameters
@@ -237,11 +242,13 @@ def heatmaps(model: Any, bags: Bags, listed: list[int]) -> dict[str, Any] | None
         The training bags as the user provided them.
     listed : list of int
         The bags of the report, the most important first.
+    selection : InstanceSelection, optional
+        Its calls are the detected instances.
     """
     if instance_coordinates(bags) is None:
         return None
     scores = np.asarray(model.instance_scores_, dtype=np.float64)
-    detected = detected_mask(model, bags)
+    detected = detected_mask(model, bags, selection)
     maps: list[dict[str, Any]] = []
     n_tiles = drawn = 0
     for bag in listed:

@@ -29,10 +29,11 @@ def ranked_rows(model: Any, bags: Bags) -> IntArray:
     return rows[np.argsort(-scores, kind="stable")].astype(np.int64)
 
 
-def detected_mask(model: Any, bags: Bags) -> Any:
-    """Return a mask of the detected instances."""
+def detected_mask(model: Any, bags: Bags, selection: Any = None) -> Any:
+    """Return a mask of the detected instances: those called by the selection, if there is one."""
+    detected = model.detected_instances_ if selection is None else selection.called
     mask = np.zeros(bags.n_instances, dtype=bool)
-    mask[np.asarray(model.detected_instances_, dtype=np.int64)] = True
+    mask[np.asarray(detected, dtype=np.int64)] = True
     return mask
 
 
@@ -88,7 +89,9 @@ def _free_name(name: str, columns: dict[str, Any]) -> str:
     return name
 
 
-def ranked_bags(model: Any, bags: Bags, thumbnails: Thumbnails | None = None) -> dict[str, Any]:
+def ranked_bags(
+    model: Any, bags: Bags, thumbnails: Thumbnails | None = None, selection: Any = None
+) -> dict[str, Any]:
     """Rank the instances of each positive bag; the bag with the best instance is first.
 
     Parameters
@@ -99,6 +102,8 @@ def ranked_bags(model: Any, bags: Bags, thumbnails: Thumbnails | None = None) ->
         With the ids and the instance information that the user provided.
     thumbnails : Thumbnails, optional
         Pictures of the instances.
+    selection : InstanceSelection, optional
+        Its calls are the detected instances.
 
     Returns
     -------
@@ -111,7 +116,7 @@ def ranked_bags(model: Any, bags: Bags, thumbnails: Thumbnails | None = None) ->
     chosen, first = np.unique(owner, return_index=True)
     chosen = chosen[np.argsort(first)]
     most = max(LEAST_ROWS, MAX_ROWS // min(len(chosen), MAX_BAGS))
-    detected = detected_mask(model, bags)
+    detected = detected_mask(model, bags, selection)
     by_owner = np.argsort(owner, kind="stable")
     parts = dict(
         zip(

@@ -93,16 +93,17 @@ def detection_summary(
     positive = np.asarray(bags.y == model.positive_label_)
     predictions = bag_predictions(model, bags, original=original, folds=folds, seed=seed)
     thumbnails = None if images is None else Thumbnails(known, images, folder=image_folder)
-    ranking = ranked_bags(model, known, thumbnails)
+    ranking = ranked_bags(model, known, thumbnails, selection)
     called = model.detected_instances_ if selection is None else selection.called
     summary = {
         "kind": "detection",
         "title": f"{model.card.name} on {sanitize(source)}",
         "method": model.card.name,
-        "facts": _facts(model, bags, positive, predictions),
+        "facts": _facts(model, bags, positive, predictions, called, selection),
         "answer": detection_answer(
             model, known, predictions, selection=selection, diagnosis=diagnosis
         ),
+        "diagnosis": diagnosis.to_dict() if hasattr(diagnosis, "to_dict") else None,
         "bags": {
             "id": [sanitize(name) for name in known.ids],
             "label": [sanitize(label) for label in bags.y],
@@ -111,9 +112,9 @@ def detection_summary(
         },
         "predictions": predictions,
         "ranking": ranking,
-        "heatmaps": heatmaps(model, known, [bag["bag"] for bag in ranking["bags"]]),
+        "heatmaps": heatmaps(model, known, [bag["bag"] for bag in ranking["bags"]], selection),
         "features": feature_differences(known, np.unique(called), positive),
-        "map": instance_map(model, bags, known),
+        "map": instance_map(model, bags, known, selection),
         "graph": graph_picture(model, bags),
         "updating": updating_replay(model, bags),
         "provenance": provenance(
@@ -128,15 +129,18 @@ def detection_summary(
 
 
 def _facts(
-    model: Any, bags: Bags, positive: Any, predictions: dict[str, Any]
+    model: Any,
+    bags: Bags,
+    positive: Any,
+    predictions: dict[str, Any],
+    detected: Any,
+    selection: Any,
 ) -> list[dict[str, str]]:
     """Return the tiles under the title: a name, a short value and a note."""
-    n_detected, n_bags = (
-        len(np.unique(model.detected_instances_)),
-        len(np.unique(bags.bag_index[model.detected_instances_])),
-    )
+    n_detected, n_bags = len(np.unique(detected)), len(np.unique(bags.bag_index[detected]))
+    level = "" if selection is None else f", at a false-discovery rate of {100 * selection.fdr:g} %"
     facts = [
-        ("Detected", count(n_detected, "instance"), f"in {count(n_bags, 'bag')}"),
+        ("Detected", count(n_detected, "instance"), f"in {count(n_bags, 'bag')}{level}"),
         (
             "Bags",
             f"{bags.n_bags:,}",
@@ -156,9 +160,9 @@ def _facts(
                 f"area under the ROC curve; accuracy {100 * figures['accuracy']:.0f} %",
             )
         )
-    if bags.instance_labels is not None:
+    if bags.instance_labels is not None and n_detected:
         truth = bags.instance_labels == np.unique(bags.instance_labels)[-1]
-        right = float(np.mean(truth[model.detected_instances_]))
+        right = float(np.mean(truth[detected]))
         facts.append(
             ("Truth", f"{100 * right:.1f} %", "of the detected instances are labelled positive")
         )
