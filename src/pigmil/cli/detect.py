@@ -130,7 +130,9 @@ def detect(
     diagnosis = None
     if fdr is not None or bags.n_instances <= _MAX_INSTANCES:
         with output.progress("refitting without some of the bags"):
-            diagnosis = _diagnose(output, model, bags, scale=scale, fdr=fdr, seed=seed)
+            diagnosis = _diagnose(
+                output, model, bags, scale=scale, fdr=fdr, groups=read.group or [], seed=seed
+            )
     selection = None if diagnosis is None else diagnosis.selection
     rows = ranked_rows(model, bags)
     ranked = ranking_columns(
@@ -165,7 +167,14 @@ def detect(
 
 
 def _diagnose(
-    output: Output, model: Any, bags: "Bags", *, scale: bool, fdr: float | None, seed: int
+    output: Output,
+    model: Any,
+    bags: "Bags",
+    *,
+    scale: bool,
+    fdr: float | None,
+    groups: list[str],
+    seed: int,
 ) -> Any:
     """Call instances and judge the fit on bags held out; None where there are too few bags."""
     from sklearn.pipeline import make_pipeline
@@ -175,13 +184,14 @@ def _diagnose(
     from pigmil.evaluation.splits import duplicate_groups
 
     scaler = BagScaler(with_mean=not bags.is_sparse)
-    twins = duplicate_groups(bags)
+    has_twins = len(set(duplicate_groups(bags).tolist())) < bags.n_bags
+    grouping = (*groups, *(["duplicates"] if has_twins else []))
     try:
         return diagnose(
             make_pipeline(scaler, model) if scale else model,
             bags,
             fdr=_FDR if fdr is None else fdr,
-            groups=twins if len(set(twins.tolist())) < bags.n_bags else None,
+            groups=grouping or None,
             random_state=seed,
         )
     except ValueError as error:
