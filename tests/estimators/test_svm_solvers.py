@@ -90,12 +90,12 @@ def test_a_greater_cost_changes_nothing_where_no_multiplier_reaches_its_bound():
     gram = np.array([[4.0, 0.0], [0.0, 0.0]])  # two points at distance 2: alpha is 1/2
     folds = [(np.arange(2), np.arange(2))]
     positive = np.array([True, False])
-    free, free_bounded = _held_out(gram, positive, folds, 1.0, (1.0, 1.0))
-    greater, _ = _held_out(gram, positive, folds, 100.0, (1.0, 1.0))
+    free, free_bounded = _held_out([gram], positive, folds, 1.0, (1.0, 1.0))
+    greater, _ = _held_out([gram], positive, folds, 100.0, (1.0, 1.0))
     np.testing.assert_allclose(free, [1.0, -1.0])
     np.testing.assert_allclose(free, greater)
     assert not free_bounded
-    assert _held_out(gram, positive, folds, 0.25, (1.0, 1.0))[1]
+    assert _held_out([gram], positive, folds, 0.25, (1.0, 1.0))[1]
 
 
 def test_costs_follow_the_labels_of_the_user():

@@ -40,7 +40,10 @@ DEEP_METHODS: dict[str, str] = {
     "ABMIL": "pigmil.estimators.abmil",
     "MINet": "pigmil.estimators.mi_net",
 }
-_ALL = {**METHODS, **DEEP_METHODS}
+
+
+def _modules() -> dict[str, str]:
+    return {**METHODS, **DEEP_METHODS}
 
 
 def all_estimators(
@@ -61,7 +64,7 @@ def all_estimators(
         Each with name, paper, year, what it does and what it costs; the class is
         ``get_estimator(name)``.
     """
-    cards = [card_of(name) for name in (_ALL if deep else METHODS)]
+    cards = [card_of(name) for name in (_modules() if deep else METHODS)]
     return [
         card
         for card in cards
@@ -71,19 +74,20 @@ def all_estimators(
 
 def get_estimator(name: str) -> Any:
     """Class of a method, by class name or printed name, whatever the case."""
-    for class_name, module in _ALL.items():
+    modules = _modules()
+    for class_name, module in modules.items():
         if class_name == name:
             return getattr(importlib.import_module(module), class_name)
-    for class_name in _ALL:
+    for class_name in modules:
         if card_of(class_name).name == name:
             return get_estimator(class_name)
-    matches = [known for known in _ALL if known.lower() == name.lower().replace("-", "")]
+    matches = [known for known in modules if known.lower() == name.lower().replace("-", "")]
     if len(matches) == 1:
         return get_estimator(matches[0])
-    by_lower_case = {key.lower(): key for key in _ALL}
+    by_lower_case = {key.lower(): key for key in modules}
     close = difflib.get_close_matches(name.lower(), by_lower_case, n=3)
     hint = f" Did you mean {' or '.join(by_lower_case[key] for key in close)}?" if close else ""
-    raise ValueError(f"Unknown method {name!r}.{hint} Known methods: {', '.join(_ALL)}.")
+    raise ValueError(f"Unknown method {name!r}.{hint} Known methods: {', '.join(modules)}.")
 
 
 def card_of(name: str) -> Card:
