@@ -39,7 +39,7 @@ def test_worked_example():
     np.testing.assert_array_equal(confidence_ranks(confidences), [[0, 2, 1], [1, 0, 0], [2, 1, 0]])
     # (0, 1): 1 / (2 * 1); (0, 2): 1 / (1 * 2); (1, 2): classifier 1 is not confident in 2.
     np.testing.assert_allclose(similarity(confidences), [[0, 0.5, 0.5], [0.5, 0, 0], [0.5, 0, 0]])
-    np.testing.assert_array_equal(self_confidence(confidences), [5.0, -1.0, 7.0])
+    np.testing.assert_allclose(self_confidence(confidences), [5.0, -1.0, 7.0], rtol=1e-9)
 
 
 def test_ties_share_the_best_rank():
