@@ -126,7 +126,8 @@ def _concepts() -> list[Outcome]:
             [],
             lambda frame: drawing.draw_four_bags(frame, lines),
             "Two positive and two negative bags of a small BASIC set (seed 3) and two of the "
-            "instances that `PIGMIL()` detected.",
+            "instances that `PIGMIL()` detected. The seed was chosen for the picture: with seed 2 "
+            "the two picks shown are negatives of positive bags.",
             {"lines": lines},
         ),
         Outcome(
