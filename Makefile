@@ -1,6 +1,7 @@
 # Two commands from a fresh clone with Python >= 3.11 and make: `make demo` and `make test`.
 # Both use one .venv: the first installs what the demo needs, the second adds the rest, each from
-# a committed lock whose hashes pip checks.
+# a committed lock whose hashes pip checks. A lock is complete, so pip resolves nothing (--no-deps):
+# otherwise some versions of pip ask for the newest release of what a package names with an extra.
 
 PYTHON ?= python3
 VENV := .venv
@@ -9,7 +10,9 @@ PIP := $(BIN)/python -m pip
 DEMO := $(VENV)/.demo-ready
 READY := $(VENV)/.ready
 WORKERS ?= 2
-# Options for the installation of torch in test-deep, for example an index of CPU builds.
+# What test-deep installs, and how: a CPU build is enough, for example TORCH=torch==2.13.0+cpu with
+# TORCH_OPTIONS="--index-url ..." for an index that has it.
+TORCH ?= torch>=2.4
 TORCH_OPTIONS ?=
 
 # Workers and BLAS threads must not multiply.
@@ -34,18 +37,19 @@ $(DEMO): requirements/demo.lock pyproject.toml
 	@$(PYTHON) -c "import sys; sys.exit(0 if sys.version_info >= (3, 11) else 'pigmil needs Python 3.11 or newer; set PYTHON=python3.11')"
 	@echo "Setting up $(VENV) for the demo (0.7 GB; a few minutes, once) ..."
 	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) install --quiet --require-hashes --requirement requirements/demo.lock
+	@$(PIP) install --quiet --no-deps --require-hashes --requirement requirements/demo.lock
 	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(READY): $(DEMO) requirements/dev.lock
 	@echo "Adding the development tools to $(VENV) (1 GB more; a few minutes, once) ..."
-	@$(PIP) install --quiet --require-hashes --requirement requirements/dev.lock
+	@$(PIP) install --quiet --no-deps --require-hashes --requirement requirements/dev.lock
 	@touch $@
 
 demo: $(DEMO)
 	@$(BIN)/python -m pigmil.cli demo --output demo-output
 	@echo "To use pigmil in this shell: source $(BIN)/activate"
+	@echo "To read files of your own, first: $(BIN)/pip install '.[all]'"
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -61,21 +65,19 @@ test: lint
 check-lanes: $(READY)
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest tests/graph tests/core/test_jit.py -q -n $(WORKERS) -m "not compiled" -p no:cacheprovider
 	$(PYTHON) -m venv --clear .venv-bare
-	.venv-bare/bin/python -m pip install --quiet --require-hashes --requirement requirements/core.lock
+	.venv-bare/bin/python -m pip install --quiet --no-deps --require-hashes --requirement requirements/core.lock
 	$(BIN)/python -m build --no-isolation --wheel --outdir .venv-bare/wheel . >/dev/null
 	.venv-bare/bin/python -m pip install --quiet --no-deps .venv-bare/wheel/*.whl
 	.venv-bare/bin/python tests/bare_install.py
 
-# Torch is in no lock: it is large, and its builds differ between machines.
-test-deep:
+# Torch is in no lock: it is large, and its builds differ between machines. Its environment sees
+# that of the other tests, so that torch is all there is to install.
+test-deep: $(READY)
 	@$(PYTHON) -m venv .venv-deep
-	@.venv-deep/bin/python -m pip install --quiet --require-hashes --requirement requirements/dev.lock
-	@.venv-deep/bin/python -m pip install --quiet --no-deps --no-build-isolation --editable .
-	@if .venv-deep/bin/python -m pip install --quiet $(TORCH_OPTIONS) "torch>=2.4"; then \
-		.venv-deep/bin/python -m pytest -q -m deep tests || { [ $$? = 5 ] && echo "test-deep: no tests yet"; }; \
-	else \
-		echo "test-deep: skipped, torch cannot be installed here"; \
-	fi
+	@$(BIN)/python -c "import site; print(*site.getsitepackages(), '$(CURDIR)/src', sep='\n')" \
+		> "$$(.venv-deep/bin/python -c 'import site; print(*site.getsitepackages())')/tests.pth"
+	.venv-deep/bin/python -m pip install --quiet $(TORCH_OPTIONS) "$(TORCH)"
+	.venv-deep/bin/python -m pytest -q -m deep -p no:cacheprovider tests/deep
 
 fuzz: $(READY)
 	@for script in $(wildcard tests/fuzz/fuzz_*.py); do \
