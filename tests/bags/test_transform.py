@@ -105,7 +105,7 @@ def test_sparse_bags_stay_sparse():
     assert scaled.is_sparse
     np.testing.assert_array_equal(scaled.instances.toarray(), np.eye(3))
     with pytest.raises(ValueError, match="Cannot center sparse"):
-        BagScaler().fit(bags)
+        BagScaler(with_mean=True).fit(bags)
 
 
 def test_float32_stays():
@@ -169,3 +169,13 @@ def test_refused(bags):
         BagScaler(with_mean="yes").fit(bags)
     with pytest.raises(ValueError, match="3 features"):
         BagScaler().fit(bags).transform(np.ones((2, 2, 3)))
+
+
+def test_sparse_instances_are_scaled_and_not_centred_by_default():
+    table = np.array([[0.0, 2.0], [0.0, 4.0], [3.0, 0.0]])
+    bags = Bags.from_list([sp.csr_array(table[:2]), sp.csr_array(table[2:])])
+    scaled = BagScaler().fit_transform(bags)
+    assert scaled.is_sparse
+    np.testing.assert_allclose(scaled.instances.toarray(), table / table.std(axis=0))
+    with pytest.raises(ValueError, match="Cannot center sparse"):
+        BagScaler(with_mean=True).fit(bags)

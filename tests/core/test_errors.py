@@ -29,7 +29,7 @@ def test_nothing_found_raises_nothing():
     problems = Problems("Nothing")
     problems.add_each([], total=0, kind="things")
     problems.raise_if_any()
-    assert problems.found == []
+    assert problems.messages == []
 
 
 def test_all_problems_in_one_message():
@@ -59,7 +59,7 @@ def test_only_what_is_shown_is_looked_at():
 
     problems = Problems("It")
     problems.add_each(endless(), total=1000, kind="times")
-    assert problems.found == ["again."] * 3 + ["... and 997 more times."]
+    assert problems.messages == ["again."] * 3 + ["... and 997 more times."]
 
 
 def test_optional_package_that_is_there():
@@ -73,4 +73,4 @@ def test_optional_package_that_is_not(monkeypatch):
         import_optional("pyarrow.parquet", extra="io", purpose="Reading parquet")
     message = str(caught.value)
     assert message.startswith("Reading parquet needs the package 'pyarrow', which cannot be")
-    assert message.endswith("Install it with: pip install 'pigmil[io]'")
+    assert message.endswith("Install it with: pip install pyarrow (part of the extra 'io')")

@@ -1,11 +1,15 @@
-"""Files that appear whole or not at all."""
+"""Files are written atomically."""
 
 import os
+import re
 import stat
 import threading
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
+import pigmil
 from pigmil._core.files import atomic_write, atomic_write_all, atomic_write_folder
 
 
@@ -169,3 +173,40 @@ def test_threads_that_write_one_file(tmp_path):
     text = (tmp_path / "file").read_text()
     assert text in [str(number) * 1000 for number in range(8)]
     assert names(tmp_path) == ["file"]
+
+
+# Calls that create files, and what they may write to: a temporary path of the writers of
+# pigmil._core.files, memory, or a folder whose files are moved to their places together.
+CREATES = re.compile(
+    r"""write_text\(|write_bytes\(|savefig\(|\.to_csv\(|\.to_parquet\(|np\.savez?\(|File\(.*"w"|"""
+    r"""\bopen\((?:[^()]*,\s*)?"(?:w|a|x)b?"|ParquetWriter\(|\.write_table\(|\.dump\("""
+)
+SAFE = (
+    "temporary",
+    "buffer",
+    "sink",
+    "names_file",
+    "data_file",
+    "os.devnull",
+    "/proc/self",
+    ">>>",
+    "... ",
+)
+SAFE_LINES = {
+    "evaluation/_exports.py": 3,  # to the temporary path that atomic_write yields
+    "reproduction/_drawing.py": 1,  # these two to a folder of atomic_write_folder
+    "reproduction/_run.py": 2,
+    "datasets/_fetch.py": 1,  # to a temporary file of pooch
+    "datasets/_wheel.py": 1,  # in a temporary folder
+    "cli/_tables.py": 1,  # the name of the temporary path is on the next line
+}
+
+
+def test_every_file_is_written_by_the_writers_of_this_module():
+    root = Path(pigmil.__file__).parent
+    found = Counter()
+    for path in sorted(root.rglob("*.py")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if CREATES.search(line) and not any(word in line for word in SAFE):
+                found[path.relative_to(root).as_posix()] += 1
+    assert dict(found) == SAFE_LINES

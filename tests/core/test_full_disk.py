@@ -8,14 +8,17 @@ from hashlib import sha256
 import numpy as np
 import pytest
 
-from pigmil import MILES, Bags, read_bags, save_model, write_bags
+from pigmil import MILES, Bags, KDEMin, read_bags, save_model, write_bags
 from pigmil._core.errors import BagFormatError
 from pigmil._core.files import atomic_write_folder
-from pigmil.cli.data import write_table
+from pigmil.cli._heatmap import _draw
+from pigmil.cli._tables import write_table
 from pigmil.datasets._fetch import write_atomically
 from pigmil.evaluation import compare
+from pigmil.evaluation._store import Cell, Store, StoreError
 from pigmil.io import formats
-from pigmil.report import detection_summary, write_report
+from pigmil.report import detection_summary, write_geojson, write_report
+from pigmil.scale import predict_to_parquet
 
 KIB = 48  # of the disk
 
@@ -152,3 +155,95 @@ def test_folders_of_results(disk):
     with pytest.raises(OSError, match="No space left"):
         write()
     assert {path.name: path.read_bytes() for path in disk.iterdir()} == {"page.md": b"old"}
+
+
+@pytest.fixture(scope="module")
+def slides():
+    """Bags whose instances have coordinates."""
+    rng = np.random.default_rng(0)
+    coords = np.tile(np.array([[x, y] for x in range(30) for y in range(20)]), (2, 1)) * 256
+    return Bags(
+        rng.normal(size=(1200, 4)), [0, 600, 1200], y=[0, 1], instance_info={"coords": coords}
+    )
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
+def test_heat_maps(suffix, slides, full):
+    scores = np.linspace(0, 1, slides.n_instances)
+    full(
+        f"map{suffix}",
+        lambda path: _draw(slides, scores, 0, path, "score", None, slide=None, tile_size=256),
+    )
+
+
+def test_geojson(slides, full):
+    scores = np.linspace(0, 1, slides.n_instances)
+    full("tiles.geojson", lambda path: write_geojson(slides, scores, 0, path, tile_size=256))
+
+
+def test_reports_of_comparisons(results, full):
+    full("comparison.html", lambda path: write_report(results, path))
+
+
+def fill(disk, room):
+    """Empty the disk, then fill it up to some bytes."""
+    for path in disk.iterdir():
+        path.unlink()
+    free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize
+    (disk / "filler").write_bytes(bytes(free - room))
+
+
+def test_streamed_scores(large, tmp_path, disk):
+    write_bags(large, tmp_path / "bags.parquet")
+    lazy = Bags.scan(tmp_path / "bags.parquet")
+    model = KDEMin().fit(large[:20])
+    fill(disk, 16 << 10)
+    with pytest.raises(OSError, match=r"(?i)no space left"):
+        predict_to_parquet(model, lazy, disk)
+    assert {path.name for path in disk.iterdir()} == {"plan.json", "filler"}
+    fill(disk, 0)
+    with pytest.raises(OSError, match=r"(?i)no space left"):
+        predict_to_parquet(model, lazy, disk)
+    assert {path.name for path in disk.iterdir()} == {"filler"}
+
+
+def test_a_new_store(disk):
+    fill(disk, 8 << 10)
+    with pytest.raises(StoreError, match="disk is full"):
+        Store(disk / "results.sqlite")
+    assert {path.name for path in disk.iterdir()} == {"filler"}
+
+
+def test_a_store_that_grows(tmp_path, disk):
+    """Keep what was saved before the disk was full; go on when there is room."""
+    for path in disk.iterdir():
+        path.unlink()
+    path = tmp_path / "results.sqlite"
+    Store(path).close()
+    subprocess.run(["mount", "-o", "remount,size=256k", str(disk)], check=True)
+    try:
+        (disk / "results.sqlite").write_bytes(path.read_bytes())
+        with Store(disk / "results.sqlite") as store:
+            with pytest.raises(StoreError, match="disk is full"):
+                _finish_many(store)
+            saved = len(store.rows())
+            assert saved > 3
+        with Store(disk / "results.sqlite", read_only=True) as store:
+            assert len(store.rows()) == saved
+        subprocess.run(["mount", "-o", "remount,size=1m", str(disk)], check=True)
+        with Store(disk / "results.sqlite") as store:
+            store.finish(_cell(saved), {"accuracy": 0.5})
+            assert len(store.rows()) == saved + 1
+    finally:
+        for left in disk.iterdir():
+            left.unlink()
+        subprocess.run(["mount", "-o", f"remount,size={KIB}k", str(disk)], check=True)
+
+
+def _finish_many(store):
+    for fold in range(2000):
+        store.finish(_cell(fold), {"accuracy": 0.5, "note": "x" * 500})
+
+
+def _cell(fold):
+    return Cell("x", "abc", "KDE", "pigmil.KDE", "{}", "{}", 0, fold, "0")

@@ -1,4 +1,4 @@
-"""Downloads from a server on this machine: retried, checked, whole or not at all."""
+"""Downloads from a server on this machine: retried, verified, written atomically."""
 
 import os
 from pathlib import Path

@@ -78,7 +78,7 @@ class TestFolders:
         expected = sha256(KEEL) if file == "tiny.dat" else sha256(CSV)
         assert f"{folder / file} is not the file the registry knows for 'tiny'" in message
         assert f"expected sha256 {expected}, got {sha256(b'other')}" in message
-        assert "delete it and load again, or read it as it is with pigmil.read_bags(" in message
+        assert "delete it and load the set again, or read it with pigmil.read_bags(" in message
 
     @pytest.mark.parametrize("content", [None, b"PAR1 not really", b""])
     def test_wrong_parquet(self, tiny, tiny_bags, folder, content):

@@ -22,7 +22,7 @@ from pathlib import Path
 SECONDS_PER_CASE = 20
 MEMORY_BYTES = 4 << 30
 MIXED = "mixed"
-BATCH = 1000  # a child takes seconds to start
+BATCH = 10_000  # a child takes seconds to start
 
 Case = Callable[[int], str]
 Target = Callable[[Path], Case]
@@ -112,26 +112,48 @@ def mixed(targets: dict[str, Target]) -> Target:
     return prepare
 
 
+def save(path: Path, rows: list[Row]) -> None:
+    """Add rows to a file of results; a row replaces an earlier one of the same target."""
+    known = json.loads(path.read_text()) if path.exists() else {}
+    for row in rows:
+        known[row.target] = {"inputs": row.inputs, **row.counts, "escapes": len(row.escapes)}
+    path.write_text(json.dumps(known, indent=1) + "\n")
+
+
+def table_of(path: Path) -> str:
+    """Markdown table of a file of results."""
+    rows = [
+        Row(name, found["inputs"], Counter(found), [(0, "")] * found["escapes"])
+        for name, found in json.loads(path.read_text()).items()
+    ]
+    return table(rows)
+
+
 def main(script: str, targets: dict[str, Target], *, inputs: int) -> None:
     """Command line of a fuzz script: all targets, or one as a child."""
     targets = {**targets, MIXED: mixed(targets)}
     parser = argparse.ArgumentParser()
-    parser.add_argument("--inputs", type=int, default=inputs, help="inputs over all targets")
+    parser.add_argument("--inputs", type=int, default=inputs, help="inputs for each target")
     parser.add_argument("--seed", type=int, default=0, help="first seed")
-    parser.add_argument("--only", help=f"one target; '{MIXED}' takes all in turn")
+    parser.add_argument(
+        "--targets", nargs="+", choices=list(targets), default=[*targets][:-1], metavar="NAME",
+        help=f"some of {', '.join(targets)}; '{MIXED}' takes all in turn",
+    )  # fmt: skip
+    parser.add_argument("--results", type=Path, help="JSON file to add the counts to")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.child:
         serve(targets[asked.child], asked.folder)
         return
-    names = [asked.only] if asked.only else [name for name in targets if name != MIXED]
-    share, rest = divmod(asked.inputs, len(names))
-    with tempfile.TemporaryDirectory() as folder:
-        rows = []
-        for position, name in enumerate(names):
-            seeds = range(asked.seed, asked.seed + share + (position < rest))
+    rows = []
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        for name in asked.targets:
+            seeds = range(asked.seed, asked.seed + asked.inputs)
             rows.append(run_target(Path(script).resolve(), name, seeds, Path(folder)))
+            if asked.results:
+                save(asked.results, rows[-1:])
     print(table(rows))
     escapes = [(row.target, *escape) for row in rows for escape in row.escapes]
     for name, seed, outcome in escapes[:50]:

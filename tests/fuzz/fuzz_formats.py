@@ -1,4 +1,4 @@
-"""Mutated data files of every format: `python tests/fuzz/fuzz_formats.py --inputs 280000`.
+"""Mutated data files of every format that is written: `python tests/fuzz/fuzz_formats.py`.
 
 An escape is a process that dies or runs into a limit, an error that is no BagFormatError, and
 bags that contradict themselves.
@@ -259,4 +259,4 @@ def changed_matlab(content, rng):
 TARGETS = {name: partial(prepare, name) for name in formats()}
 
 if __name__ == "__main__":
-    main(__file__, TARGETS, inputs=20_000 * len(TARGETS))
+    main(__file__, TARGETS, inputs=20_000)

@@ -15,9 +15,12 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.decomposition import PCA
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, LinearSVC
 
 sys.path.append(str(Path(__file__).parent))
 
@@ -62,6 +65,10 @@ def models(bags):
     yield "pipeline", make_pipeline(pigmil.BagScaler(), pigmil.MILES()).fit(bags, bags.y)
     scaled = make_pipeline(pigmil.OnInstances(StandardScaler()), pigmil.MIKernel())
     yield "scaled by scikit-learn", scaled.fit(bags, bags.y)
+    reduced = make_pipeline(pigmil.OnInstances(PCA(whiten=True)), pigmil.MIKernel())
+    yield "reduced by scikit-learn", reduced.fit(bags, bags.y)
+    for classifier in (LogisticRegression(), SVC(), LinearSVC()):
+        yield f"SIL of {classifier}", pigmil.SIL(classifier).fit(bags, bags.y)
     yield "search", GridSearchCV(pigmil.MISVM(), {"C": [1.0, 10.0]}, cv=2).fit(bags, bags.y)
     three = np.where(np.arange(bags.n_bags) % 3 == 0, 2, bags.y)
     yield "three classes", pigmil.MILES().fit(bags, three)
@@ -103,27 +110,33 @@ def escaped(folder):
     return "escape: a command was run" if (folder / MARKER).exists() else None
 
 
+METHODS = ("decision_function", "predict_proba", "predict", "decision_function_instances",
+           "predict_instances")  # fmt: skip
+
+
 def score(model, bags):
-    """Score bags and instances with a model that loads."""
+    """Score and classify bags and instances with a model that loads."""
     inner = model[-1] if hasattr(model, "steps") else model
-    for name in ("decision_function", "predict_proba", "decision_function_instances"):
+    for name in METHODS:
         try:
-            function = getattr(model if name != "decision_function_instances" else inner, name)
+            function = getattr(inner if name.endswith("_instances") else model, name)
         except AttributeError:
             continue
         for queries in (bags, bags.with_instances(sp.csr_array(bags.instances))):
             try:
-                scores = np.asarray(function(queries), dtype=float)
+                scores = np.asarray(function(queries))
             except ValueError:
                 continue
             except TypeError as error:
                 if "needs dense instances" in str(error):
                     continue
-                return f"escape in scoring: {type(error).__name__}: {error}"
+                return f"escape in {name}: {type(error).__name__}: {error}"
             except Exception as error:
-                return f"escape in scoring: {type(error).__name__}: {error}"
-            if not (np.abs(scores) <= WILD).all():
-                return f"escape: a score of {scores.ravel()[np.abs(scores).argmax()]}"
+                return f"escape in {name}: {type(error).__name__}: {error}"
+            if not name.startswith("predict") or name == "predict_proba":
+                scores = scores.astype(float)
+                if not (np.abs(scores) <= WILD).all():
+                    return f"escape: a score of {scores.ravel()[np.abs(scores).argmax()]}"
     return "accepted"
 
 

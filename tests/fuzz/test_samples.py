@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-SAMPLES = {"fuzz_formats.py": 420, "fuzz_models.py": 300}
+SAMPLES = {"fuzz_formats.py": 420, "fuzz_cohorts.py": 150, "fuzz_models.py": 300}
 
 
 def test_every_script_is_sampled():
@@ -16,7 +16,7 @@ def test_every_script_is_sampled():
 @pytest.mark.parametrize("script", SAMPLES)
 def test_nothing_escapes_in_a_sample(script):
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name(script)), "--only", "mixed",
+        [sys.executable, str(Path(__file__).with_name(script)), "--targets", "mixed",
          "--inputs", str(SAMPLES[script])],
         capture_output=True, text=True, check=False,
     )  # fmt: skip

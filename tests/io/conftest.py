@@ -1,5 +1,6 @@
 """Bags that every format can hold, and how each format is asked to write and read them."""
 
+import gc
 from pathlib import Path
 
 import numpy as np
@@ -37,3 +38,26 @@ def written(format_name, plain_bags, tmp_path) -> Path:
 def read_options(format_name) -> dict:
     """Options the reader needs because the format does not hold them."""
     return READ_OPTIONS.get(format_name, {})
+
+
+@pytest.fixture
+def peak_of():
+    """Return a function that runs another one and returns the most memory it took, in bytes."""
+    status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+    try:
+        reset.write_text("5")
+    except OSError:
+        pytest.skip("the peak of memory cannot be measured here")
+
+    def kilobytes(name):
+        line = next(line for line in status.read_text().splitlines() if line.startswith(name))
+        return int(line.split()[1])
+
+    def measure(function) -> int:
+        gc.collect()
+        reset.write_text("5")  # the highest mark becomes what is held now
+        before = kilobytes("VmRSS")
+        function()
+        return 1024 * (kilobytes("VmHWM") - before)
+
+    return measure

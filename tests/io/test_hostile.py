@@ -174,8 +174,25 @@ def test_places_that_cannot_be_written(tmp_path, plain_bags):
         write_bags(plain_bags, tmp_path)
     with pytest.raises(BagFormatError, match="there is no folder"):
         write_bags(plain_bags, tmp_path / "no" / "bags.csv")
-    with pytest.raises(BagFormatError, match=r"'\.xyz' stands for no format"):
+    with pytest.raises(BagFormatError, match=r"'\.xyz' belongs to no format"):
         write_bags(plain_bags, tmp_path / "bags.xyz")
     resampled = plain_bags[[0, 0]]
     with pytest.raises(BagFormatError, match="ids repeat"):
         write_bags(resampled, tmp_path / "bags.csv")
+
+
+def test_text_of_characters_that_do_not_exist(tmp_path):
+    path = tmp_path / "a.npz"
+    ids = np.array([0x41, 0x110000], dtype=np.uint32).view("<U1")
+    np.savez(path, instances=np.ones((2, 1)), offsets=[0, 1, 2], ids=ids)
+    with pytest.raises(BagFormatError, match="characters that do not exist"):
+        read_bags(path)
+
+
+@pytest.mark.parametrize("part", ["data", "indices"])
+def test_sparse_parts_of_different_lengths(part, tmp_path):
+    held = {"data": np.ones(2), "indices": np.array([0, 1]), "indptr": np.array([0, 1, 2])}
+    held[part] = np.append(held[part], held[part][:1])
+    np.savez(tmp_path / "a.npz", **held, shape=[2, 2], offsets=[0, 1, 2])
+    with pytest.raises(BagFormatError, match="parts of different lengths"):
+        read_bags(tmp_path / "a.npz", dtype="float32")

@@ -66,6 +66,7 @@ CASES = {
     "uci, full stops": ("uci", lambda n: "1,1," + "1." * n + "\n", 10_000),
     "svmlight, blanks": (None, lambda n: "1" + " " * n + "qid", 16_000),
     "csv, quotes": ("csv", lambda n: 'bag,label,x\na,1,"' + '""' * n, 10_000),
+    "csv, blank lines first": ("csv", lambda n: "\n" * n + "bag,x\na,1\n", 8_000),
     "csv, columns": (
         "csv",
         lambda n: "bag," + ",".join(f"f{i}" for i in range(n)) + "\na" + ",1" * n + "\n",

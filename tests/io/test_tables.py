@@ -246,7 +246,7 @@ def test_no_room(tmp_path, monkeypatch):
 
 def test_pyarrow_is_asked_for_by_name(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'pigmil\[io\]'"):
+    with pytest.raises(MissingDependencyError, match=r"pip install pyarrow .*extra 'io'"):
         read_bags(table(tmp_path, GOOD))
 
 

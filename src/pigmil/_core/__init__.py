@@ -1,1 +1,1 @@
-"""Ground floor without any multiple-instance notion: errors, scikit-learn door, segments."""
+"""Code without multiple-instance learning: errors, files, text, segments, private scikit-learn."""

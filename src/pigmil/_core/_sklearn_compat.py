@@ -4,9 +4,18 @@ from typing import Any
 
 from sklearn.base import _fit_context as fit_context
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.validation import _check_sample_weight as check_sample_weight
 from sklearn.utils.validation import validate_data
 
-__all__ = ["HasMethods", "Interval", "StrOptions", "fit_context", "libsvm_fit", "validate_data"]
+__all__ = [
+    "HasMethods",
+    "Interval",
+    "StrOptions",
+    "check_sample_weight",
+    "fit_context",
+    "libsvm_fit",
+    "validate_data",
+]
 
 # The attribute in which scikit-learn stores the setting of `set_output`; `clone` copies it.
 OUTPUT_CONFIG = "_sklearn_output_config"

@@ -1,12 +1,14 @@
 """Environment of child processes: they import nothing from the working folder.
 
 Python puts the working folder first on the path of ``python -c`` and ``python -m``, where a file
-``numpy.py`` beside the data would be run in place of numpy. Children are started in safe-path
-mode instead (``-P`` and ``PYTHONSAFEPATH``, Python 3.11).
+``numpy.py`` in the folder of the data would be run instead of numpy. Therefore children are
+started in safe-path mode (``-P`` and ``PYTHONSAFEPATH``, Python 3.11).
 """
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 SAFE_PATH = "PYTHONSAFEPATH"
 _ON = {SAFE_PATH: "1"}
@@ -32,6 +34,20 @@ def child_environment() -> dict[str, str]:
 def safe_environment() -> dict[str, str]:
     """Return the environment of this process with safe-path mode switched on."""
     return {**os.environ, **_ON}
+
+
+@contextmanager
+def safe_children() -> Iterator[None]:
+    """Switch safe-path mode on for processes that libraries start, as dask starts workers."""
+    before = os.environ.get(SAFE_PATH)
+    os.environ.update(_ON)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[SAFE_PATH]
+        else:
+            os.environ[SAFE_PATH] = before
 
 
 def leave_working_folder() -> None:

@@ -59,28 +59,28 @@ class Problems:
     def __init__(self, what: str, *, limit: int = 10) -> None:
         self.what = what
         self.limit = limit
-        self.found: list[str] = []
+        self.messages: list[str] = []
 
     def add(self, problem: str) -> None:
-        """Note one problem."""
-        self.found.append(problem)
+        """Add one problem."""
+        self.messages.append(problem)
 
     def add_each(self, problems: Iterable[str], *, total: int, kind: str) -> None:
-        """Note the first few of a kind of problem, and the total number."""
-        shown = 0
+        """Add the first few problems of a kind, and their total number."""
+        listed = 0
         for problem in problems:
-            if shown == 3:
+            if listed == 3:
                 break
-            self.found.append(problem)
-            shown += 1
-        if total > shown:
-            self.found.append(f"... and {total - shown} more {kind}.")
+            self.messages.append(problem)
+            listed += 1
+        if total > listed:
+            self.messages.append(f"... and {total - listed} more {kind}.")
 
     def raise_if_any(self, error: type[PigmilError] = BagsError) -> None:
         """Raise one error that lists all problems, if there are any."""
-        if not self.found:
+        if not self.messages:
             return
-        lines = self.found[: self.limit]
-        if len(self.found) > self.limit:
-            lines.append(f"... and {len(self.found) - self.limit} more problems.")
+        lines = self.messages[: self.limit]
+        if len(self.messages) > self.limit:
+            lines.append(f"... and {len(self.messages) - self.limit} more problems.")
         raise error(f"{self.what} cannot be used:\n" + "\n".join(f"- {line}" for line in lines))

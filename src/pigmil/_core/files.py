@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all: every file of the library is written here."""
+"""Atomic writing: every file of the library is written here, complete or not at all."""
 
 import contextlib
 import errno
@@ -137,7 +137,7 @@ def replace_targets(temporaries: Sequence[Path], targets: Sequence[Path]) -> Non
 
 
 def _prepare_undo(target: Path, undo: contextlib.ExitStack) -> list[Path]:
-    """Keep the old file, if any, and arrange that it comes back if a later step fails."""
+    """Keep the old file, if any, so that it can be restored if a later step fails."""
     if not target.exists():
         undo.callback(target.unlink, missing_ok=True)
         return []

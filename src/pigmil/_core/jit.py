@@ -1,4 +1,4 @@
-"""The one door to numba: how every compiled kernel of the project is declared."""
+"""Compilation with numba: the decorator of every compiled kernel."""
 
 import importlib
 import logging
@@ -59,10 +59,8 @@ def _is_on_disk(compiled: Any, function: Callable[..., Any]) -> bool:
 
 
 def _announce_once() -> None:
-    """Say on the console why the first run is slow."""
+    """Log once why the first run is slow."""
     global _announced
     if not _announced:
         _announced = True
-        _logger.warning(
-            "compiling kernels once for this installation, a few seconds; later runs load them"
-        )
+        _logger.warning("compiling kernels once for this installation, a few seconds")

@@ -1,4 +1,4 @@
-"""How much memory can be used now."""
+"""The memory that is available now."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def available_memory() -> int | None:
-    """Return the bytes of memory that can be used without swapping; None where that is unknown.
+    """Return the bytes of memory that can be used without swapping; None if unknown.
 
     The limit of a container counts where it is lower than what the machine has.
     """

@@ -49,7 +49,7 @@ def segment_argmax(values: NDArray[Any], offsets: IntArray) -> IntArray:
     """
     usable = np.where(np.isnan(values), -np.inf, values)
     best = segment_reduce(np.maximum, usable, offsets)
-    # Of equals the numbers come first: a NaN would tie with minus infinity.
+    # Of equal values numbers come first: a NaN would tie with minus infinity.
     is_best = usable == np.repeat(best, np.diff(offsets))
     has_number = segment_reduce(np.logical_or, is_best & ~np.isnan(values), offsets)
     is_best &= ~(np.isnan(values) & np.repeat(has_number, np.diff(offsets)))
@@ -96,3 +96,24 @@ def segment_gather(offsets: IntArray, chosen: IntArray) -> IntArray:
 def offsets_of(sizes: NDArray[Any]) -> IntArray:
     """Return the offsets of segments with these sizes."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+def quota(sizes: IntArray, most: int) -> int:
+    """Return the largest number per bag with which all bags together give at most ``most``.
+
+    It is at least 1, so that no bag is left out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> quota(np.array([2, 10, 10]), 12)
+    5
+    """
+    low, high = 1, int(sizes.max())
+    while low < high:
+        middle = (low + high + 1) // 2
+        if np.minimum(sizes, middle).sum() <= most:
+            low = middle
+        else:
+            high = middle - 1
+    return low

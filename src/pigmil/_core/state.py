@@ -18,7 +18,7 @@ _MISSING = object()
 
 
 class StateError(ValueError):
-    """A fitted attribute that no fit could have set."""
+    """A fitted attribute has a value that no fit could have set."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +94,7 @@ class Array(Field):
     Parameters
     ----------
     shape : tuple of int or str
-        Of each dimension; None stands for any shape.
+        Of each dimension; None allows any shape.
     kinds : str
         Kinds of dtype that are allowed.
     least : int
@@ -134,7 +134,7 @@ class Floats(Array):
     sparse : bool, default=False
         Whether it may be a scipy CSR array.
     nan, infinite : bool, default=False
-        What is allowed beside finite numbers.
+        What is allowed in addition to finite numbers.
     positive : bool, default=False
         Whether every number is above 0.
     """

@@ -1,7 +1,10 @@
-"""Text for messages, tables and reports: safe to display, escaped, in singular or plural."""
+"""Text for messages, tables, reports and JSON: safe to display, escaped, singular or plural."""
 
+import difflib
+import math
 import re
 import unicodedata
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 _JOINERS = "\u200c\u200d"  # needed by emoji and by the letters of some scripts
@@ -18,6 +21,35 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
     ('1 bag', '1,200 bags', '0 classes')
     """
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a sentence with the names that resemble the given one, or empty text.
+
+    It begins with a space; upper and lower case count as the same.
+
+    Examples
+    --------
+    >>> did_you_mean("Musk3", ["musk1", "MUSK2", "fox"]), did_you_mean("tiger", ["fox"])
+    (' Did you mean MUSK2 or musk1?', '')
+    """
+    by_lower_case = {one.lower(): one for one in known}
+    close = difflib.get_close_matches(name.lower(), by_lower_case, n=3)
+    return f" Did you mean {' or '.join(by_lower_case[one] for one in close)}?" if close else ""
+
+
+def listed(names: Iterable[Any], limit: int = 12) -> str:
+    """Return names in quotes, shortened if they are many or long.
+
+    Examples
+    --------
+    >>> listed(["a", "b", "c"], 2)
+    "'a', 'b' ... (3 in all)"
+    """
+    names = list(names)
+    more = f" ... ({len(names)} in all)" if len(names) > limit else ""
+    return ", ".join(repr(name[:80] if isinstance(name, str) else name)
+                     for name in names[:limit]) + more  # fmt: skip
 
 
 def escape_formula(value: Any) -> Any:
@@ -80,3 +112,44 @@ def escape_markdown(value: Any) -> str:
         text = text.replace(sign, "\\" + sign)
     text = re.sub(r"(?<!\w)_|_(?!\w)", r"\_", text)  # inside a word it has no meaning
     return " ".join(text.split("\n"))
+
+
+def to_json_safe(
+    value: Any, *, text: Callable[[Any], str] = str, keep_non_finite: bool = False
+) -> Any:
+    """Convert a value to dictionaries, lists, text, numbers, booleans and None.
+
+    Parameters
+    ----------
+    value : object
+        NumPy values become Python numbers and lists, functions and classes their qualified names,
+        and any other object its text.
+    text : callable, default=str
+        Converts keys and texts, for example to make every character visible.
+    keep_non_finite : bool, default=False
+        Keep NaN and infinities, which standard JSON does not allow, instead of writing None.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> to_json_safe({"auc": np.float64("nan"), "sizes": np.array([2, 3]), "f": len})
+    {'auc': None, 'sizes': [2, 3], 'f': 'builtins.len'}
+    """
+
+    def convert(item: Any) -> Any:
+        if item is None or isinstance(item, bool | int):
+            return item
+        if isinstance(item, str):
+            return text(item)
+        if isinstance(item, Mapping):
+            return {text(key): convert(part) for key, part in item.items()}
+        if isinstance(item, list | tuple | set | frozenset):
+            return [convert(part) for part in item]
+        if hasattr(item, "tolist"):
+            return convert(item.tolist())
+        if isinstance(item, float):
+            return item if keep_non_finite or math.isfinite(item) else None
+        name = getattr(item, "__qualname__", None)
+        return text(item) if name is None else text(f"{item.__module__}.{name}")
+
+    return convert(value)

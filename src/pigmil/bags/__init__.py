@@ -1,8 +1,8 @@
 """The ragged container for bags of instances, and the converters that build it."""
 
 from pigmil.bags._anndata import add_scores, bags_from_anndata
-from pigmil.bags._checks import check_no_missing, text_array
-from pigmil.bags._container import Bags, resolve_index
+from pigmil.bags._checks import as_csr, check_no_missing, text_array
+from pigmil.bags._container import Bags, resolve_index, summary
 from pigmil.bags._convert import as_bags, is_frame, is_lazy, is_plain_table
 from pigmil.bags._quality import unusual_data
 from pigmil.bags._rows import BagBuilder, Coded, Decoder, encode
@@ -18,6 +18,7 @@ __all__ = [
     "OnInstances",
     "add_scores",
     "as_bags",
+    "as_csr",
     "bags_from_anndata",
     "check_no_missing",
     "encode",
@@ -25,6 +26,7 @@ __all__ = [
     "is_lazy",
     "is_plain_table",
     "resolve_index",
+    "summary",
     "text_array",
     "unusual_data",
 ]

@@ -9,7 +9,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from pigmil._core.errors import BagsError
-from pigmil.bags._checks import text_array
+from pigmil._core.text import listed
+from pigmil.bags._checks import as_csr, text_array
 from pigmil.bags._container import Bags
 
 OBS_NAME = "obs_name"  # instance_info with the name of the observation
@@ -45,11 +46,10 @@ def bags_from_anndata(
     roles |= {f"bag_info ({name})": name for name in bag_info}
     absent = [f"{role}={name!r}" for role, name in roles.items() if name and name not in columns]
     if bag is None or absent:
-        listed = ", ".join(map(repr, columns[:12])) or "none"
         raise BagsError(
             ("bag= must name the column of obs that holds the bag" if not absent else
              f"The AnnData object has no column in obs for {', '.join(absent)}")
-            + f"; its columns are {listed}{' ...' if len(columns) > 12 else ''}."
+            + f"; its columns are {listed(columns) or 'none'}."
         )  # fmt: skip
     features, names = _features(adata, layer, obsm)
     taken = {name for name in (*roles.values(), SCORE, RANK) if name}
@@ -94,7 +94,7 @@ def _in_memory(table: Any) -> Any:
     if hasattr(table, "to_memory"):
         table = table.to_memory()
     if sp.issparse(table):
-        return sp.csr_array(table)
+        return as_csr(table)
     return np.asarray(table)
 
 

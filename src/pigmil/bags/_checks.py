@@ -1,4 +1,4 @@
-"""Cleaning and checking of what bags are built from; all problems are raised in one error."""
+"""Cleaning and checking of the parts of bags; all problems are raised in one error."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from pigmil._core.errors import BagsError, Problems
+from pigmil._core.text import listed
 from pigmil._core.typing import IntArray
 
 _BLOCK_VALUES = 1 << 22  # values checked at a time: 32 MB of float64, for memory-mapped arrays
@@ -34,13 +35,26 @@ def text_array(values: Any) -> NDArray[Any]:
     return text_array(np.asarray(values))
 
 
+def as_csr(matrix: Any) -> Any:
+    """Return a sparse matrix by rows, after checking that its indices lie inside it.
+
+    Compiled code uses indices without checking them.
+    """
+    if matrix.format in ("csr", "csc", "bsr"):
+        try:
+            matrix.check_format(full_check=True)
+        except ValueError as error:
+            raise BagsError(f"The sparse instances are damaged: {error}.") from error
+    return sp.csr_array(matrix)
+
+
 def clean_instances(instances: Any) -> Any:
     """Return instances as a float32/float64 array or canonical CSR, without a copy if they are one.
 
     Integers, booleans and other floats become float64; everything else is refused.
     """
     if sp.issparse(instances):
-        matrix = sp.csr_array(instances)
+        matrix = as_csr(instances)
         if matrix.dtype not in (np.float32, np.float64):
             matrix = matrix.astype(_float_type(matrix.dtype, "sparse instances"))
         if not matrix.has_canonical_format:
@@ -48,7 +62,7 @@ def clean_instances(instances: Any) -> Any:
             matrix.sum_duplicates()
         return matrix
     try:
-        # Masked values become NaN, so that they are treated as missing and not as they are.
+        # Masked values become NaN, so that they are treated as missing.
         masked = isinstance(instances, np.ma.MaskedArray) and instances.dtype.kind in "fiub"
         array = instances.astype(np.float64).filled(np.nan) if masked else np.asarray(instances)
     except ValueError as error:
@@ -82,7 +96,7 @@ def _floats_of_objects(array: NDArray[Any]) -> NDArray[Any]:
             bad.append(column)
     if bad:
         raise BagsError(
-            f"Columns {bad[:10]}{' ...' if len(bad) > 10 else ''} of the instances are not "
+            f"Columns {listed(bad)} of the instances are not "
             "numeric; encode them as numbers or leave them out."
         )
     return array.astype(np.float64)
@@ -113,7 +127,14 @@ def stack_bags(
     problems.raise_if_any()
     sizes = np.array([bag.shape[0] for bag in bags], dtype=np.int64)
     if any(sp.issparse(bag) for bag in bags):
-        return sp.vstack([sp.csr_array(bag) for bag in bags], format="csr"), sizes, flat
+        return (
+            sp.vstack(
+                [as_csr(bag) if sp.issparse(bag) else sp.csr_array(bag) for bag in bags],
+                format="csr",
+            ),
+            sizes,
+            flat,
+        )
     join = np.ma.concatenate if any(map(np.ma.isMaskedArray, bags)) else np.concatenate
     return (bags[0] if len(bags) == 1 else join(bags)), sizes, flat
 
@@ -315,7 +336,7 @@ def _check_instance_labels(
     ids: Any,
     problems: Problems,
 ) -> None:
-    """Note negative bags with a positive instance; the greater label is the positive one."""
+    """Add problems for negative bags with a positive instance (the greater label)."""
     if y is None or labels is None or y.dtype.kind == "O" or labels.dtype.kind == "O":
         return
     bag_classes, instance_classes = np.unique(y), np.unique(labels[labels == labels])
@@ -349,8 +370,6 @@ def check_no_missing(bags: Any, user: str = "This method") -> None:
     user : str, default="This method"
         Name of the estimator that needs complete data.
     """
-    if not bags.has_missing:
-        return
     problems = Problems(f"Bags with missing values (impute them first; {user} needs all values)")
     _check_finite(
         bags.instances, bags.offsets, bags.ids, bags.feature_names, problems, missing="raise"
@@ -367,7 +386,7 @@ def _check_finite(
     *,
     missing: str,
 ) -> bool:
-    """Note values that are not finite; return whether some are missing and may be."""
+    """Add problems for values that are not finite; return whether allowed missing values occur."""
     total, examples, has_missing = non_finite_values(
         instances, allow_missing=missing == "keep", limit=MAX_REPORTED
     )
@@ -406,7 +425,7 @@ def non_finite_values(
     for start in range(0, values.shape[0], step):
         block = np.asarray(values[start : start + step])
         with np.errstate(over="ignore", invalid="ignore"):
-            if np.isfinite(block.sum(dtype=np.float64)):
+            if np.isfinite(block.sum()):  # may overflow: then look at every value
                 continue
         refused = ~np.isfinite(block)
         if allow_missing:

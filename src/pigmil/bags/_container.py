@@ -46,7 +46,7 @@ _MAX_BAGS_SHOWN = 10  # bags listed in a notebook
 
 @model_part
 class Bags:
-    """Immutable bags of instances, the one collection every part of the library works on.
+    """Immutable bags of instances, the container that all parts of the library use.
 
     The instances of all bags are stacked in one array, dense or scipy CSR, and ``offsets`` says
     where each bag begins: bag ``i`` is ``instances[offsets[i]:offsets[i + 1]]``. Arrays are used
@@ -356,7 +356,7 @@ class Bags:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of bags and of features, which scikit-learn asks of a table."""
+        """Number of bags and of features, as scikit-learn expects of a table."""
         return self.n_bags, self.n_features
 
     @property
@@ -434,9 +434,9 @@ class Bags:
         return self._replace(instances=instances, feature_names=names, has_missing=has_missing)
 
     def with_labels(self, y: Any) -> "Bags":
-        """Return the same bags with other bag labels, which instance labels may contradict.
+        """Return the same bags with other bag labels.
 
-        One-vs-rest and studies of label noise need such bags.
+        Instance labels may contradict them, as in one-vs-rest and in studies of label noise.
         """
         return self._replace(y=check_bag_labels(y, self.ids))
 
@@ -555,11 +555,11 @@ class Bags:
         """
         if self.shape != other.shape or not np.array_equal(self.offsets, other.offsets):
             return False
-        mine, theirs = self.instances, other.instances
+        left, right = self.instances, other.instances
         if self.is_sparse or other.is_sparse:
-            same = _same_sparse(sp.csr_array(mine), sp.csr_array(theirs))
+            same = _same_sparse(sp.csr_array(left), sp.csr_array(right))
         else:
-            same = np.array_equal(mine, theirs, equal_nan=True)
+            same = np.array_equal(left, right, equal_nan=True)
         return (
             same
             and np.array_equal(self.ids, other.ids)
@@ -571,18 +571,7 @@ class Bags:
         )
 
     def __repr__(self) -> str:
-        parts = [
-            f"{self.n_bags} bags",
-            f"{self.n_instances} instances",
-            f"{self.n_features} features",
-            f"{self.dtype}" + (" sparse" if self.is_sparse else ""),
-        ]
-        if self.y is not None:
-            values, counts = np.unique(_sortable(self.y), return_counts=True)
-            if len(values) <= 5:
-                pairs = zip(values, counts, strict=True)
-                parts.append("labels " + ", ".join(f"{value}: {count}" for value, count in pairs))
-        return f"Bags({', '.join(parts)})"
+        return f"Bags({summary(self)})"
 
     def _repr_html_(self) -> str:
         """Return a summary and the first bags as a table, for notebooks."""
@@ -628,7 +617,7 @@ class Bags:
     _state: ClassVar[dict[str, state.Field]] = {}
 
     def _check_state(self, sizes: state.Sizes) -> None:
-        """Raise an error if these are no bags; for bags that come from a model file."""
+        """Raise an error if these bags, which come from a model file, are not valid."""
         instances = self.instances
         if sp.issparse(instances):
             parts = instances.data, instances.indices, instances.indptr
@@ -671,8 +660,26 @@ class Bags:
         return int(values.nbytes + self.offsets.nbytes)
 
 
+def summary(bags: Any) -> str:
+    """Return the sizes of bags, in memory or on disk, and how many have which label."""
+    parts = [
+        f"{bags.n_bags} bags",
+        f"{bags.n_instances} instances",
+        f"{bags.n_features} features",
+        f"{bags.dtype}" + (" sparse" if bags.is_sparse else ""),
+    ]
+    if bags.y is not None:
+        # Labels of mixed types cannot be sorted, but their names can.
+        labels = bags.y.astype(str) if bags.y.dtype == object else bags.y
+        values, counts = np.unique(labels, return_counts=True)
+        if len(values) <= 5:
+            pairs = zip(values, counts, strict=True)
+            parts.append("labels " + ", ".join(f"{value}: {number}" for value, number in pairs))
+    return ", ".join(parts)
+
+
 def resolve_index(key: Any, ids: NDArray[Any]) -> int | slice | IntArray:
-    """Return what an index of bags stands for: a position, a slice of step 1, or positions.
+    """Return the meaning of an index of bags: a position, a slice of step 1, or positions.
 
     Parameters
     ----------
@@ -699,7 +706,7 @@ def resolve_index(key: Any, ids: NDArray[Any]) -> int | slice | IntArray:
                 "and bags.with_instances(...)."
             )
     if isinstance(key, bool | np.bool_):
-        raise IndexError("A single bool is no index of bags; give a mask, one entry per bag.")
+        raise IndexError("A single bool is not an index of bags; use a mask, one entry per bag.")
     if isinstance(key, str):
         return int(_positions([key], ids)[0])
     if isinstance(key, int | np.integer):
@@ -745,11 +752,6 @@ def _same_sparse(left: Any, right: Any) -> bool:
     rows, columns = differ.nonzero()
     # NaN differs from itself; missing in both is the same.
     return all(np.isnan(left[at]) and np.isnan(right[at]) for at in zip(rows, columns, strict=True))
-
-
-def _sortable(labels: NDArray[Any]) -> NDArray[Any]:
-    """Labels of mixed types cannot be sorted; their names can."""
-    return labels.astype(str) if labels.dtype == object else labels
 
 
 def _read_only(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""``as_bags``: turn everything that holds bags into :class:`Bags`."""
+"""``as_bags``: convert arrays, tables and lists to :class:`Bags`."""
 
 import sys
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from pigmil._core.errors import BagsError
 from pigmil._core.optional import import_optional
+from pigmil._core.text import listed
 from pigmil.bags._anndata import bags_from_anndata, is_anndata
 from pigmil.bags._container import Bags
 from pigmil.bags._rows import BAG, BAG_LABEL, INSTANCE_LABEL
@@ -28,7 +29,7 @@ def as_bags(
     obsm: str | None = None,
     missing: str = "raise",
 ) -> Bags:
-    """Turn anything that holds bags into :class:`Bags`, without a copy where possible.
+    """Convert arrays, tables or lists of arrays to :class:`Bags`, without a copy if possible.
 
     Parameters
     ----------
@@ -37,7 +38,7 @@ def as_bags(
         is a long table with one row per instance when it has the bag column, and a 2-D array
         otherwise.
     y : array of shape (n_bags,), optional
-        Labels of the bags; replaces those that ``X`` may carry.
+        Labels of the bags; they replace labels of ``X``.
     bag, label, instance_label : str, optional
         Columns of a DataFrame that hold the bag, its label and the instance label. Without them
         the names ``bag``, ``bag_label`` and ``instance_label`` are used where they are present.
@@ -197,16 +198,16 @@ def _from_frame(
     if absent:
         raise BagsError(
             f"The DataFrame has no column for {', '.join(absent)}; its columns are "
-            f"{', '.join(map(repr, columns[:12]))}{' ...' if len(columns) > 12 else ''}."
+            f"{listed(columns)}."
         )
     defaults = {"bag": BAG, "label": BAG_LABEL, "instance_label": INSTANCE_LABEL}
     if roles["bag"] is None and BAG not in columns:
         defaults = {}
-    found = {
+    named = {
         role: roles[role] or (name if name in columns and name not in (*info, *bag_info) else None)
         for role, name in defaults.items()
     }
-    taken = {*found.values(), *info, *bag_info}
+    taken = {*named.values(), *info, *bag_info}
     features = [name for name in columns if name not in taken]
     if not features:
         raise BagsError(f"The DataFrame has no feature columns; it has {columns}.")
@@ -215,21 +216,21 @@ def _from_frame(
         for name in features
         if frame.get_column(name).dtype.is_numeric() or frame.get_column(name).dtype == nw.Boolean
     ]
-    if found and len(numeric) < len(features):
-        other = [repr(name) for name in features if name not in numeric]
+    if named and len(numeric) < len(features):
+        other = [name for name in features if name not in numeric]
         raise BagsError(
-            f"Columns {', '.join(other[:10])}{' ...' if len(other) > 10 else ''} are not numeric; "
+            f"Columns {listed(other)} are not numeric; "
             "encode them as numbers, drop them, keep them with info= or bag_info=, or name them "
             "as bag=, label= or instance_label=."
         )
 
     def column(role: str) -> Any:
-        name = found.get(role)
+        name = named.get(role)
         return None if name is None else frame.get_column(name).to_numpy()
 
     return Bags.from_flat(
         frame.select(features).to_numpy(),
-        column("bag") if found else np.arange(len(frame)),
+        column("bag") if named else np.arange(len(frame)),
         y=column("label") if y is None else y,
         instance_labels=column("instance_label"),
         feature_names=[str(name) for name in features],

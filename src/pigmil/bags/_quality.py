@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from pigmil._core.text import count
+from pigmil._core.text import count, listed
 from pigmil._core.typing import IntArray
 from pigmil.bags._container import Bags
 
@@ -44,39 +43,34 @@ def unusual_data(bags: Bags) -> list[str]:
     1 of 3 instances repeats another one: bag 1, instance 0.
     1 of 2 features has the same value in all instances: 'f0'.
     """
-    found = []
+    problems = []
     repeated = _repeated_rows(bags.instances)
     if len(repeated):
         bag = int(np.searchsorted(bags.offsets, repeated[0], side="right")) - 1
         first = f"bag {bags.ids[bag]}, instance {repeated[0] - bags.offsets[bag]}"
         example = first if len(repeated) == 1 else f"the first is {first}"
-        found.append(
+        problems.append(
             f"{len(repeated):,} of {count(bags.n_instances, 'instance')} "
             f"repeat{'s' if len(repeated) == 1 else ''} another one: {example}."
         )
     names = np.array(bags.get_feature_names(), dtype=object)
     constant, extreme = _constant_and_extreme(bags.instances)
     if len(constant):
-        found.append(
+        problems.append(
             f"{len(constant):,} of {count(bags.n_features, 'feature')} "
             f"ha{'s' if len(constant) == 1 else 've'} the same value in all instances: "
-            f"{_first_names(names[constant])}."
+            f"{listed(names[constant].tolist(), 5)}."
         )
     if extreme:
         columns = sorted(extreme)
         number = sum(n for n, _ in extreme.values())
         largest = max((value for _, value in extreme.values()), key=abs)
-        found.append(
+        problems.append(
             f"{count(number, 'value')} of {count(len(columns), 'feature')} "
             f"lie{'s' if number == 1 else ''} more than {FAR:,} times the usual range from the "
-            f"median: {_first_names(names[columns])}; the largest is {largest:.4g}."
+            f"median: {listed(names[columns].tolist(), 5)}; the largest is {largest:.4g}."
         )
-    return found
-
-
-def _first_names(names: NDArray[Any], limit: int = 5) -> str:
-    more = f" and {len(names) - limit:,} more" if len(names) > limit else ""
-    return ", ".join(map(repr, names[:limit].tolist())) + more
+    return problems
 
 
 def _repeated_rows(instances: Any) -> IntArray:
@@ -126,12 +120,12 @@ def _constant_and_extreme(
     width = max(1, _BLOCK_VALUES // n_rows)
     for first in range(0, instances.shape[1], width):
         block = np.asarray(instances[:, first : first + width])
-        for place in range(block.shape[1]):
-            column, usual = block[:, place], sample[known[:, first + place], first + place]
+        for position in range(block.shape[1]):
+            column, usual = block[:, position], sample[known[:, first + position], first + position]
             lowest, highest = np.fmin.reduce(column), np.fmax.reduce(column)
             if lowest == highest or lowest != lowest:
                 if n_rows > 1:
-                    constant.append(first + place)
+                    constant.append(first + position)
                 continue
             if not len(usual):
                 continue
@@ -140,5 +134,5 @@ def _constant_and_extreme(
             if limit == 0 or max(middle - lowest, highest - middle) <= limit:
                 continue
             far = np.abs(column - middle) > limit
-            extreme[first + place] = (int(far.sum()), float(max(lowest, highest, key=abs)))
+            extreme[first + position] = (int(far.sum()), float(max(lowest, highest, key=abs)))
     return np.array(constant, dtype=np.int64), extreme

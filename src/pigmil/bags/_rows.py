@@ -1,11 +1,10 @@
-"""The one path from rows to bags: columns in, grouped and checked, bags out.
+"""Build bags from rows: the one path for readers and converters.
 
-Readers and converters hand over blocks of rows as columns; :class:`BagBuilder` groups them by
-bag in the order in which bags first appear, checks what must agree and builds the container.
+They pass blocks of rows as columns; :class:`BagBuilder` groups them by bag in the order in which
+bags first appear, checks what must agree and returns the parts of the container.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -17,7 +16,7 @@ from pigmil._core.segments import offsets_of
 from pigmil._core.typing import IntArray
 from pigmil.bags._checks import MAX_REPORTED, non_finite_values, text_array
 
-# Column names that a long table may use without naming them, as the data files of the field do.
+# Default names of the columns of a long table.
 BAG, BAG_LABEL, INSTANCE_LABEL = "bag", "bag_label", "instance_label"
 ROW = "row"  # instance_info that holds the original row of an instance where rows were moved
 _MAX_CONFLICTS = 1000  # rows that contradict earlier ones; further ones are not recorded
@@ -38,7 +37,7 @@ def encode(column: Any, *, missing: Sequence[Any] = ()) -> Coded:
     column : array or sequence of shape (n_rows,)
         The values.
     missing : sequence, default=()
-        Values that stand for a missing one besides None and NaN.
+        Further values that count as missing, in addition to None and NaN.
 
     Examples
     --------
@@ -60,7 +59,7 @@ def encode(column: Any, *, missing: Sequence[Any] = ()) -> Coded:
 
 
 class Decoder:
-    """Turns the distinct values of columns into arrays; this one takes them as they are."""
+    """Converts the distinct values of columns to arrays; this base class does not change them."""
 
     def ids(self, values: Sequence[Any]) -> NDArray[Any]:
         """Return bag ids as an array."""
@@ -163,7 +162,7 @@ class _BagColumn(_Column):
             self.conflicts.setdefault((int(bags[row]), int(codes[row])), first_row + int(row))
 
     def complete(self, n_bags: int) -> None:
-        """Count bags for which the column was not given as missing."""
+        """Treat bags for which the column was not given as missing."""
         absent = np.full(n_bags - len(self.per_bag), -1, dtype=np.int32)
         self.per_bag = np.append(self.per_bag, absent)
         if (self.per_bag < 0).any():
@@ -173,7 +172,7 @@ class _BagColumn(_Column):
 class BagBuilder:
     """Builds bags from blocks of rows; rows of a bag may be scattered.
 
-    Besides the features, memory holds 4 to 20 bytes per row and the ids. All problems are
+    Memory: the features, the ids, and 4 to 20 bytes per row. All problems are
     collected and raised by :meth:`finish` in one error.
 
     Parameters
@@ -228,12 +227,7 @@ class BagBuilder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
         if kind is not None:
             self.store.discard()
 
@@ -296,8 +290,8 @@ class BagBuilder:
         feature_names : sequence of str, optional
             Name of each feature.
         y, instance_labels : array, optional
-            Labels of the bags in order of appearance, and of the rows as they came, where they
-            were not given as columns.
+            Labels of the bags in order of appearance, and of the rows in their original order, if
+            they were not given as columns.
         """
         if self.n_rows == 0:
             self.problems.add("It holds no instances; at least one is needed.")

@@ -10,7 +10,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from pigmil._core import state
-from pigmil._core._sklearn_compat import OUTPUT_CONFIG, fit_context, validate_data
+from pigmil._core._sklearn_compat import OUTPUT_CONFIG, StrOptions, fit_context, validate_data
 from pigmil._core.errors import BagsError
 from pigmil._core.model_parts import model_part
 from pigmil.bags._container import Bags
@@ -23,7 +23,7 @@ class OnInstances(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
     """Apply an instance transformer of scikit-learn to bags.
 
     The transformer is fitted on the instances of the training bags only and then applied to
-    every instance; bags, ids, labels and info stay as they are. A transformer that uses labels
+    every instance; bags, ids, labels and info do not change. A transformer that uses labels
     (feature selection) gets the label of the bag for each of its instances. A plain 2-D table
     is returned as a table. Missing values reach the transformer, so that imputers work here.
 
@@ -52,7 +52,8 @@ class OnInstances(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
     def __init__(self, transformer: Any) -> None:
         self.transformer = transformer
 
-    def _new_transformer(self) -> Any:
+    def _new_transformer(self, *, sparse: bool) -> Any:
+        """Return an unfitted clone for instances that are sparse or dense."""
         transformer = clone(self.transformer)
         asked = getattr(self, OUTPUT_CONFIG, {})
         if asked and hasattr(transformer, "set_output"):
@@ -60,7 +61,7 @@ class OnInstances(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
         return transformer
 
     def set_output(self, *, transform: Any = None) -> "OnInstances":
-        """Choose the kind of table that comes out for a plain table; bags stay bags.
+        """Choose the type of the output for a plain table; bags stay bags.
 
         Parameters
         ----------
@@ -85,14 +86,16 @@ class OnInstances(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
         y : array of shape (n_bags,), optional
             Labels of the bags, for transformers that use them.
         """
-        transformer = self._new_transformer()
         if is_plain_table(X):
+            transformer = self._new_transformer(sparse=sp.issparse(X))
             transformer.fit(X, y)
             validate_data(self, X, skip_check_array=True)
         elif is_lazy(X):
+            transformer = self._new_transformer(sparse=X.is_sparse)
             self._fit_blocks(transformer, X, y)
         else:
             bags = as_bags(X, missing="keep")
+            transformer = self._new_transformer(sparse=bags.is_sparse)
             y = bags.y if y is None else np.asarray(y)
             transformer.fit(bags.instances, None if y is None else np.repeat(y, bags.sizes))
             self.n_features_in_ = bags.n_features
@@ -129,7 +132,7 @@ class OnInstances(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
             start += len(block)
 
     def transform(self, X: Any) -> Any:
-        """Transform every instance; bags come back as :class:`Bags`, a table as a table."""
+        """Transform every instance; returns :class:`Bags` for bags and a table for a table."""
         check_is_fitted(self, "transformer_")
         if is_plain_table(X):
             return self.transformer_.transform(X)
@@ -162,7 +165,7 @@ class OnInstances(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
         return bags.with_instances(instances, feature_names=names, missing=missing)
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
-        """Names of the features that come out, as the transformer gives them."""
+        """Return the names of the output features, as the transformer gives them."""
         check_is_fitted(self, "transformer_")
         return self.transformer_.get_feature_names_out(input_features)
 
@@ -179,14 +182,17 @@ class OnInstances(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
 
 @model_part
 class BagScaler(OnInstances, auto_wrap_output_keys=None):  # type: ignore[call-arg]
-    """Bring every feature to zero mean and unit variance over the training instances.
+    """Scale every feature to zero mean and unit variance over the training instances.
 
     The same as ``OnInstances(StandardScaler(...))``, the preprocessing of the paper.
 
     Parameters
     ----------
-    with_mean, with_std : bool, default=True
-        Whether to centre and to scale; sparse instances cannot be centred.
+    with_mean : bool or "auto", default="auto"
+        Whether to subtract the mean. ``"auto"`` does for dense instances; sparse ones would
+        become dense.
+    with_std : bool, default=True
+        Whether to divide by the standard deviation.
 
     Examples
     --------
@@ -198,18 +204,29 @@ class BagScaler(OnInstances, auto_wrap_output_keys=None):  # type: ignore[call-a
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "with_mean": ["boolean"],
+        "with_mean": ["boolean", StrOptions({"auto"})],
         "with_std": ["boolean"],
     }
 
-    def __init__(self, *, with_mean: bool = True, with_std: bool = True) -> None:
+    def __init__(self, *, with_mean: bool | str = "auto", with_std: bool = True) -> None:
         self.with_mean = with_mean
         self.with_std = with_std
 
     @property
     def transformer(self) -> StandardScaler:
         """The scaler that is cloned in ``fit``."""
-        return StandardScaler(with_mean=self.with_mean, with_std=self.with_std)
+        return StandardScaler(with_mean=bool(self.with_mean), with_std=self.with_std)
+
+    def _new_transformer(self, *, sparse: bool) -> Any:
+        transformer = super()._new_transformer(sparse=sparse)
+        if self.with_mean == "auto":
+            transformer.set_params(with_mean=not sparse)
+        return transformer
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self.with_mean is not True
+        return tags
 
 
 @model_part
@@ -224,7 +241,7 @@ class _MissingValueFiller(TransformerMixin, BaseEstimator):
         self.strategy = strategy
 
     def fit(self, X: Any, y: Any = None) -> "_MissingValueFiller":
-        """Compute the value of each column; 0 for a column without any."""
+        """Compute the fill value of each column; 0 for a column without any value."""
         if sp.issparse(X):
             raise BagsError("Missing values of sparse bags cannot be imputed; make them dense.")
         table = np.asarray(X, dtype=np.float64)
@@ -259,7 +276,7 @@ class BagImputer(OnInstances, auto_wrap_output_keys=None):  # type: ignore[call-
     Parameters
     ----------
     strategy : {"median", "mean"}, default="median"
-        The value that stands for a missing one; 0 for features without any value.
+        How missing values are replaced; features without any value become 0.
 
     Examples
     --------

@@ -10,26 +10,21 @@ from pigmil._core.errors import DataSetError, Problems
 from pigmil.bags import Bags
 from pigmil.datasets._registry import DataSetInfo
 
-_CHUNK = 1 << 20
-
 
 def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, read in pieces."""
-    digest = hashlib.sha256()
+    """Return the SHA-256 of a file."""
     with path.open("rb") as file:
-        while piece := file.read(_CHUNK):
-            digest.update(piece)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def check_file(path: Path, expected: str, name: str, *, reason: str = "") -> None:
-    """Refuse a file that is not the one the registry knows."""
+    """Raise an error if a file is not the one in the registry."""
     got = file_sha256(path)
     if got != expected:
         raise DataSetError(
             f"{path} is not the file the registry knows for {name!r}: expected sha256 {expected}, "
-            f"got {got}. It is damaged or another version: delete it and load again, or read it as "
-            f"it is with pigmil.read_bags({str(path)!r})." + (f"\n{reason}" if reason else "")
+            f"got {got}. It is damaged or another version: delete it and load the set again, or "
+            f"read it with pigmil.read_bags({str(path)!r})." + (f"\n{reason}" if reason else "")
         )
 
 
@@ -63,7 +58,7 @@ def _bytes(values: Any, dtype: str) -> bytes:
 
 
 def check_content(bags: Bags, entry: DataSetInfo, origin: str) -> None:
-    """Refuse bags that differ from the registry in counts, labels or values."""
+    """Raise an error if bags differ from the registry in counts, labels or values."""
     problems = Problems(f"The data set {entry.name!r} read from {origin}")
     y = np.asarray([] if bags.y is None else bags.y)
     for what, expected, got in (
@@ -81,6 +76,6 @@ def check_content(bags: Bags, entry: DataSetInfo, origin: str) -> None:
             + ("no instance labels" if entry.instance_labels else "instance labels")
             + ", unlike what the registry expects."
         )
-    if not problems.found and content_sha256(bags) != entry.content_sha256:
+    if not problems.messages and content_sha256(bags) != entry.content_sha256:
         problems.add("The counts are right, but labels or values differ from the known ones.")
     problems.raise_if_any(DataSetError)

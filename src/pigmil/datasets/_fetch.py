@@ -1,4 +1,4 @@
-"""Downloads: retried, checked, and never left half done in the cache."""
+"""Downloads: retried, verified, and written to the cache only when complete."""
 
 import hashlib
 from functools import partial
@@ -11,7 +11,7 @@ from pigmil._core.optional import import_optional
 
 RETRIES = 3
 _TIMEOUT_SECONDS = 30
-_PIECE_BYTES = 1 << 16
+_CHUNK_BYTES = 1 << 16
 _MAX_BYTES = 1 << 28
 
 
@@ -22,10 +22,10 @@ def cache_folder() -> Path:
 
 
 def fetch_file(address: str, sha256: str, name: str, folder: Path, size: int | None = None) -> Path:
-    """Download a file into a folder unless it is there; returns its path.
+    """Download a file to a folder unless it is already there; return its path.
 
-    The download goes to a temporary file beside the target, which it replaces in one step when
-    the checksum is right. A failing answer or a wrong checksum is tried again.
+    The download is written to a temporary file, which replaces the target in one step if the
+    checksum is correct. A failed request or a wrong checksum is tried again.
 
     Parameters
     ----------
@@ -56,22 +56,22 @@ def fetch_file(address: str, sha256: str, name: str, folder: Path, size: int | N
 
 
 def _stream(limit: int, address: str, path: str, _: Any) -> None:
-    """Write an answer to a file, no more of it than expected.
+    """Write the response to a file, at most ``limit`` bytes.
 
-    Unlike pooch's own function, closes the connection of a refusal at once.
+    Unlike the downloader of pooch it closes the connection of a failed request at once.
     """
     requests = import_optional("requests", extra="data", purpose="Downloading a data set")
-    with requests.get(address, stream=True, timeout=_TIMEOUT_SECONDS) as answer:
-        answer.raise_for_status()
+    with requests.get(address, stream=True, timeout=_TIMEOUT_SECONDS) as response:
+        response.raise_for_status()
         with Path(path).open("wb") as file:
-            for piece in answer.iter_content(_PIECE_BYTES):
-                if file.tell() + len(piece) > limit:
-                    raise OSError(f"the answer is longer than the expected {limit} bytes")
-                file.write(piece)
+            for chunk in response.iter_content(_CHUNK_BYTES):
+                if file.tell() + len(chunk) > limit:
+                    raise OSError(f"the response is longer than the expected {limit} bytes")
+                file.write(chunk)
 
 
 def write_atomically(path: Path, content: bytes, sha256: str, name: str) -> None:
-    """Write a file whole or not at all, after checking its content."""
+    """Write a file atomically, after checking its content."""
     got = hashlib.sha256(content).hexdigest()
     if got != sha256:
         raise DataSetError(

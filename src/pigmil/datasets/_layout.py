@@ -1,4 +1,4 @@
-"""From drawn points to bags: sizes, label noise, scaling."""
+"""Build bags from drawn points: sizes, label noise, scaling."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,7 @@ NOISE_LEVELS = range(6)
 
 @dataclass(frozen=True)
 class Layout:
-    """How many bags and instances a synthetic set has, and how it is disturbed."""
+    """Numbers of bags and instances of a synthetic set, its noise and scaling."""
 
     n_positive_bags: int
     n_negative_bags: int
@@ -66,9 +66,9 @@ def assemble(
     layout: Layout,
     rng: np.random.RandomState,
 ) -> Bags:
-    """Deal points into bags, positive bags first, and apply noise and scaling.
+    """Distribute points to bags, positive bags first, and apply noise and scaling.
 
-    The instances of a bag are shuffled, so that their order carries no information.
+    The instances of a bag are shuffled, so their order contains no information.
     """
     points = np.concatenate([positives, impostors, negatives])
     truth = np.full(len(points), NEGATIVE)
@@ -83,9 +83,9 @@ def assemble(
         ]
     )
     if layout.noise and layout.noise_kind == "labels":
-        truth = _flip_truth(truth, layout, rng)
+        truth = _flip_labels(truth, layout, rng)
     elif layout.noise:
-        truth, owner = _change_sides(truth, owner, layout, rng)
+        truth, owner = _swap_classes(truth, owner, layout, rng)
     if layout.scale:
         points = (points - points.mean(axis=0)) / points.std(axis=0)
     order = np.lexsort((rng.permutation(len(points)), owner))
@@ -105,51 +105,53 @@ def _share(tenths: int, n: int) -> int:
     return round(tenths * n / 10)
 
 
-def _flip_truth(truth: NDArray[Any], layout: Layout, rng: np.random.RandomState) -> NDArray[Any]:
-    """Flip the truth of instances of positive bags; nothing moves."""
+def _flip_labels(truth: NDArray[Any], layout: Layout, rng: np.random.RandomState) -> NDArray[Any]:
+    """Flip labels of instances of positive bags; no instance moves."""
     level, n_positives = int(layout.noise), layout.n_positives
-    lost = rng.choice(n_positives, _share(level - 1, n_positives), replace=False)
-    won = rng.choice(layout.n_impostors, _share(level, layout.n_impostors), replace=False)
+    to_negative = rng.choice(n_positives, _share(level - 1, n_positives), replace=False)
+    to_positive = rng.choice(layout.n_impostors, _share(level, layout.n_impostors), replace=False)
     truth = truth.copy()
-    truth[lost] = NEGATIVE
-    truth[n_positives + won] = POSITIVE
+    truth[to_negative] = NEGATIVE
+    truth[n_positives + to_positive] = POSITIVE
     return truth
 
 
-def _change_sides(
+def _swap_classes(
     truth: NDArray[Any], owner: NDArray[Any], layout: Layout, rng: np.random.RandomState
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Relabel instances and move each to a bag of the other kind, dealt out evenly."""
+    """Relabel instances and move each to a bag of the other class, evenly."""
     level, n_positives = int(layout.noise), layout.n_positives
     first_negative = n_positives + layout.n_impostors
-    lost = rng.choice(n_positives, _share(level - 1, n_positives), replace=False)
-    # One instance of each negative bag stays, so that none is emptied.
+    to_negative = rng.choice(n_positives, _share(level - 1, n_positives), replace=False)
+    # One instance of each negative bag stays, so that none becomes empty.
     within = np.argsort(rng.random_sample((layout.n_negative_bags, layout.negative_bag_size)), 1)
     start = first_negative + layout.negative_bag_size * np.arange(layout.n_negative_bags)
     movable = (start[:, None] + within[:, 1:]).ravel()
-    n_won = _share(level, layout.n_negatives)
-    if n_won > len(movable):
+    n_moved = _share(level, layout.n_negatives)
+    if n_moved > len(movable):
         raise ValueError(
-            f"noise={level} moves {n_won} of {layout.n_negatives} instances out of negative bags "
+            f"noise={level} moves {n_moved} of {layout.n_negatives} instances out of negative bags "
             f"of {layout.negative_bag_size}, which would empty some; use a larger "
             "negative_bag_size or noise_kind='labels'."
         )
-    won = rng.choice(movable, n_won, replace=False)
+    to_positive = rng.choice(movable, n_moved, replace=False)
     truth, owner = truth.copy(), owner.copy()
-    truth[lost], truth[won] = NEGATIVE, POSITIVE
-    owner[lost] = layout.n_positive_bags + _deal(len(lost), layout.n_negative_bags, rng)
-    owner[won] = _deal(len(won), layout.n_positive_bags, rng)
-    _refuse_empty(owner, layout)
+    truth[to_negative], truth[to_positive] = NEGATIVE, POSITIVE
+    owner[to_negative] = layout.n_positive_bags + _even_bags(
+        len(to_negative), layout.n_negative_bags, rng
+    )
+    owner[to_positive] = _even_bags(len(to_positive), layout.n_positive_bags, rng)
+    _check_not_empty(owner, layout)
     return truth, owner
 
 
-def _deal(n: int, n_bags: int, rng: np.random.RandomState) -> NDArray[Any]:
+def _even_bags(n: int, n_bags: int, rng: np.random.RandomState) -> NDArray[Any]:
     """Return the bag of each of n instances, spread as evenly as possible."""
     bags: NDArray[Any] = rng.permutation(n_bags)[np.arange(n) % n_bags]
     return bags
 
 
-def _refuse_empty(owner: NDArray[Any], layout: Layout) -> None:
+def _check_not_empty(owner: NDArray[Any], layout: Layout) -> None:
     sizes = np.bincount(owner, minlength=layout.n_positive_bags)
     if (sizes[: layout.n_positive_bags] == 0).any():
         raise ValueError(

@@ -21,11 +21,10 @@ FOLDER_VARIABLE = "PIGMIL_DATA"
 def load_dataset(name: str, folder: Any = None, *, download: bool = True) -> Bags:
     """Load a real data set by name.
 
-    It is searched in ``folder``, in the folder that the environment variable ``PIGMIL_DATA``
-    names, in the cache of the user, and is then downloaded into the cache. In a folder it may
-    be ``<name>.parquet`` or the file its authors publish, also in a subfolder
-    ``original``. Checksums of files, counts, labels and values are compared with the registry,
-    whatever the origin.
+    It is searched for in ``folder``, in the folder given by the environment variable
+    ``PIGMIL_DATA`` and in the cache of the user; otherwise it is downloaded to the cache. In a
+    folder it may be ``<name>.parquet`` or the file that its authors publish, also in a subfolder
+    ``original``. Checksums, counts, labels and values are always compared with the registry.
 
     Parameters
     ----------
@@ -34,7 +33,7 @@ def load_dataset(name: str, folder: Any = None, *, download: bool = True) -> Bag
     folder : path, optional
         Where to look first.
     download : bool, default=True
-        Whether to use the network when the set is nowhere here.
+        Whether to download the set if it is in none of these folders.
 
     Returns
     -------
@@ -45,7 +44,7 @@ def load_dataset(name: str, folder: Any = None, *, download: bool = True) -> Bag
     Raises
     ------
     DataSetError
-        If the name is unknown, or the set cannot be found or is not what it should be.
+        If the name is unknown, or the set cannot be found or differs from the registry.
 
     Notes
     -----
@@ -58,14 +57,13 @@ def load_dataset(name: str, folder: Any = None, *, download: bool = True) -> Bag
     >>> bags = datasets.load_dataset("musk1")  # doctest: +SKIP
     """
     entry = info(name)
-    places = list(_places(folder))
-    for place in places:
-        bags = _find(entry, place)
+    folders = list(_folders(folder))
+    for searched in folders:
+        bags = _find(entry, searched)
         if bags is not None:
             return bags
-    looked = [str(place) for place in places]
     if not download:
-        raise DataSetError(_advice(entry, looked, ["downloading was not allowed"]))
+        raise DataSetError(_not_found_message(entry, folders, ["downloading was not allowed"]))
     cache = cache_folder()
     refusals = []
     for route in (_by_wheel, _by_file):
@@ -76,10 +74,12 @@ def load_dataset(name: str, folder: Any = None, *, download: bool = True) -> Bag
                     return bags
         except DataSetError as error:
             refusals.append(str(error))
-    raise DataSetError(_advice(entry, looked, refusals or ["there is no tested download for it"]))
+    raise DataSetError(
+        _not_found_message(entry, folders, refusals or ["there is no tested download for it"])
+    )
 
 
-def _places(folder: Any) -> Iterator[Path]:
+def _folders(folder: Any) -> Iterator[Path]:
     if folder is not None:
         if not Path(folder).is_dir():
             raise DataSetError(f"There is no folder {str(folder)!r} to load data sets from.")
@@ -103,13 +103,13 @@ def _find(entry: DataSetInfo, folder: Path) -> Bags | None:
     if parquet.is_file():
         return _find_parquet(entry, parquet)
     source, csv = entry.source_file, entry.wheel_csv
-    for place in (folder, folder / "original"):
-        if source is not None and (place / source.name).is_file():
-            check_file(place / source.name, source.sha256, entry.name)
-            return _finish(_read(place / source.name, entry.reader), entry, place / source.name)
-        if csv is not None and (place / csv).is_file():
-            check_file(place / csv, str(entry.wheel_member_sha256), entry.name)
-            return _finish(read_wheel_csv(place / csv, entry), entry, place / csv)
+    for one in (folder, folder / "original"):
+        if source is not None and (one / source.name).is_file():
+            check_file(one / source.name, source.sha256, entry.name)
+            return _finish(_read(one / source.name, entry.reader), entry, one / source.name)
+        if csv is not None and (one / csv).is_file():
+            check_file(one / csv, str(entry.wheel_member_sha256), entry.name)
+            return _finish(read_wheel_csv(one / csv, entry), entry, one / csv)
     return None
 
 
@@ -130,7 +130,7 @@ def _read(path: Path, format: str | None = None) -> Bags:
 
 
 def _finish(bags: Bags, entry: DataSetInfo, path: Path) -> Bags:
-    """Bring labels to -1 and +1 and the table to its kind, then compare with the registry."""
+    """Return the bags as the registry describes them, after comparing them with it."""
     instances = bags.instances
     if entry.sparse:
         instances = sp.csr_array(instances)
@@ -172,11 +172,10 @@ def _by_file(entry: DataSetInfo, folder: Path) -> bool:
     return True
 
 
-def _advice(entry: DataSetInfo, looked: list[str], refusals: list[str]) -> str:
+def _not_found_message(entry: DataSetInfo, folders: list[Path], refusals: list[str]) -> str:
     """Return the message for a set that cannot be found: what was tried, and what to do."""
-    lines = [
-        f"The data set {entry.name!r} is not here. Looked in: {', '.join(looked) or 'nothing'}."
-    ]
+    searched = ", ".join(map(str, folders)) or "nothing"
+    lines = [f"The data set {entry.name!r} is not here. Looked in: {searched}."]
     lines += [f"- {refusal}" for refusal in refusals]
     lines.append("What to do, any of:")
     lines.append(

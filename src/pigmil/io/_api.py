@@ -11,12 +11,12 @@ import numpy as np
 from pigmil._core.errors import BagFormatError
 from pigmil._core.text import count
 from pigmil.bags import Bags, as_bags
-from pigmil.io import _cohort
-from pigmil.io._cohort import is_zarr
 from pigmil.io._common import Column, Request, check_readable, listed, raise_format_error
 from pigmil.io._h5_file import h5_files
+from pigmil.io._label_rows import read_rows
 from pigmil.io._label_table import id_text, read_label_table
 from pigmil.io._registry import Format, detect_format, format_named, format_to_write
+from pigmil.io._slide_folder import read_folder
 from pigmil.io._values import plain
 
 
@@ -37,9 +37,9 @@ def read_bags(
     memory_map: bool | str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Bags:
-    """Read bags from a file of any format of the field.
+    """Read bags from a file in any of the formats used for multiple-instance data.
 
-    The format is detected from the first bytes and the suffix; :func:`formats` lists them all.
+    The format is detected from the first bytes and the suffix; :func:`formats` lists all formats.
     Nothing in a file is ever run: no pickles, no objects, no links to other files.
 
     Parameters
@@ -48,12 +48,12 @@ def read_bags(
         The file, or a folder with one file of features per bag; see :func:`read_cohort` for
         folders with a table of labels.
     format : str, optional
-        Name of the format, where it cannot be detected.
+        Name of the format, if it cannot be detected.
     bag, label, instance_label : str or int, optional
         Columns that hold the bag, its label and the label of the instance, by name or by
-        position. Without them, of a table (csv, tsv, parquet) the columns ``bag``;
-        ``bag_label``, ``label`` or ``y``; and ``instance_label`` are taken; other formats define
-        them. ``False`` says that there is none. All other columns are features.
+        position. The defaults of a table (csv, tsv, parquet) are ``bag``; ``bag_label``,
+        ``label`` or ``y``; and ``instance_label``; other formats define these columns. ``False``
+        means that there is no such column. All other columns are features.
     info : sequence of str or int, default=()
         Columns kept in ``instance_info`` instead of being features; they may be text.
     bag_info : sequence of str or int, default=()
@@ -62,20 +62,20 @@ def read_bags(
         ``str`` to keep ids as text, ``int`` to have them as numbers. By default ids in text
         files become whole numbers when all of them are written as such.
     labels : type, mapping or "signs", optional
-        By default labels are what the file says, text that reads as numbers made numbers.
-        ``str`` keeps text; a mapping gives new values for old; ``"signs"`` makes the greater
-        of two classes +1 and the other -1, for bags and instances alike.
+        By default labels are as in the file, and text that looks like numbers becomes numbers.
+        ``str`` keeps text; a mapping maps old values to new ones; ``"signs"`` makes the greater
+        of two classes +1 and the other -1, for bags and instances.
     bag_labels : mapping, path or DataFrame, optional
-        Label of each bag by id, for files that hold none. A table (CSV, TSV, XLSX, Parquet or
-        data frame) has a column ``bag``, ``slide_id``, ``id`` or such, and the column that
-        ``label`` names, ``label`` by default.
+        Label of each bag by id, for files without labels. A table (CSV, TSV, XLSX, Parquet or
+        data frame) has a column ``bag``, ``slide_id`` or ``id``, and the column that ``label``
+        names, ``label`` by default.
     dtype : float32 or float64, optional
         Type of the values; by default that of the file, float64 for text.
     missing : {"raise", "keep"}, default="raise"
         Whether a missing feature is an error or is kept as NaN, to be imputed later.
     memory_map : path or bool, optional
         Read a table larger than memory: values are written to this ``.npy`` file and mapped
-        from it. True for a temporary file that goes away with the process.
+        from it. True for a temporary file that is deleted when the process ends.
     **options
         Options of one format: ``delimiter`` and ``header`` (csv, tsv), ``encoding``
         (text), ``nominal`` (arff, keel), ``names`` (uci), ``n_features``, ``columns`` and
@@ -88,7 +88,7 @@ def read_bags(
     Raises
     ------
     BagFormatError
-        Whatever is wrong with the file: the message names file and place and gives a hint.
+        If anything is wrong with the file; the message names the file, the place and a remedy.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def read_bags(
     file = Path(os.fspath(path))
     check_readable(file, folder=True)
     if file.is_dir() and format is None and not is_zarr(file) and not h5_files(file):
-        bags = _cohort.read_cohort(file, memory_map=memory_map, **options)
+        bags = read_folder(file, memory_map=memory_map, **options)
         return (
             bags if bag_labels is None else _labelled(file, bags, bag_labels, str(label or "label"))
         )
@@ -147,25 +147,24 @@ def write_bags(
     format: str | None = None,
     **options: Any,
 ) -> None:
-    """Write bags to a file, whole or not at all.
+    """Write bags to a file, atomically.
 
-    Values are kept bit for bit. What a format has no place for (instance labels in svmlight,
-    say) is an error unless ``lossy=True``; ids and names that a format without quoting would
-    mangle are an error always. ``npz``, ``parquet`` and ``h5`` hold everything; sparse bags
-    stay sparse in ``npz``, ``mat``, ``sparse_mil`` and ``svmlight`` and are written out with
-    their zeros elsewhere.
+    Values are kept exactly. Data that a format cannot store (for example instance labels in
+    svmlight) is an error unless ``lossy=True``; ids and names that a format without quoting would
+    change are always an error. ``npz``, ``parquet`` and ``h5`` store everything. Sparse bags stay
+    sparse in ``npz``, ``mat``, ``sparse_mil`` and ``svmlight``; other formats store their zeros.
 
     Parameters
     ----------
     bags : Bags, or anything that :func:`as_bags` takes
         The bags to write.
     path : path
-        The file; its suffix says the format unless ``format`` does.
+        The file; its suffix determines the format unless ``format`` is given.
     format : str, optional
         Name of the format, see :func:`formats`.
     **options
-        ``lossy``; for tables ``bag``, ``label`` and ``instance_label``, the names of those
-        columns; for others what the writer of that format takes.
+        ``lossy``; for tables the names of the columns ``bag``, ``label`` and ``instance_label``;
+        for other formats the options of the writer.
     """
     file = Path(os.fspath(path))
     bags = as_bags(bags)
@@ -189,16 +188,16 @@ def _float_type(path: Path, dtype: Any) -> Any:
     if dtype is None:
         return None
     try:
-        found = np.dtype(dtype)
+        parsed = np.dtype(dtype)
     except TypeError:
-        found = None
-    if found not in (np.dtype(np.float32), np.dtype(np.float64)):
+        parsed = None
+    if parsed not in (np.dtype(np.float32), np.dtype(np.float64)):
         raise_format_error(path, f"dtype={dtype!r} is not float32 or float64.")
-    return found
+    return parsed
 
 
 def _check_request(path: Path, kind: Format, request: Request) -> None:
-    """Refuse options that a format does not support."""
+    """Raise an error for options that a format does not support."""
     if request.memory_map and not kind.streams:
         raise_format_error(
             path,
@@ -239,7 +238,7 @@ def _labelled(path: Path, bags: Bags, given: Any, label: Column) -> Bags:
     if isinstance(given, Mapping):
         table = given
     else:
-        rows = _cohort.read_rows([read_label_table(given)], label=str(label or "label"))
+        rows = read_rows([read_label_table(given)], label=str(label or "label"))
         y = rows.labels(range(len(rows.ids)))
         by_id = dict(zip(rows.ids, y, strict=True))
         table = {one: by_id[id_text(one)] for one in ids if id_text(one) in by_id}
@@ -249,3 +248,8 @@ def _labelled(path: Path, bags: Bags, given: Any, label: Column) -> Bags:
             path, f"bag_labels has no label for {count(len(absent), 'bag')}: {listed(absent, 5)}."
         )
     return bags.with_labels(np.array([table[one] for one in ids]))
+
+
+def is_zarr(path: Any) -> bool:
+    """Whether a folder is a zarr store, by its name."""
+    return str(path).rstrip("/\\").lower().endswith(".zarr")

@@ -16,7 +16,6 @@ import numpy as np
 from pigmil.bags import Bags
 from pigmil.io._arff_text import (
     Attribute,
-    count_cells,
     default_cells,
     feature_plan,
     quote,
@@ -24,9 +23,9 @@ from pigmil.io._arff_text import (
     sparse_cells,
     split_cells,
 )
-from pigmil.io._common import Request, find_column, find_info, listed, raise_format_error, writing
-from pigmil.io._rows import TextRows, to_floats
-from pigmil.io._table import INSTANCE_LABEL_NAMES, LABEL_NAMES
+from pigmil.io._common import Request, find_column, listed, raise_format_error, writing
+from pigmil.io._rows import TextRows, count_cells, to_floats
+from pigmil.io._table import INSTANCE_LABEL_NAMES, LABEL_NAMES, find_roles
 from pigmil.io._values import (
     MISSING,
     as_text,
@@ -37,6 +36,7 @@ from pigmil.io._values import (
     plain,
     refuse_text,
     text_fields,
+    text_rows,
 )
 
 _MAX_BAG_INFO = 1000
@@ -109,16 +109,16 @@ def read_arff(
 
 
 def _relation(path: Path, attributes: list[Attribute]) -> int:
-    places = [place for place, one in enumerate(attributes) if one.kind == "relational"]
-    if len(places) != 1:
+    positions = [position for position, one in enumerate(attributes) if one.kind == "relational"]
+    if len(positions) != 1:
         names = listed(one.name for one in attributes)
         raise_format_error(
             path,
-            f"has {len(places)} relational attributes, a file of bags has one; its "
+            f"has {len(positions)} relational attributes, a file of bags has one; its "
             f"attributes are {names}.",
             hint="For one row per instance use format='keel'.",
         )
-    return places[0]
+    return positions[0]
 
 
 def _outer_roles(
@@ -148,20 +148,20 @@ def _sparse_conversion(
     """Return a function from a sparse row to its cells and values, where features are numbers.
 
     It costs one copy of a row of zeros and then only what the row holds: a few bytes of text may
-    stand for many thousand values.
+    encode many thousand values.
     """
-    if any(attributes[place].kind != "numeric" for place in features):
+    if any(attributes[position].kind != "numeric" for position in features):
         return None
     defaults = dict(enumerate(default_cells(attributes)))
     zeros = np.zeros(len(features))
-    columns = {place: column for column, place in enumerate(features)}
+    columns = {position: column for column, position in enumerate(features)}
 
     def convert_sparse(where: str, text: str) -> tuple[Mapping[int, str], Any]:
         cells = sparse_cells(path, where, text, len(attributes))
         values = zeros.copy()
-        used = [place for place in cells if place in columns]
-        values[[columns[place] for place in used]] = to_floats(
-            path, where, [cells[place] for place in used]
+        used = [position for position in cells if position in columns]
+        values[[columns[position] for position in used]] = to_floats(
+            path, where, [cells[position] for position in used]
         )
         return ChainMap(cells, defaults), values
 
@@ -171,8 +171,8 @@ def _sparse_conversion(
 def _cells(path: Path, where: str, text: str, attributes: list[Attribute]) -> Any:
     if text.lstrip().startswith("{"):
         cells = default_cells(attributes)
-        for place, cell in sparse_cells(path, where, text, len(attributes)).items():
-            cells[place] = cell
+        for position, cell in sparse_cells(path, where, text, len(attributes)).items():
+            cells[position] = cell
         return cells
     cells = split_cells(path, where, text)
     count_cells(path, where, cells, len(attributes))
@@ -181,12 +181,12 @@ def _cells(path: Path, where: str, text: str, attributes: list[Attribute]) -> An
 
 def _instances(path: Path, where: str, cell: str) -> list[str]:
     # Split at line feeds alone: the other line ends Python knows are part of quoted values.
-    found = [text for text in cell.split("\n") if text.strip()]
-    if not found or cell.strip() in MISSING:
+    rows = [text for text in cell.split("\n") if text.strip()]
+    if not rows or cell.strip() in MISSING:
         raise_format_error(
             path, "a bag has no instances; every bag needs at least one.", where=where
         )
-    return found
+    return rows
 
 
 def write_arff(bags: Bags, path: Path, *, relation: str = "bags", lossy: bool = False) -> None:
@@ -235,17 +235,17 @@ def write_arff(bags: Bags, path: Path, *, relation: str = "bags", lossy: bool = 
         if labels is not None:
             file.write(f"@attribute class {_nominal(labels)}\n")
         file.write("@data\n")
-        for place, values in enumerate(bags):
+        for position, values in enumerate(bags):
             dense = values.toarray() if bags.is_sparse else values
-            start = int(bags.offsets[place])
+            start = int(bags.offsets[position])
             rows = [",".join(map(repr, row)) for row in dense.astype(np.float64).tolist()]
             if inner is not None:
                 rows = [f"{row},{inner[start + at]}" for at, row in enumerate(rows)]
             # Always a quoted cell: WEKA needs one even around a single number.
             body = "\n".join(rows).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-            end = "".join(f",{texts[place]}" for texts in info.values())
-            end += "" if labels is None else f",{quote(labels[place])}"
-            file.write(f'{quote(ids[place])},"{body}"{end}\n')
+            end = "".join(f",{texts[position]}" for texts in info.values())
+            end += "" if labels is None else f",{quote(labels[position])}"
+            file.write(f'{quote(ids[position])},"{body}"{end}\n')
 
 
 def _nominal(values: list[str], *, ready: bool = False) -> str:
@@ -275,24 +275,14 @@ def read_keel(
     if any(one.kind == "relational" for one in attributes):
         raise_format_error(path, "has a relational attribute.", hint="Read it with format='arff'.")
     names = [one.name for one in attributes]
-    bag = 0 if request.bag is None else find_column(path, names, request.bag, "bag")
-    if bag is None:
-        raise_format_error(path, "needs a bag column.", hint="Name it with bag=.")
     output = header.outputs[0] if header.outputs and header.outputs[0] in names else None
     label = names.index(output) if output is not None else len(names) - 1
-    asked = label if request.label is None else find_column(path, names, request.label, "label")
-    instance = find_column(
-        path, names, request.instance_label, "instance_label", INSTANCE_LABEL_NAMES
+    roles = find_roles(path, names, request, bag=0, label=label)
+    features = [attributes[position] for position in roles.features]
+    feature_names, convert = feature_plan(path, features, nominal)
+    info_names, bag_info_names = (
+        [names[at] for at in part] for part in (roles.info, roles.bag_info)
     )
-    if request.label is None and asked in (bag, instance):
-        asked = None
-    info, bag_info = find_info(path, names, request)
-    taken = {bag, asked, instance, *info, *bag_info}
-    features = [place for place in range(len(names)) if place not in taken]
-    if not features:
-        raise_format_error(path, "has no features beside the bag and its label.")
-    feature_names, convert = feature_plan(path, [attributes[place] for place in features], nominal)
-    info_names, bag_info_names = ([names[at] for at in part] for part in (info, bag_info))
     with TextRows(path, request, info_names, bag_info_names) as rows:
         for number, line in header.rows:
             text = line.strip()
@@ -301,15 +291,8 @@ def read_keel(
             where = f"line {number}"
             cells = split_cells(path, where, text)
             count_cells(path, where, cells, len(names))
-            rows.add(
-                number,
-                convert(where, [cells[place] for place in features]),
-                cells[bag],
-                None if asked is None else cells[asked],
-                None if instance is None else cells[instance],
-                tuple(cells[position] for position in info),
-                tuple(cells[position] for position in bag_info),
-            )
+            values = convert(where, [cells[position] for position in roles.features])
+            rows.add_cells(number, values, cells, roles)
         return rows.build(feature_names)
 
 
@@ -325,7 +308,6 @@ def write_keel(bags: Bags, path: Path, *, relation: str = "bags", lossy: bool = 
     refuse_text(path, [relation], "relation name", _KEEL_SPECIAL, "keel")
     refuse_text(path, names, "feature name", _KEEL_SPECIAL, "keel")
     check_names(path, names, ("bag_id", "instance_label", "class"))
-    index = bags.bag_index
     with writing(path) as (temporary,), temporary.open("w", encoding="utf-8", newline="\n") as file:
         file.write(f"@relation {relation}\n@attribute bag_id {_keel_set(ids)}\n")
         low, high = _ranges(bags)
@@ -335,11 +317,9 @@ def write_keel(bags: Bags, path: Path, *, relation: str = "bags", lossy: bool = 
             file.write(f"@attribute instance_label {_keel_set(inner)}\n")
         file.write(f"@attribute class {_keel_set(labels)}\n@inputs {', '.join(names)}\n")
         file.write("@outputs class\n@data\n")
-        for start, end, values in dense_blocks(bags):
-            for row, numbers in zip(range(start, end), values.tolist(), strict=True):
-                middle = "" if inner is None else f"{inner[row]}, "
-                cells = ", ".join(map(repr, numbers))
-                file.write(f"{ids[index[row]]}, {cells}, {middle}{labels[index[row]]}\n")
+        for row, bag, cells in text_rows(bags):
+            middle = [] if inner is None else [inner[row]]
+            file.write(", ".join([ids[bag], *cells, *middle, labels[bag]]) + "\n")
 
 
 def _keel_set(values: list[str]) -> str:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from pigmil.io._common import listed, raise_format_error, read_lines
 from pigmil.io._rows import to_floats
@@ -50,7 +50,7 @@ class Header:
 
 
 def quote(text: str) -> str:
-    r"""Write a value so that :func:`split_cells` returns it, whatever it holds.
+    r"""Write a value so that :func:`split_cells` returns it unchanged.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def unescape(text: str) -> str:
 
 
 def split_cells(path: Path, where: str, text: str) -> list[str]:
-    """Values of a row, unquoted."""
+    """Return the unquoted values of a row."""
     if "'" not in text and '"' not in text:
         return [cell.strip() for cell in text.split(",")]
     cells, at = [], 0
@@ -160,15 +160,15 @@ def _attribute(path: Path, where: str, text: str) -> Attribute:
         "string": "string",
         "relational": "relational",
     }
-    found = kinds.get(word[0].lower() if word else "")
-    if found is None:
+    known = kinds.get(word[0].lower() if word else "")
+    if known is None:
         raise_format_error(
             path,
             f"the attribute {name!r} has the type {kind[:40]!r}, which is not known.",
             where=where,
             hint="Known: numeric, real, integer, string, relational, {a,b,...}.",
         )
-    return Attribute(name, found)
+    return Attribute(name, known)
 
 
 def default_cells(attributes: Sequence[Attribute]) -> list[str]:
@@ -215,7 +215,7 @@ def _unclosed_quote(path: Path, where: str, text: str) -> NoReturn:
 def feature_plan(
     path: Path, attributes: Sequence[Attribute], nominal: str
 ) -> tuple[list[str], Callable[[str, list[str]], list[float]]]:
-    """Names of the features, and what turns the cells of a row into their values."""
+    """Return the names of the features, and the function from cells of a row to their values."""
     words = [one for one in attributes if one.kind != "numeric"]
     if not words:
         return [one.name for one in attributes], lambda where, cells: to_floats(path, where, cells)
@@ -229,33 +229,22 @@ def feature_plan(
     for one in attributes:
         spread = one.kind == "nominal" and nominal == "one_hot"
         names += [f"{one.name}={value}" for value in one.values] if spread else [one.name]
-    places = [{value: place for place, value in enumerate(one.values)} for one in attributes]
+    codes = [{value: code for code, value in enumerate(one.values)} for one in attributes]
 
     def convert(where: str, cells: list[str]) -> list[float]:
         row: list[float] = []
-        for one, place, cell in zip(attributes, places, cells, strict=True):
+        for one, code, cell in zip(attributes, codes, cells, strict=True):
             if one.kind == "numeric":
                 row += to_floats(path, where, [cell])
-            elif cell not in place:
+            elif cell not in code:
                 kind = (
                     "is missing" if cell in MISSING else f"has the undeclared value {cell[:40]!r}"
                 )
                 raise_format_error(path, f"the attribute {one.name!r} {kind}.", where=where)
             elif nominal == "codes":
-                row.append(float(place[cell]))
+                row.append(float(code[cell]))
             else:
-                row += [float(at == place[cell]) for at in range(len(one.values))]
+                row += [float(at == code[cell]) for at in range(len(one.values))]
         return row
 
     return names, convert
-
-
-def count_cells(path: Path, where: str, cells: list[Any], expected: int) -> None:
-    """Refuse a row with too few or too many values."""
-    if len(cells) != expected:
-        raise_format_error(
-            path,
-            f"expected {expected} values, got {len(cells)}.",
-            where=where,
-            hint="The line may be cut short.",
-        )

@@ -1,19 +1,22 @@
 """Shared by readers and writers: clear errors, lines of text, atomic writing, memory checks."""
 
 import contextlib
+import gzip
 import os
 import shutil
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 from pigmil._core.errors import BagFormatError, BagsError, MissingDependencyError
 from pigmil._core.files import atomic_write_all
 from pigmil._core.memory import available_memory
+from pigmil._core.text import listed as listed
 
 Column = str | int | bool | None
+_MAX_ROW, _MAX_LINES = 1 << 24, 20_000_000  # characters of a row, and lines, of a packed table
 MAX_LINE = 1 << 28  # characters in one line: a line this long is no line of a text format
 
 
@@ -41,13 +44,13 @@ class Request:
 
 def raise_format_error(path: Path, problem: str, *, where: str = "", hint: str = "") -> NoReturn:
     """Raise the error of a file: which file, where in it, what is wrong, how to fix it."""
-    place = f"{path}, {where}" if where else str(path)
-    raise BagFormatError(f"{place}: {problem}" + (f" {hint}" if hint else ""))
+    location = f"{path}, {where}" if where else str(path)
+    raise BagFormatError(f"{location}: {problem}" + (f" {hint}" if hint else ""))
 
 
 @contextlib.contextmanager
 def parsing(path: Path, what: str, *, hint: str = "") -> Iterator[None]:
-    """Turn whatever a parser raises on a damaged file into one readable error."""
+    """Turn any error of a parser on a damaged file into one readable error."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -64,7 +67,7 @@ def parsing(path: Path, what: str, *, hint: str = "") -> Iterator[None]:
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Put the name of the file before the problems of its bags."""
+    """Add the name of the file to errors about its bags."""
     try:
         yield
     except BagFormatError:
@@ -135,12 +138,24 @@ def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]
         raise_format_error(path, f"encoding={encoding!r} is not known to Python.")
 
 
+def bounded_lines(path: Path, text: IO[str]) -> Iterator[str]:
+    """Yield the lines of a table; a small packed file may hold one endless line, or too many."""
+    number = 0
+    while line := text.readline(_MAX_ROW):
+        number += 1
+        if len(line) >= _MAX_ROW:
+            raise_format_error(path, "is too long for a row.", where=f"line {number}")
+        if number > _MAX_LINES:
+            raise_format_error(path, "has too many lines for a table of bags.")
+        yield line
+
+
 def find_column(
     path: Path, columns: list[str], asked: Column, role: str, defaults: Iterable[str] = ()
 ) -> int | None:
     """Return the position of the column for a role, asked for by name, position or default name.
 
-    None if there is none; ``False`` says so whatever the names are.
+    None if there is no such column, or if ``asked`` is ``False``.
     """
     if asked is False:
         return None
@@ -165,13 +180,6 @@ def find_info(path: Path, columns: list[str], request: Request) -> tuple[list[in
     return info, bag_info
 
 
-def listed(names: Iterable[Any], limit: int = 12) -> str:
-    """Return names in quotes, shortened where there are many."""
-    names = list(names)
-    more = f" ... ({len(names)} in all)" if len(names) > limit else ""
-    return ", ".join(repr(name) for name in names[:limit]) + more
-
-
 @contextlib.contextmanager
 def writing(*paths: Path) -> Iterator[list[Path]]:
     """Write files atomically, and turn errors of the format's library into a readable one."""
@@ -186,7 +194,7 @@ def writing(*paths: Path) -> Iterator[list[Path]]:
 
 
 def check_memory(path: Path, n_bytes: float, *, mappable: bool = False) -> None:
-    """Refuse to unpack more than fits into memory now, whatever a small file claims.
+    """Raise an error if reading needs more memory than is available.
 
     Parameters
     ----------
@@ -213,7 +221,7 @@ def check_memory(path: Path, n_bytes: float, *, mappable: bool = False) -> None:
 
 
 def check_disk(path: Path, folder: Path, n_bytes: int) -> None:
-    """Refuse to fill a disk."""
+    """Raise an error if a disk has too little space."""
     free = shutil.disk_usage(folder).free
     if n_bytes > free:
         raise_format_error(
@@ -221,3 +229,16 @@ def check_disk(path: Path, folder: Path, n_bytes: int) -> None:
             f"needs {n_bytes / 1e9:,.1f} GB of disk, and {folder} has {free / 1e9:,.1f} GB free.",
             hint="Give memory_map= a path on another disk.",
         )
+
+
+def is_gzip(path: Path) -> bool:
+    """Whether a file begins as gzip does."""
+    with path.open("rb") as file:
+        return file.read(2) == b"\x1f\x8b"
+
+
+def open_text(path: Path, encoding: str) -> IO[str]:
+    """Open a text file, gzipped or not; bytes that are no text become lone surrogates."""
+    name = "utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding
+    opener: Any = gzip.open if is_gzip(path) else open
+    return opener(path, "rt", encoding=name, errors="surrogateescape", newline="")

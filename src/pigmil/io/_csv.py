@@ -16,16 +16,32 @@ import numpy as np
 from pigmil._core.errors import BagFormatError
 from pigmil._core.optional import import_optional
 from pigmil.bags import Bags, Coded
-from pigmil.io._common import Request, listed, naming, parsing, raise_format_error, writing
-from pigmil.io._label_table import is_gzip, open_text
+from pigmil.io._common import (
+    Request,
+    bounded_lines,
+    is_gzip,
+    listed,
+    naming,
+    open_text,
+    parsing,
+    raise_format_error,
+    writing,
+)
 from pigmil.io._rows import FileRows
-from pigmil.io._table import Roles, columns_to_write, encode_arrow, find_roles, table_blocks
+from pigmil.io._table import (
+    Roles,
+    columns_to_write,
+    encode_arrow,
+    find_roles,
+    refuse_text_columns,
+    table_blocks,
+)
 
 _HEADER_LENGTH = 1 << 24
 _ENCODING = "Save the file as UTF-8 or name its encoding, e.g. encoding='latin-1'."
 _QUOTE = "A quote that is opened and never closed does this."
 _SAMPLE_ROWS = 1000  # rows that decide which columns hold text
-# Text in a column of numbers that stands for a missing value.
+# Text that means a missing value in a column of numbers.
 MISSING_MARKS = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "<NA>")
 _BLOCK_BYTES = 1 << 19  # pyarrow reads some thirty of these ahead
 
@@ -47,8 +63,8 @@ def read(
     delimiter : str, default=","
         One character.
     header : bool, default=True
-        Whether the first row names the columns; without one, ``bag=0`` and ``label=1`` say by
-        position what they are.
+        Whether the first row names the columns; without one, columns are named by position:
+        ``bag=0``, ``label=1``.
     encoding : str, default="utf-8"
         Encoding of the file.
     """
@@ -81,7 +97,7 @@ class _Text:
 
 
 def _read_rows(text: _Text, request: Request, *, marks: tuple[str, ...]) -> Bags:
-    """Read the rows, taking some texts for missing values of features."""
+    """Read the rows; ``marks`` are texts that mean a missing feature."""
     arrow = import_optional("pyarrow", extra="io", purpose="Reading csv")
     arrow_csv = import_optional("pyarrow.csv", extra="io", purpose="Reading csv")
     number = arrow.float32() if request.dtype == np.float32 else arrow.float64()
@@ -150,7 +166,7 @@ def _columns(path: Path, delimiter: str, header: bool, encoding: str) -> tuple[l
     lengths: list[int] = []
     columns: list[str] = []
     blank = 0
-    # Bytes that are no text pass here: pyarrow names the row they are in.
+    # Bytes that are not text are accepted here: pyarrow reports their row.
     with parsing(path, "delimited text"), open_text(path, encoding) as text:
         for row in csv.reader(_first_lines(path, text, lengths), delimiter=delimiter):
             if row:
@@ -175,12 +191,14 @@ def _columns(path: Path, delimiter: str, header: bool, encoding: str) -> tuple[l
 
 
 def _first_lines(path: Path, text: IO[str], lengths: list[int]) -> Iterator[str]:
-    """Yield lines as long as they may belong to the first row; notes how long they were."""
+    """Yield the lines that may belong to the first row, and record their lengths."""
+    total = 0
     while line := text.readline(_HEADER_LENGTH):
-        # The mark of the byte order would hide a quote behind it.
+        # A byte order mark would hide a quote after it.
         line = line if lengths else line.removeprefix("\ufeff")
         lengths.append(len(line))
-        if sum(lengths) >= _HEADER_LENGTH:
+        total += len(line)
+        if total >= _HEADER_LENGTH:
             raise_format_error(
                 path, "has a first row too long to be one.", where="row 1", hint=_QUOTE
             )
@@ -198,12 +216,12 @@ def _hint(columns: list[str], delimiter: str, header: bool) -> str:
 
 
 class _MissingMarkError(Exception):
-    """Features hold texts such as NA that stand for missing values."""
+    """Features contain text such as NA for missing values."""
 
 
 @contextlib.contextmanager
 def _explained(text: _Text, only_empty: bool) -> Iterator[None]:
-    """Find row, column and reason where pyarrow refuses a file."""
+    """Add row, column and reason to an error of pyarrow."""
     try:
         with parsing(text.path, "delimited text"):
             yield
@@ -220,7 +238,7 @@ def _find_problem(text: _Text, only_empty: bool) -> None:
     path, columns = text.path, text.columns
     try:
         with open_text(path, text.encoding) as lines:
-            for row in csv.reader(lines, delimiter=text.delimiter):
+            for row in csv.reader(bounded_lines(path, lines), delimiter=text.delimiter):
                 if not row:
                     continue
                 number += 1
@@ -254,10 +272,11 @@ def _find_problem(text: _Text, only_empty: bool) -> None:
 
 
 def _refuse_text(text: _Text, number: int, position: int, cell: str) -> None:
-    """Raise the error of a cell that is no number; list all columns that hold text."""
+    """Raise the error of a cell that is not a number; list all columns with text."""
     columns = text.columns
     with open_text(text.path, text.encoding) as lines:
-        rows = (row for row in csv.reader(lines, delimiter=text.delimiter) if row)
+        bounded = bounded_lines(text.path, lines)
+        rows = (row for row in csv.reader(bounded, delimiter=text.delimiter) if row)
         sample = list(itertools.islice(rows, int(text.header), _SAMPLE_ROWS))
     whole = [row for row in sample if len(row) == len(columns)]
     holding_text = []
@@ -273,14 +292,7 @@ def _refuse_text(text: _Text, number: int, position: int, cell: str) -> None:
             where=f"row {number}, column {column!r}",
             hint=f"Encode it as a number, leave the column out, or keep it with info={[column]!r}.",
         )
-    several = len(holding_text) > 1
-    raise_format_error(
-        text.path,
-        f"the column{'s' if several else ''} {listed(holding_text)} hold{'' if several else 's'} "
-        f"text, not numbers (row {number}: {cell[:80]!r}).",
-        hint=f"Keep {'them' if several else 'it'} as information with info={holding_text!r}, "
-        "or encode the text as numbers.",
-    )
+    refuse_text_columns(text.path, holding_text, number, cell)
 
 
 def _has_bad_bytes(text: str) -> bool:
@@ -339,7 +351,7 @@ def write(
 ) -> None:
     """Write a long table of text, one row per instance.
 
-    Numbers are written so that they are read back bit for bit. Text has no types: ids and
+    Numbers are written so that reading returns exactly the same values. Text has no types: ids and
     labels that are text but look like numbers come back as numbers unless ``ids=str`` or
     ``labels=str`` says otherwise, and info columns have to be named with ``info=`` and
     ``bag_info=`` when reading.

@@ -39,7 +39,7 @@ def read(path: Path, request: Request, *, trusted: bool = False) -> Bags:
 
     One file: each data set of two dimensions at the top is a bag, its name the id; or each
     group that holds ``features`` is one. A file that itself holds ``features`` is one bag,
-    and a folder of such files has one bag per file, named like the file. Data sets beside the
+    and a folder of such files has one bag per file, named like the file. Data sets next to the
     features with one row per instance (``coords``) go to ``instance_info``; the label is an
     attribute or data set ``label``, if there is one (else ``bag_labels=``).
 
@@ -124,7 +124,7 @@ def _features(path: Path, bag: StoredBag) -> NDArray[Any]:
 
 
 def _add(rows: FileRows, file: OneFile, bag: StoredBag, features: NDArray[Any]) -> None:
-    """Add one bag: its features and the arrays beside them."""
+    """Add one bag: its features and other arrays."""
     size = len(features)
     whole = np.zeros(size, dtype=np.int64)
     info = {}
@@ -147,7 +147,7 @@ def _add(rows: FileRows, file: OneFile, bag: StoredBag, features: NDArray[Any]) 
 def write(bags: Bags, path: Path, *, compression: str | None = None, lossy: bool = False) -> None:
     """Write one group per bag under ``bags``, with id, label and bag info as attributes.
 
-    Instance labels and info are data sets beside ``features``. Text is stored in fields of fixed
+    Instance labels and info are data sets next to ``features``. Text is stored in fields of fixed
     length. Sparse bags are written with their zeros.
     """
     h5py = import_optional("h5py", extra="io", purpose="Writing HDF5")
@@ -187,8 +187,8 @@ def write(bags: Bags, path: Path, *, compression: str | None = None, lossy: bool
 class _Sink(io.RawIOBase):
     """A file for h5py that remembers the error of a write instead of raising it.
 
-    The HDF5 library crashes when it cannot write while it closes a file, so it never hears of a
-    full disk; the writer asks.
+    The HDF5 library crashes when it cannot write while it closes a file, so errors such as
+    a full disk are kept from it and raised by the writer.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -242,7 +242,7 @@ def _writable(h5py: Any, path: Path) -> Iterator[tuple[Any, _Sink]]:
 
 
 def _stored(h5py: Any, path: Path, values: NDArray[Any]) -> tuple[NDArray[Any], Any]:
-    """Values and their type in the file: text as UTF-8 of fixed length, no heap involved."""
+    """Return values and their type in the file: text is UTF-8 of fixed length, without a heap."""
     if values.dtype.kind not in "UO":
         return values, values.dtype
     try:

@@ -1,13 +1,19 @@
 """One open HDF5 file: the bags in it, read without following it anywhere else."""
 
+import subprocess
+import sys
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pigmil._core.children import child_environment
+from pigmil._core.memory import available_memory
 from pigmil.io._common import check_memory, listed, raise_format_error
 
 LABELS = ("label", "bag_label", "y")
@@ -16,6 +22,10 @@ INSTANCE_LABELS = ("instance_labels", "instance_label")
 NAMES = "feature_names"
 INFO = "info:"  # start of the names of attributes that hold bag info
 
+
+_DEFLATE, _DEFLATE_RATIO = 1, 1032  # its number in HDF5, and the most it packs
+_ARRANGING = (2, 3)  # shuffle and checksum: filters that do not pack
+_MAX_DEPTH, _MAX_GROUPS = 50, 100_000
 
 SUFFIXES = (".h5", ".hdf5", ".hdf")
 
@@ -27,6 +37,122 @@ def h5_files(folder: Path) -> list[Path]:
         for one in folder.iterdir()
         if one.suffix.lower() in SUFFIXES and not one.name.startswith(".")
     )
+
+
+def check_packing(path: Path, dataset: Any) -> None:
+    """Refuse a data set whose chunks unpack to more than their stated size.
+
+    The HDF5 library unpacks a chunk to its end, whatever size the file states for it.
+    """
+    properties = dataset.id.get_create_plist()
+    filters = [properties.get_filter(at)[0] for at in range(properties.get_nfilters())]
+    packers = [one for one in filters if one not in _ARRANGING]
+    if len(packers) > 1:
+        raise_format_error(path, f"{dataset.name!r} is packed twice.")
+    available = available_memory()
+    if packers != [_DEFLATE] or available is None:
+        return
+    suspicious = available // (4 * _DEFLATE_RATIO)  # bytes of a chunk that could fill a quarter
+    if dataset.id.get_storage_size() <= suspicious:
+        return
+    stated = prod(dataset.chunks) * dataset.dtype.itemsize
+    large: list[Any] = []
+
+    def note_large(chunk: Any) -> None:
+        if chunk.size > suspicious:
+            large.append(chunk.chunk_offset)
+
+    dataset.id.chunk_iter(note_large)
+    for place in large:
+        mask, packed = dataset.id.read_direct_chunk(place)
+        if mask:
+            continue
+        unpacked = zlib.decompressobj().decompress(packed, stated + 64)
+        if len(unpacked) > stated + 4:  # a checksum may follow
+            raise_format_error(
+                path, f"a chunk of {dataset.name!r} unpacks to more than its {stated} bytes."
+            )
+
+
+def _item_size(dtype: Any) -> int:
+    """Return the bytes of one value; text of variable length becomes Python strings."""
+    return 100 if dtype.hasobject else int(dtype.itemsize)
+
+
+# Reads all attributes and all text of a file, and nothing else.
+_READ_TEXT = """
+import sys, h5py
+def read(name, item):
+    for key in item.attrs:
+        item.attrs[key]
+    if isinstance(item, h5py.Dataset) and item.dtype.hasobject:
+        item[()]
+with h5py.File(sys.argv[1], "r") as file:
+    read("/", file)
+    file.visititems(read)
+"""
+_SECONDS_FOR_TEXT = 120
+
+
+def check_text(path: Path) -> None:
+    """Refuse an HDF5 file whose text cannot be read, after trying it in a process of its own.
+
+    On damaged text of variable length the HDF5 library may end the process, or never return.
+    """
+    command = [sys.executable, "-P", "-c", _READ_TEXT, str(path)]
+    problem = ""
+    try:
+        done = subprocess.run(
+            command, env=child_environment(), capture_output=True, text=True, errors="replace",
+            timeout=_SECONDS_FOR_TEXT, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        problem = f"took more than {_SECONDS_FOR_TEXT} seconds"
+    else:
+        if done.returncode < 0:
+            problem = f"the HDF5 library ended with signal {-done.returncode}"
+        elif done.returncode > 0:
+            problem = (done.stderr.splitlines() or ["unknown error"])[-1][:300]
+    if problem:
+        raise_format_error(
+            path,
+            f"the text in it cannot be read ({problem}).",
+            hint="The file may be damaged or cut short.",
+        )
+
+
+def check_stored_inside(path: Path, h5py: Any) -> int:
+    """Refuse an HDF5 file with links or with data in other files; return the size of its arrays.
+
+    Parameters
+    ----------
+    path : Path
+        The file; all of it will be read.
+    h5py : module
+        The library.
+    """
+    total, seen = 0, set[Any]()
+    with h5py.File(path, "r") as file:
+        opened = OneFile(h5py, path, file, trusted=True)
+        waiting = [(file, 0)]
+        while waiting:
+            group, depth = waiting.pop()
+            for name in group:
+                kind = opened.member_class(group, name)
+                if kind is h5py.Dataset:
+                    dataset = opened.dataset(group, name)
+                    size = prod(float(n) for n in dataset.shape or ())
+                    total += int(size * _item_size(dataset.dtype))
+                elif kind is h5py.Group:
+                    inner = group[name]
+                    place = h5py.h5o.get_info(inner.id).addr
+                    if place in seen or depth >= _MAX_DEPTH or len(seen) > _MAX_GROUPS:
+                        raise_format_error(
+                            path, f"{name!r} is a group inside itself, or groups go too deep."
+                        )
+                    seen.add(place)
+                    waiting.append((inner, depth + 1))
+    return total
 
 
 @dataclass
@@ -81,9 +207,9 @@ class OneFile:
                 if any(one in top[name] for one in FEATURES):
                     yield self._group(top[name], name)
             elif name != NAMES:
-                found = self.dataset(top, name)
-                if found.ndim == 2 and found.dtype.kind in "iuf":
-                    yield StoredBag(name, found, self._label(found, None))
+                dataset = self.dataset(top, name)
+                if dataset.ndim == 2 and dataset.dtype.kind in "iuf":
+                    yield StoredBag(name, dataset, self._label(dataset, None))
 
     def values(self, dataset: Any) -> NDArray[Any]:
         """Return all values of a data set of numbers or text, text decoded."""
@@ -113,14 +239,15 @@ class OneFile:
         """Return a data set that is stored in this file."""
         if self.member_class(group, name) is not self.h5py.Dataset:
             raise_format_error(self.path, f"{name!r} is no data set.")
-        found = group[name]
-        if found.is_virtual or found.external:
+        dataset = group[name]
+        if dataset.is_virtual or dataset.external:
             raise_format_error(
                 self.path,
                 f"{name!r} is stored in another file; that is not followed.",
                 hint="Copy the data into the file.",
             )
-        return found
+        check_packing(self.path, dataset)
+        return dataset
 
     def _group(self, group: Any, default_id: str) -> StoredBag:
         """Return the bag of a group: features, and data sets with one row per instance."""
@@ -138,12 +265,12 @@ class OneFile:
             if other in (name, NAMES, *LABELS):
                 continue
             if self.member_class(group, other) is self.h5py.Dataset:
-                found = self.dataset(group, other)
-                shape = found.shape or ()
+                dataset = self.dataset(group, other)
+                shape = dataset.shape or ()
                 if features.ndim == 3 and shape[:1] == (1,):
                     shape = shape[1:]
                 if shape[:1] == (size,):
-                    bag.instance_info[other] = found
+                    bag.instance_info[other] = dataset
         return bag
 
     def _label(self, features: Any, group: Any) -> Any:
@@ -153,9 +280,9 @@ class OneFile:
             if group is not None and name in group.attrs:
                 return self._attribute(group, name)
             if group is not None and name in group:
-                found = self.dataset(group, name)
-                if found.size == 1:
-                    return self._scalar(self.values(found), name)
+                dataset = self.dataset(group, name)
+                if dataset.size == 1:
+                    return self._scalar(self.values(dataset), name)
         return None
 
     def _attribute(self, holder: Any, name: str) -> Any:
@@ -171,7 +298,7 @@ class OneFile:
         return value.item() if isinstance(value, np.generic) else value
 
     def _check_kind(self, dtype: Any, name: str) -> None:
-        """Refuse what is neither numbers nor text, and text that is not safe to read."""
+        """Raise an error for data other than numbers or text, and for text that is unsafe."""
         text = self.h5py.check_string_dtype(dtype)
         if text is None and dtype.kind not in "iufb":
             raise_format_error(self.path, f"{name!r} holds {dtype}, not numbers or text.")

@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pigmil._core.optional import import_optional
 from pigmil.bags import Bags, bags_from_anndata
-from pigmil.io._common import Request, check_memory, naming, parsing, raise_format_error
-from pigmil.io._values import relabelled
+from pigmil.io._common import Request, check_memory, listed, naming, parsing, raise_format_error
+from pigmil.io._h5_file import check_stored_inside, check_text
+from pigmil.io._values import with_request
+from pigmil.io._zarr_store import open_zarr
 
 
 def read(
@@ -32,12 +32,11 @@ def read(
             name = role
         columns[role] = None if name is False or name is None else str(name)
     if columns["bag"] is None:
-        listed = ", ".join(map(repr, list(adata.obs.columns)[:12])) or "none"
         raise_format_error(
             path,
             "is an AnnData file, and does not say which observations form a bag.",
             hint=f"Name a column of obs with bag=, and that of the label with label=; they are "
-            f"{listed}.",
+            f"{listed(adata.obs.columns) or 'none'}.",
         )
     with naming(path), parsing(path, "AnnData"):
         bags = bags_from_anndata(
@@ -48,19 +47,7 @@ def read(
             bag_info=[str(name) for name in request.bag_info],
             missing=request.missing,
         )
-        changed = relabelled(path, bags.ids, bags.y, bags.instance_labels, request)
-        instances = bags.instances
-        if request.dtype is not None:
-            instances = instances.astype(request.dtype)
-        return Bags(
-            instances,
-            bags.offsets,
-            **changed,
-            feature_names=bags.feature_names,
-            instance_info=bags.instance_info,
-            bag_info=bags.bag_info,
-            missing=request.missing,
-        )
+        return with_request(path, bags, request)
 
 
 def open_anndata(path: Path) -> Any:
@@ -68,33 +55,15 @@ def open_anndata(path: Path) -> Any:
     anndata = import_optional("anndata", extra="anndata", purpose="Reading AnnData")
     with parsing(path, "AnnData"):
         if path.is_dir():
-            return anndata.read_zarr(path)
+            return anndata.read_zarr(open_zarr(path, whole=True))
         h5py = import_optional("h5py", extra="io", purpose="Reading HDF5")
-        total = 0
-
-        def problem_of_link(name: str, link: Any) -> str | None:
-            hard = isinstance(link, h5py.HardLink)
-            return None if hard else f"{name!r} is a link; links are not followed."
-
-        def problem_of_dataset(name: str, held: Any) -> str | None:
-            nonlocal total
-            if not isinstance(held, h5py.Dataset):
-                return None
-            total += int(np.prod([float(n) for n in held.shape or ()])) * held.dtype.itemsize
-            elsewhere = held.is_virtual or held.external
-            return f"{name!r} is stored in another file." if elsewhere else None
-
-        with h5py.File(path, "r") as file:
-            # A visit ends with the first result that is not None.
-            problem = file.visititems_links(problem_of_link) or file.visititems(problem_of_dataset)
-        if problem:
-            raise_format_error(path, problem)
-        check_memory(path, 2 * total)
+        check_memory(path, 2 * check_stored_inside(path, h5py))
+        check_text(path)
         return anndata.read_h5ad(path)
 
 
 def write(bags: Bags, path: Path) -> None:
-    """Refuse: AnnData files are changed by adding scores to them."""
+    """Raise an error: AnnData files are only read."""
     raise_format_error(
         path,
         "AnnData files are read, not written.",

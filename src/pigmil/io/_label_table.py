@@ -1,10 +1,8 @@
 """Tables that describe bags: labels, patients and splits, from a file or a data frame."""
 
 import csv
-import gzip
 import os
 import re
-import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +14,17 @@ from numpy.typing import NDArray
 
 from pigmil._core.optional import import_optional
 from pigmil.bags import is_frame, text_array
-from pigmil.io._common import check_memory, check_readable, listed, parsing, raise_format_error
+from pigmil.io._common import (
+    bounded_lines,
+    check_memory,
+    check_readable,
+    listed,
+    open_text,
+    parsing,
+    raise_format_error,
+)
 from pigmil.io._values import decode
+from pigmil.io._workbook import sheet_rows
 
 DELIMITERS = ",;\t|"
 _MAX_ROWS = 10_000_000
@@ -88,22 +95,9 @@ def read_label_table(
     if start == b"PAR1":
         return LabelTable(path, _parquet_columns(path))
     if start == b"PK\x03\x04":
-        return LabelTable(path, _by_column(path, xlsx_rows(path)))
+        return LabelTable(path, _by_column(path, sheet_rows(path)))
     rows = text_rows(path, delimiter=delimiter, encoding=encoding)
     return LabelTable(path, _by_column(path, rows))
-
-
-def is_gzip(path: Path) -> bool:
-    """Whether a file begins as gzip does."""
-    with path.open("rb") as file:
-        return file.read(2) == b"\x1f\x8b"
-
-
-def open_text(path: Path, encoding: str) -> IO[str]:
-    """Open a text file, gzipped or not; bytes that are no text become lone surrogates."""
-    name = "utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding
-    opener: Any = gzip.open if is_gzip(path) else open
-    return opener(path, "rt", encoding=name, errors="surrogateescape", newline="")
 
 
 def text_rows(path: Path, *, delimiter: str | None, encoding: str) -> Iterator[list[str]]:
@@ -113,32 +107,19 @@ def text_rows(path: Path, *, delimiter: str | None, encoding: str) -> Iterator[l
         if len(sign) != 1:
             raise_format_error(path, f"delimiter={sign!r} must be one character.")
         try:
-            yield from (row for row in csv.reader(text, delimiter=sign) if any(row))
+            lines = bounded_lines(path, text)
+            yield from (row for row in csv.reader(lines, delimiter=sign) if any(row))
         except csv.Error as error:
             raise_format_error(path, f"is not delimited text ({error}).")
 
 
 def _guess_delimiter(text: IO[str]) -> str:
-    first = ""
-    while not first.strip() and (line := text.readline(_MAX_HEADER)):
+    first, length = "", 0
+    while not first.strip() and length < _MAX_HEADER and (line := text.readline(_MAX_HEADER)):
         first = line
+        length += len(line)
     text.seek(0)
     return max(DELIMITERS, key=first.count)
-
-
-def xlsx_rows(path: Path) -> Iterator[list[Any]]:
-    """Yield the rows of the first sheet of a workbook, blank ones left out."""
-    openpyxl = import_optional("openpyxl", extra="io", purpose="Reading XLSX")
-    with parsing(path, "XLSX"):
-        with zipfile.ZipFile(path) as archive:
-            check_memory(path, 4 * sum(one.file_size for one in archive.infolist()))
-        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-        try:
-            for row in book.worksheets[0].iter_rows(values_only=True):
-                if any(cell is not None for cell in row):
-                    yield [_cell(cell) for cell in row]
-        finally:
-            book.close()
 
 
 def _cell(value: Any) -> Any:
@@ -160,7 +141,7 @@ def _by_column(path: Path, rows: Iterable[Sequence[Any]]) -> dict[str, list[Any]
     while names and not names[-1]:
         names.pop()
     # Tables written by pandas begin with an unnamed column of row numbers.
-    names = [name or f"column {place}" for place, name in enumerate(names)]
+    names = [name or f"column {position}" for position, name in enumerate(names)]
     _check_unique(path, names)
     columns: list[list[Any]] = [[] for _ in names]
     for number, row in enumerate(iterator, start=2):
@@ -230,7 +211,7 @@ def id_text(value: Any) -> str:
 def info_array(values: Sequence[Any]) -> NDArray[Any]:
     """Return the values of a column as an array of numbers or text.
 
-    Text becomes numbers where all of it stands for numbers and none has a leading zero, as codes
+    Text becomes numbers if all values are numbers and none has a leading zero, as codes
     of patients and sites have. A missing value is NaN among numbers and '' among text.
 
     Examples

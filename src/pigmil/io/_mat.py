@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from pigmil.bags import Bags
 from pigmil.io import _mat5, _mat73
-from pigmil.io._common import Request, listed, naming, parsing, raise_format_error, writing
+from pigmil.io._common import Request, listed, parsing, raise_format_error, writing
 from pigmil.io._mat5 import Cell, Struct
-from pigmil.io._values import cannot_hold, plain, relabelled
+from pigmil.io._values import cannot_hold, plain, with_request
 
 _NEEDED = ("data", "nlab", "ident")
 
@@ -51,7 +51,7 @@ def _andrews(path: Path, loaded: dict[str, Any], request: Request) -> Bags:
         if "label_names" in loaded and y is not None:
             y = _named(path, y, texts(path, loaded["label_names"], "label_names"))
         bags = Bags.from_flat(
-            features.astype(request.dtype) if request.dtype else features,
+            features,
             _named(path, rows, texts(path, loaded["bag_names"], "bag_names"))
             if "bag_names" in loaded
             else whole(rows),
@@ -60,24 +60,7 @@ def _andrews(path: Path, loaded: dict[str, Any], request: Request) -> Bags:
             feature_names=names,
             missing=request.missing,
         )
-        return same_bags(path, bags, request)
-
-
-def same_bags(path: Path, bags: Bags, request: Request) -> Bags:
-    """Return the bags with ids and labels as they were asked for."""
-    if request.ids is None and request.labels is None:
-        return bags
-    new = relabelled(path, bags.ids, bags.y, bags.instance_labels, request)
-    with naming(path):
-        return Bags(
-            bags.instances,
-            bags.offsets,
-            feature_names=bags.feature_names,
-            instance_info=bags.instance_info,
-            missing="keep" if bags.has_missing else "raise",
-            check_finite=False,
-            **new,
-        )
+        return with_request(path, bags, request)
 
 
 def numeric(path: Path, value: Any, name: str, n_rows: int) -> Any:
@@ -126,12 +109,12 @@ def texts(path: Path, value: Any, name: str) -> list[str]:
         return [str(text).rstrip() for text in value]
     if not isinstance(value, Cell):
         raise_format_error(path, f"the variable {name!r} holds no text.")
-    found = []
+    strings = []
     for item in value.items:
         if not isinstance(item, np.ndarray) or item.dtype.kind != "U" or item.size > 1:
             raise_format_error(path, f"the variable {name!r} holds cells that are not text.")
-        found.append(str(item[0]) if item.size else "")
-    return found
+        strings.append(str(item[0]) if item.size else "")
+    return strings
 
 
 def whole(values: NDArray[Any]) -> NDArray[Any]:
@@ -144,7 +127,7 @@ def whole(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _named(path: Path, places: NDArray[Any], names: list[str]) -> NDArray[Any]:
-    """Names by position, counted from 1."""
+    """Return names by position, counted from 1."""
     if places.dtype.kind not in "iuf" or (places != places).any():
         raise_format_error(path, "numbers its bags or labels by something that is not a number.")
     if ((places < 1) | (places > len(names))).any():
@@ -240,14 +223,14 @@ def _prtools(path: Path, variables: dict[str, Any], request: Request) -> Bags:
         bag_ids = whole(bag_ids) if bag_ids.dtype.kind in "iuf" else bag_ids
         y, labels_inside = _per_bag(bag_ids, *labels)
         bags = Bags.from_flat(
-            features.astype(request.dtype) if request.dtype else features,
+            features,
             bag_ids,
             y=y,
             instance_labels=labels_inside if inner is None else inner,
             feature_names=names if names and len(names) == features.shape[1] else None,
             missing=request.missing,
         )
-        return same_bags(path, bags, request)
+        return with_request(path, bags, request)
 
 
 def _is_set(value: Any) -> bool:
@@ -259,7 +242,7 @@ def _is_set(value: Any) -> bool:
 
 
 def _labels(path: Path, record: Any) -> tuple[NDArray[Any] | None, Any]:
-    """Class of each instance, counted from 0, and the classes; None where all are unlabelled."""
+    """Return the class of each instance, counted from 0, and the classes; None without labels."""
     codes = whole(vector(path, record["nlab"], "nlab"))
     if codes.dtype.kind != "i":
         raise_format_error(path, "nlab of its PRTools data set holds no whole numbers.")
@@ -283,10 +266,10 @@ def _per_bag(
     """Label of each row's bag, and the labels of rows where they vary inside bags."""
     if codes is None or len(codes) != len(bag_ids):
         return (None if codes is None else codes), None
-    _, place = np.unique(bag_ids, return_inverse=True)
-    highest = np.zeros(place.max() + 1, dtype=np.int64)
-    np.maximum.at(highest, place, codes)
-    per_row = highest[place]
+    _, position = np.unique(bag_ids, return_inverse=True)
+    highest = np.zeros(position.max() + 1, dtype=np.int64)
+    np.maximum.at(highest, position, codes)
+    per_row = highest[position]
     varies = bool((per_row != codes).any())
     return classes[per_row], classes[codes] if varies else None
 

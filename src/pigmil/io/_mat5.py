@@ -60,7 +60,7 @@ def load(path: Path) -> dict[str, Any]:
             hint="Save it in MATLAB with save(..., '-v7').",
         )
     order = "<" if bytes(content[126:128]) == b"IM" else ">"
-    found: dict[str, Any] = {}
+    variables: dict[str, Any] = {}
     at = 128
     while at < len(content):
         try:
@@ -69,8 +69,8 @@ def load(path: Path) -> dict[str, Any]:
                 kind, body, _ = _element(_inflated(path, body, order), 0, order)
             if kind == _MATRIX:
                 name, value = _matrix(path, body, order, 0)
-                if value is not None and name not in found:
-                    found[name] = value
+                if value is not None and name not in variables:
+                    variables[name] = value
         except (_Damaged, zlib.error, UnicodeError, ValueError, struct.error) as error:
             raise_format_error(
                 path,
@@ -79,13 +79,13 @@ def load(path: Path) -> dict[str, Any]:
                 hint="Download or save it again.",
             )
         at = after
-    if not found:
+    if not variables:
         raise_format_error(path, "holds no variables.", hint="It may be cut short.")
-    return found
+    return variables
 
 
 def _element(content: memoryview, at: int, order: str) -> tuple[int, memoryview, int]:
-    """Type and bytes of the element at a position, and where the next one begins."""
+    """Return type and bytes of the element at a position, and the position of the next one."""
     if at + 8 > len(content):
         raise _Damaged("an element begins where the file ends")
     first, size = struct.unpack_from(order + "II", content, at)
@@ -161,10 +161,10 @@ def _matrix(path: Path, body: memoryview, order: str, depth: int) -> tuple[str, 
 
 
 def _next(parts: Iterator[tuple[int, memoryview]]) -> tuple[int, memoryview]:
-    found = next(parts, None)
-    if found is None:
+    part = next(parts, None)
+    if part is None:
         raise _Damaged("a variable ends too soon")
-    return found
+    return part
 
 
 def _bounded(count: int, body: memoryview) -> int:

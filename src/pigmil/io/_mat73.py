@@ -49,6 +49,8 @@ class _Reader:
             empty = np.array([], dtype=str) if kind == "char" else np.empty((0, 0))
             return Cell([]) if kind == "cell" else empty
         if self.opened.h5py.check_ref_dtype(dataset.dtype) is not None:
+            if (dataset.size or 0) > _MAX_MEMBERS:
+                raise_format_error(self.opened.path, f"has {dataset.size} cells, too many.")
             return Cell([self._target(ref, depth + 1) for ref in dataset[()].T.ravel(order="F")])
         # MATLAB stores columns first, so that HDF5 sees every matrix transposed.
         values = self.opened.values(dataset).T

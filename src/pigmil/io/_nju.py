@@ -5,7 +5,7 @@ from pathlib import Path
 from pigmil.bags import Bags
 from pigmil.io._common import Request, raise_format_error, read_lines, writing
 from pigmil.io._rows import TextRows, to_floats
-from pigmil.io._values import as_text, cannot_hold, dense_blocks, plain, refuse_text, text_fields
+from pigmil.io._values import as_text, cannot_hold, plain, refuse_text, text_fields, text_rows
 
 
 def read(path: Path, request: Request, *, encoding: str = "utf-8") -> Bags:
@@ -53,7 +53,6 @@ def write(bags: Bags, path: Path, *, lossy: bool = False) -> None:
     if "instance" in bags.instance_info:
         names = as_text(plain(path, bags.instance_info["instance"], "names of instances"))
     refuse_text(path, names, "id", "%", "nju")
-    index = bags.bag_index
     with writing(path) as (temporary,), temporary.open("w", encoding="utf-8", newline="\n") as file:
         file.write(
             "% Each line corresponds to an instance\n% Column1: Bag ID\n"
@@ -62,8 +61,5 @@ def write(bags: Bags, path: Path, *, lossy: bool = False) -> None:
             f"% Column5->{bags.n_features + 4}: Attribute values of the instance "
             f"({bags.n_features} numeric attributes)\n"
         )
-        for start, end, values in dense_blocks(bags):
-            for row, numbers in zip(range(start, end), values.tolist(), strict=True):
-                bag = index[row]
-                first = f"{ids[bag]} {labels[bag]} {names[row]} {inner[row]} "
-                file.write(first + " ".join(map(repr, numbers)) + "\n")
+        for row, bag, cells in text_rows(bags):
+            file.write(" ".join([ids[bag], labels[bag], names[row], inner[row], *cells]) + "\n")

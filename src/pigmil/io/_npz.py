@@ -23,6 +23,7 @@ from pigmil.io._common import (
 from pigmil.io._values import plain, relabelled
 
 _CHUNK = 1 << 22  # bytes read at a time
+_LAST_CHARACTER = 0x10FFFF
 _INFO, _BAG_INFO = "info_", "bag_info_"
 _FIXED = (
     "instances",
@@ -42,8 +43,8 @@ _FIXED = (
 def read(path: Path, request: Request) -> Bags:
     """Read ``instances`` with ``offsets``, or with ``bag_ids`` (one per instance).
 
-    Sparse instances are ``data``, ``indices``, ``indptr`` and ``shape``. Beside them ``ids``,
-    ``y``, ``instance_labels``, ``feature_names`` and ``info_...`` where they are known.
+    Sparse instances are ``data``, ``indices``, ``indptr`` and ``shape``. Optional are ``ids``,
+    ``y``, ``instance_labels``, ``feature_names`` and ``info_...``.
     """
     arrays = _arrays(path)
     instances = _instances(path, arrays)
@@ -119,7 +120,9 @@ def read_array(path: Path, name: str, file: IO[bytes], n_bytes: int) -> NDArray[
             path,
             f"the array {name!r} is cut short: {shape} of {dtype} do not fit in {n_bytes} bytes.",
         )
-    converted = 0 if dtype.kind == "U" or dtype.str[1:] in ("f4", "f8") else 16
+    # Held a second time as bags, numbers of other types a third time as floats.
+    same = dtype.kind == "U" or dtype.str[1:] in ("f4", "f8")
+    converted = dtype.itemsize if same else 16
     check_memory(path, count * (dtype.itemsize + converted))
     values = np.empty(count, dtype=dtype)
     target = values.view(np.uint8) if values.nbytes else values
@@ -129,6 +132,10 @@ def read_array(path: Path, name: str, file: IO[bytes], n_bytes: int) -> NDArray[
         if len(chunk) < min(_CHUNK, values.nbytes - start):
             raise_format_error(path, f"the array {name!r} is cut short.")
     file.read(1)  # at its end an archive compares the checksum
+    if dtype.kind == "U" and values.nbytes:
+        native = values.astype(dtype.newbyteorder("="), copy=False)
+        if native.view(np.uint32).max() > _LAST_CHARACTER:
+            raise_format_error(path, f"the array {name!r} holds characters that do not exist.")
     return values.reshape(shape[::-1]).T if column_major else values.reshape(shape)
 
 
@@ -150,6 +157,8 @@ def _instances(path: Path, arrays: dict[str, NDArray[Any]]) -> Any:
         data, indices, indptr, shape = (arrays[name] for name in parts)
         if data.dtype.kind not in "biuf" or indices.dtype.kind not in "iu":
             raise_format_error(path, "its sparse matrix holds no numbers.")
+        if len(data) != len(indices) or not len(indptr) or indptr[-1] != len(indices):
+            raise_format_error(path, "its sparse matrix has parts of different lengths.")
         rows, columns = (int(n) for n in shape)
         matrix = sp.csr_array((data, indices, indptr), shape=(rows, columns))
         matrix.check_format(full_check=True)

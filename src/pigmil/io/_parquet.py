@@ -22,6 +22,7 @@ from pigmil.io._common import (
     raise_format_error,
     writing,
 )
+from pigmil.io._parquet_footer import values_per_row_group
 from pigmil.io._rows import FileRows
 from pigmil.io._table import (
     Roles,
@@ -33,7 +34,7 @@ from pigmil.io._table import (
 )
 
 _BATCH_VALUES, _MAX_VALUES = 1 << 19, 1 << 22
-# No more of a file is held than what is being decoded, and no list is longer than data needs.
+# Only what is being decoded is in memory, and lists of the header are bounded.
 _OPEN = {
     "pre_buffer": False,
     "buffer_size": 1 << 16,
@@ -61,10 +62,10 @@ def read(path: Path, request: Request) -> Bags:
         )
         request = replace(request, info=request.info or info, bag_info=request.bag_info or bag_info)
         roles = find_roles(path, names, request)
-        kinds = [types[place] for place in roles.features]
+        kinds = [types[position] for position in roles.features]
         if any(_is_list(kind) for kind in kinds):
             return _read_lists(path, file, roles, request, noted)
-        _check_numeric(path, [names[place] for place in roles.features], kinds)
+        _check_numeric(path, [names[position] for position in roles.features], kinds)
         dtype = _float_type(kinds, request)
         if not request.memory_map:
             size = file.metadata.num_rows * len(kinds) * dtype.itemsize
@@ -91,7 +92,7 @@ def _read_long(
 
 def _batches(file: Any, n_columns: int) -> Iterator[Any]:
     """Yield record batches of bounded size, one row group after the other."""
-    fewest = min(512, _MAX_VALUES // max(1, n_columns))  # a batch costs some time a column
+    fewest = min(512, _MAX_VALUES // max(1, n_columns))  # a batch costs some time per column
     size = max(1, fewest, min(1 << 16, _BATCH_VALUES // max(1, n_columns)))
     for group in range(file.num_row_groups):
         for batch in file.iter_batches(size, row_groups=[group], use_threads=False):
@@ -102,7 +103,7 @@ def _batches(file: Any, n_columns: int) -> Iterator[Any]:
 def _other_columns(
     batch: Any, roles: Roles, names: list[str], flat: Callable[[Any], Any] = lambda column: column
 ) -> tuple[Any, ...]:
-    """Bag, label, instance label and info of a batch; ``flat`` undoes lists of instances."""
+    """Return bag, label, instance label and info of a batch; ``flat`` flattens lists."""
 
     def column(position: int | None, undo: Callable[[Any], Any]) -> Coded | None:
         return None if position is None else encode_arrow(_hashable(undo(batch.column(position))))
@@ -124,7 +125,7 @@ def _other_columns(
 
 
 def _numbers(column: Any) -> NDArray[Any]:
-    """Values of a column of numbers, NaN where it has none."""
+    """Return the values of a column of numbers, NaN where they are missing."""
     if str(column.type) not in ("double", "float"):
         column = column.cast("double", safe=False)
     values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
@@ -132,14 +133,14 @@ def _numbers(column: Any) -> NDArray[Any]:
 
 
 def _fixed_lists(column: Any) -> NDArray[Any]:
-    """2-D array of a column whose lists are all of one length."""
+    """Return a column of lists of equal length as a 2-D array."""
     width = len(column[0]) if len(column) else 0
     values = column.flatten().to_numpy(zero_copy_only=False)
     return np.asarray(values).reshape(len(column), width)
 
 
 def _hashable(column: Any) -> Any:
-    """Ids and labels as text or numbers: bytes, dates and the like are turned into text."""
+    """Return ids and labels as text or numbers: bytes, dates and other types become text."""
     if str(column.type).startswith("dictionary"):
         column = column.dictionary_decode()
     plain = ("int", "uint", "float", "double", "bool", "string")
@@ -166,14 +167,14 @@ def _check_numeric(path: Path, names: list[str], kinds: list[Any]) -> None:
 
 
 def _float_type(kinds: list[Any], request: Request) -> np.dtype[Any]:
-    """Type that the values get: what was asked for, float32 where all are, else float64."""
+    """Return the type of the values: as requested, else float32 if all are, else float64."""
     if request.dtype is not None:
         return np.dtype(request.dtype)
     return np.dtype(np.float32 if {str(kind) for kind in kinds} == {"float"} else np.float64)
 
 
 def notes_of(schema: Any) -> dict[str, Any]:
-    """Return the notes of the writer; what cannot be read counts as nothing."""
+    """Return the notes of the writer, or nothing if they cannot be read."""
     try:
         noted = json.loads((schema.metadata or {}).get(_KEY, b"{}"))
     except ValueError:
@@ -194,17 +195,17 @@ def _read_lists(
 ) -> Bags:
     """Read one row per bag: a column of lists for each feature, or one of lists of vectors."""
     names, types = file.schema_arrow.names, file.schema_arrow.types
-    plain = [names[place] for place in roles.features if not _is_list(types[place])]
+    plain = [names[position] for position in roles.features if not _is_list(types[position])]
     if plain:
         raise_format_error(
             path,
             f"some features are lists and {listed(plain)} are not.",
             hint="Give every feature one list per bag, or drop those columns with info=[...].",
         )
-    inner = [types[place].value_type for place in roles.features]
+    inner = [types[position].value_type for position in roles.features]
     nested = len(inner) == 1 and _is_list(inner[0])
     dtype = _float_type([inner[0].value_type] if nested else inner, request)
-    _check_lists(path, file, dtype, mapped=bool(request.memory_map))
+    _check_lists(path, dtype, mapped=bool(request.memory_map))
     row = 0
     with naming(path), FileRows(path, request, mappable=True, typed=True) as table:
         table.where = lambda instance: f"instance {instance + 1}"
@@ -221,7 +222,7 @@ def _read_lists(
                 features, _repeat(bag, spread), _repeat(label, spread), instance, info, per_bag
             )
             row += batch.num_rows
-        feature_names = None if nested else [names[place] for place in roles.features]
+        feature_names = None if nested else [names[position] for position in roles.features]
         bags = table.build(None if noted.get("unnamed") else feature_names)
     if bags.n_bags != row:
         raise_format_error(
@@ -230,16 +231,12 @@ def _read_lists(
     return bags
 
 
-def _check_lists(path: Path, file: Any, dtype: np.dtype[Any], *, mapped: bool) -> None:
-    """Refuse lists that cannot be decoded in memory: a few bytes can stand for many values.
+def _check_lists(path: Path, dtype: np.dtype[Any], *, mapped: bool) -> None:
+    """Raise an error if lists are too large for memory: a few bytes may encode many values.
 
     A row group is decoded whole if its lists are long, and a bag is never split.
     """
-    metadata = file.metadata
-    sizes = [
-        sum(group.column(place).num_values for place in range(group.num_columns))
-        for group in (metadata.row_group(number) for number in range(metadata.num_row_groups))
-    ]
+    sizes = values_per_row_group(path)
     result = 0 if mapped else sum(sizes) * dtype.itemsize
     check_memory(path, result + max(sizes, default=0) * _DECODED_BYTES, mappable=True)
 
@@ -249,15 +246,17 @@ def _repeat(column: Coded | None, spread: NDArray[Any]) -> Any:
 
 
 def _sizes(path: Path, batch: Any, roles: Roles, names: list[str], row: int) -> NDArray[Any]:
-    """Instances of each bag; all lists of a row must agree and none be missing or empty."""
+    """Return the size of each bag; lists of a row must have the same length, not 0."""
     compute = import_optional("pyarrow.compute", extra="io", purpose="Reading parquet")
-    places = [place for place in (roles.instance_label, *roles.info) if place is not None]
+    others = [at for at in (roles.instance_label, *roles.info) if at is not None]
     first = None
-    for place in (*roles.features, *places):
-        if not _is_list(batch.column(place).type):
-            raise_format_error(path, f"the column {names[place]!r} must hold a list for each bag.")
+    for position in (*roles.features, *others):
+        if not _is_list(batch.column(position).type):
+            raise_format_error(
+                path, f"the column {names[position]!r} must hold a list for each bag."
+            )
         counts = (
-            compute.list_value_length(batch.column(place))
+            compute.list_value_length(batch.column(position))
             .fill_null(0)
             .to_numpy(zero_copy_only=False)
         )
@@ -265,7 +264,7 @@ def _sizes(path: Path, batch: Any, roles: Roles, names: list[str], row: int) -> 
             where = f"row {row + int(np.argmax(counts == 0)) + 1}"
             raise_format_error(
                 path,
-                f"the list {names[place]!r} is empty or missing.",
+                f"the list {names[position]!r} is empty or missing.",
                 where=where,
                 hint="Every bag needs at least one instance.",
             )
@@ -275,7 +274,7 @@ def _sizes(path: Path, batch: Any, roles: Roles, names: list[str], row: int) -> 
             bad = int(np.argmax(counts != first))
             raise_format_error(
                 path,
-                f"{names[place]!r} has {counts[bad]} entries where "
+                f"{names[position]!r} has {counts[bad]} entries where "
                 f"{names[roles.features[0]]!r} has {first[bad]}.",
                 where=f"row {row + bad + 1}",
                 hint="All lists of a bag need one entry per instance.",
@@ -297,8 +296,8 @@ def _features(
             )
         return _numbers(vectors.flatten()).astype(dtype).reshape(n_rows, widths.pop())
     values = np.empty((n_rows, len(roles.features)), dtype=dtype)
-    for column, place in enumerate(roles.features):
-        values[:, column] = _numbers(batch.column(place).flatten())
+    for column, position in enumerate(roles.features):
+        values[:, column] = _numbers(batch.column(position).flatten())
     return values
 
 
@@ -382,8 +381,8 @@ def _list_blocks(
             else arrow.ListArray.from_arrays(ends, arrow_column(column[rows]))
             for name, column in columns.items()
         }
-        for place, name in enumerate(bags.get_feature_names()):
-            flat = arrow.array(np.ascontiguousarray(values[:, place]))
+        for position, name in enumerate(bags.get_feature_names()):
+            flat = arrow.array(np.ascontiguousarray(values[:, position]))
             block[name] = arrow.ListArray.from_arrays(ends, flat)
         yield arrow.record_batch(block)
         first = last

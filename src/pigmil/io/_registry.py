@@ -72,7 +72,7 @@ _ALL = (
     ),
     Format("arff", "relational ARFF of WEKA", (".arff",), True, function="arff"),
     Format("keel", "KEEL, one row per instance", (".dat",), True, module="arff", function="keel"),
-    Format("uci", "UCI / C4.5 .data with .names beside it", (".data",), True),
+    Format("uci", "UCI / C4.5 .data with a .names file", (".data",), True),
     Format(
         "sparse_mil",
         "sparse MIL .data: instance,bag,label,index:value,...",
@@ -142,18 +142,18 @@ def format_named(path: Path, name: str) -> Format:
 
 
 def format_to_write(path: Path, *, sparse: bool) -> Format:
-    """Return the format that the suffix stands for."""
+    """Return the format of a suffix."""
     suffix = path.suffix.lower()
-    found = [one for one in (*_ALL, *_READ_ONLY) if suffix in one.suffixes]
-    if not found:
+    candidates = [one for one in (*_ALL, *_READ_ONLY) if suffix in one.suffixes]
+    if not candidates:
         raise_format_error(
             path,
-            f"the suffix {suffix!r} stands for no format.",
+            f"the suffix {suffix!r} belongs to no format.",
             hint=f"Pass format=, one of {listed(FORMATS, 20)}.",
         )
     if suffix == ".data" and sparse:
         return FORMATS["sparse_mil"]
-    return found[0]
+    return candidates[0]
 
 
 def detect_format(path: str | os.PathLike[str]) -> Format:

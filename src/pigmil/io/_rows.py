@@ -1,10 +1,9 @@
-"""Rows of files on their way into bags: typed columns, rows of text, index:value pairs."""
+"""Build bags from rows of files: typed columns, rows of text, index:value pairs."""
 
 import math
 from array import array
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NoReturn, Self
 
 import numpy as np
@@ -14,6 +13,7 @@ from pigmil._core.errors import BagFormatError
 from pigmil.bags import BagBuilder, Bags, Coded, encode
 from pigmil.io._common import Request, naming, raise_format_error
 from pigmil.io._storage import InMemory, OnDisk
+from pigmil.io._table import Roles
 from pigmil.io._values import MISSING, TextDecoder
 
 _FLUSH_VALUES = 1 << 19
@@ -21,7 +21,7 @@ MAX_INDEX = (1 << 31) - 2  # columns of a sparse file: what 32-bit indices can c
 
 
 def coded(column: Sequence[Any]) -> Coded:
-    """Encode a column of text; an empty cell and a question mark stand for missing values."""
+    """Encode a column of text; an empty cell and a question mark are missing values."""
     return encode(column, missing=MISSING)
 
 
@@ -64,7 +64,7 @@ class FileRows(BagBuilder):
         )
 
     def add(self, features: Any, *columns: Any, **named: Any) -> None:
-        """Take the next rows, as :meth:`BagBuilder.add` does, in the type asked for."""
+        """Take the next rows, as :meth:`BagBuilder.add` does, in the requested type."""
         dtype = self.dtype or (np.float32 if features.dtype == np.float32 else np.float64)
         with np.errstate(over="ignore"):
             super().add(features.astype(dtype, copy=False), *columns, **named)
@@ -82,11 +82,11 @@ def to_floats(path: Path, where: str, cells: Sequence[str]) -> list[float]:
     try:
         values = [float(cell) for cell in cells]
     except ValueError:
-        values = [_to_float(path, where, place, cell) for place, cell in enumerate(cells)]
-    if "_" in "".join(cells):  # Python reads 1_000 as a number, data files do not mean it
-        for place, cell in enumerate(cells):
+        values = [_to_float(path, where, position, cell) for position, cell in enumerate(cells)]
+    if "_" in "".join(cells):  # Python reads 1_000 as a number, which data files do not mean
+        for position, cell in enumerate(cells):
             if "_" in cell:
-                _not_a_number(path, where, place, cell)
+                _not_a_number(path, where, position, cell)
     return values
 
 
@@ -106,6 +106,17 @@ def _not_a_number(path: Path, where: str, place: int, cell: str) -> NoReturn:
         where=f"{where}, value {place + 1}",
         hint="Encode it as a number or keep the column with info=[...].",
     )
+
+
+def count_cells(path: Path, where: str, cells: Sequence[Any], expected: int) -> None:
+    """Raise an error if a row has too few or too many values."""
+    if len(cells) != expected:
+        raise_format_error(
+            path,
+            f"expected {expected} values, got {len(cells)}.",
+            where=where,
+            hint="The line may be cut short.",
+        )
 
 
 class TextRows:
@@ -143,13 +154,8 @@ class TextRows:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.table.__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        self.table.__exit__(*error)
 
     def add(
         self,
@@ -182,6 +188,14 @@ class TextRows:
         self.bag_info.append(bag_info)
         if len(self.values) * max(1, self.width) > _FLUSH_VALUES:
             self._flush()
+
+    def add_cells(self, line: int, values: Any, cells: Sequence[str], roles: Roles) -> None:
+        """Take one row of cells, of which ``values`` are the features."""
+        label, instance_label = (
+            None if at is None else cells[at] for at in (roles.label, roles.instance_label)
+        )
+        info, bag_info = (tuple(cells[at] for at in part) for part in (roles.info, roles.bag_info))
+        self.add(line, values, cells[roles.bag], label, instance_label, info, bag_info)
 
     def _flush(self) -> None:
         if not self.values:
@@ -221,7 +235,7 @@ class SparseRows:
         self.labels: list[str] = []
 
     def add(self, line: int, pairs: Sequence[str], bag: str, label: str) -> None:
-        """Take one row of ``index:value`` pairs, indices rising."""
+        """Take one row of ``index:value`` pairs with increasing indices."""
         last = self.base - 1
         for pair in pairs:
             index_text, colon, value_text = pair.partition(":")

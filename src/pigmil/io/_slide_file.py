@@ -1,4 +1,4 @@
-"""The features of one slide: a file of any tool, with what lies beside it."""
+"""The features of one slide, as any of the tools writes them."""
 
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
@@ -15,7 +15,7 @@ from pigmil.io._h5_file import FEATURES, INFO, INSTANCE_LABELS, LABELS, OneFile
 from pigmil.io._npz import read_array
 from pigmil.io._torch import read_tensors
 
-INDEX = ".index.npz"  # slideflow: locations of the tiles, beside the tensor
+INDEX = ".index.npz"  # slideflow: locations of the tiles, next to the tensor
 _PATCH_LABELS = ("patch_labels", "inst_labels", *INSTANCE_LABELS)
 
 

@@ -23,7 +23,7 @@ class InMemory:
     """Keeps rows in slabs and copies them into one array at the end, freeing each slab.
 
     Slabs are large enough to be returned to the system at once; many small arrays would not
-    be. Cost: the array, and one slab more than that.
+    be. Memory: the array and one slab.
     """
 
     def __init__(self, path: Path, *, mappable: bool) -> None:
@@ -35,7 +35,7 @@ class InMemory:
     def append(self, block: Any) -> None:
         """Take the next rows."""
         held = block.data.nbytes if sp.issparse(block) else block.nbytes
-        # The block is in memory already; it is copied once, and once more at the end.
+        # The block is in memory already; it is copied now, and again at the end.
         check_memory(self.path, 2 * held, mappable=self.mappable)
         self.n_rows, self.n_bytes = self.n_rows + block.shape[0], self.n_bytes + held
         if sp.issparse(block) or (not self.slabs and block.nbytes >= _SLAB_BYTES):
@@ -62,25 +62,25 @@ class InMemory:
         if order is None and len(self.slabs) == 1:
             return first if first.base is None else first.copy()
         result = np.empty((self.n_rows, first.shape[1]), dtype=first.dtype)
-        place = None if order is None else np.argsort(order, kind="stable")
+        position = None if order is None else np.argsort(order, kind="stable")
         del first
         start = 0
         while self.slabs:
             slab = self.slabs.popleft()
             rows = slice(start, start + slab.shape[0])
-            result[rows if place is None else place[rows]] = slab
+            result[rows if position is None else position[rows]] = slab
             start = rows.stop
         return result
 
     def discard(self) -> None:
-        """Drop what was taken."""
+        """Drop all rows."""
         self.slabs.clear()
 
 
 class OnDisk:
     """Appends blocks of rows to a ``.npy`` file and maps it at the end.
 
-    Memory stays that of one block: rows are written, not mapped, while the file grows. Rows
+    Memory: one block, because rows are written, not mapped, while the file grows. Rows
     that must move next to the others of their bag are copied once to a second file.
 
     Parameters
@@ -88,7 +88,7 @@ class OnDisk:
     path : Path
         The file that is read, for messages.
     target : True or path
-        The ``.npy`` file to make; True for a temporary file that goes away with the process.
+        The ``.npy`` file to make; True for a temporary file that is deleted with the process.
     """
 
     def __init__(self, path: Path, target: Any) -> None:
@@ -168,7 +168,7 @@ class OnDisk:
         return block
 
     def discard(self) -> None:
-        """Drop what was written."""
+        """Delete the file."""
         self.file.close()
         if self.name is not None:
             self.name.unlink(missing_ok=True)

@@ -1,9 +1,9 @@
 """Columns of long tables: their roles when reading, their values when writing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,31 +30,68 @@ class Roles:
     features: tuple[int, ...]
 
 
-def find_roles(path: Path, columns: list[str], request: Request, *, hint: str = "") -> Roles:
-    """Return the role of each column; columns without a role are features."""
-    bag = find_column(path, columns, request.bag, "bag", BAG_NAMES)
+def find_roles(
+    path: Path,
+    columns: list[str],
+    request: Request,
+    *,
+    bag: int | None = None,
+    label: int | None = None,
+    text: Sequence[int] = (),
+    hint: str = "",
+) -> Roles:
+    """Return the role of each column; columns without a role are features.
+
+    Parameters
+    ----------
+    path, columns, request
+        The file, the names of its columns and the options of ``read_bags``.
+    bag, label : int, optional
+        Default positions, for formats without fixed names of columns.
+    text : sequence of int, default=()
+        Columns of text, which become info unless they have another role.
+    hint : str, default=""
+        End of the error if there is no bag.
+    """
+    if bag is None or request.bag is not None:
+        bag = find_column(path, columns, request.bag, "bag", BAG_NAMES)
     if bag is None:
         raise_format_error(
             path,
             f"has no column 'bag'; its columns are {listed(columns)}.",
             hint=f"Say with bag= and label= (name or position) what they are. {hint}".rstrip(),
         )
-    label = find_column(path, columns, request.label, "label", LABEL_NAMES)
     instance = find_column(
         path, columns, request.instance_label, "instance_label", INSTANCE_LABEL_NAMES
     )
+    if label is None or request.label is not None:
+        label = find_column(path, columns, request.label, "label", LABEL_NAMES)
+    elif label in (bag, instance):
+        label = None
     info, bag_info = find_info(path, columns, request)
-    taken = [place for place in (bag, label, instance, *info, *bag_info) if place is not None]
+    info += [at for at in text if at not in (bag, label, instance, *info, *bag_info)]
+    taken = [at for at in (bag, label, instance, *info, *bag_info) if at is not None]
     if len(set(taken)) < len(taken):
-        twice = sorted({columns[place] for place in taken if taken.count(place) > 1})
+        twice = sorted({columns[at] for at in taken if taken.count(at) > 1})
         raise_format_error(
             path, f"the columns {listed(twice)} are given two roles; each column has one."
         )
-    without_features = set(taken)
-    features = tuple(place for place in range(len(columns)) if place not in without_features)
+    features = tuple(sorted(set(range(len(columns))) - set(taken)))
     if not features:
         raise_format_error(path, f"has no feature columns; its columns are {listed(columns)}.")
     return Roles(bag, label, instance, tuple(info), tuple(bag_info), features)
+
+
+def refuse_text_columns(path: Path, columns: Sequence[Any], row: int, cell: str) -> NoReturn:
+    """Raise the error of columns that hold text; ``cell`` is the first one, in ``row``."""
+    several = len(columns) > 1
+    raise_format_error(
+        path,
+        f"the column{'s' if several else ''} {listed(columns)} hold{'' if several else 's'} "
+        f"text, not numbers (row {row}: {cell[:80]!r}).",
+        hint=f"Keep {'them' if several else 'it'} as information with info={list(columns)!r}, "
+        "or encode the text as numbers.",
+    )
 
 
 def columns_to_write(
@@ -68,7 +105,7 @@ def columns_to_write(
     lossy: bool,
     text: bool,
 ) -> dict[str, NDArray[Any]]:
-    """Return the columns beside the features, one entry per instance; refuse what gets lost."""
+    """Return the columns other than features, one entry per instance; losing data is an error."""
     info = {**bags.bag_info, **bags.instance_info}
     wide = [name for name, values in info.items() if values.ndim != 1]
     wide = [name for name in wide if text or name in bags.bag_info or info[name].ndim > 2]
@@ -106,8 +143,8 @@ def table_blocks(
             name: arrow_column(text_column(part[start:end]) if text else part[start:end])
             for name, part in fixed.items()
         }
-        for place, name in enumerate(names):
-            columns[name] = arrow.array(np.ascontiguousarray(values[:, place], dtype=dtype))
+        for position, name in enumerate(names):
+            columns[name] = arrow.array(np.ascontiguousarray(values[:, position], dtype=dtype))
         yield arrow.record_batch(columns)
 
 

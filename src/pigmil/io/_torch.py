@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pigmil._core.archives import read_member
 from pigmil.io._common import check_memory, parsing, raise_format_error
 
 _MAX_PICKLE = 1 << 20  # bytes of the description: that of one tensor has about 200
@@ -102,6 +103,11 @@ def read_tensors(path: Path) -> Any:
         return _Reader(path, archive, described[0].removesuffix("data.pkl")).read()
 
 
+def _short(name: Any) -> str:
+    """Return a name for a message; the text of nested lists could take for ever to build."""
+    return name[:60] if isinstance(name, str) else f"a {type(name).__name__}"
+
+
 class _Reader:
     """Follows the description of the tensors of one archive."""
 
@@ -111,13 +117,14 @@ class _Reader:
         self.memo: dict[int, Any] = {}
         self.values: dict[_Storage, NDArray[Any]] = {}
         self.n_bytes = 0  # of all tensors, which may share their values
-        names = archive.namelist()
-        order = archive.read(folder + "byteorder")[:8] if folder + "byteorder" in names else b""
-        self.big_endian = order.strip() == b"big"
+        self.big_endian = False
+        if folder + "byteorder" in archive.namelist():
+            with archive.open(folder + "byteorder") as order:
+                self.big_endian = order.read(8).strip() == b"big"
 
     def read(self) -> Any:
         """Return the object that the description builds."""
-        description = self.archive.read(self.folder + "data.pkl")
+        description = read_member(self.archive, self.archive.getinfo(self.folder + "data.pkl"))
         for number, (operation, argument, _) in enumerate(pickletools.genops(description)):
             if operation.name == "STOP":
                 return self._checked(self.stack.pop())
@@ -177,12 +184,12 @@ class _Reader:
 
     def _since_mark(self) -> list[Any]:
         """Remove the items above the last mark, and the mark, from the stack."""
-        place = len(self.stack) - 1
-        while not isinstance(self.stack[place], _Mark):  # ends with an IndexError without a mark
-            place -= 1
-        place %= len(self.stack)
-        items = self.stack[place + 1 :]
-        del self.stack[place:]
+        position = len(self.stack) - 1
+        while not isinstance(self.stack[position], _Mark):  # ends with an IndexError without a mark
+            position -= 1
+        position %= len(self.stack)
+        items = self.stack[position + 1 :]
+        del self.stack[position:]
         return items
 
     def _set_items(self, items: list[Any]) -> None:
@@ -207,8 +214,7 @@ class _Reader:
             return _Name(module, name)
         raise_format_error(
             self.path,
-            f"refers to {str(module)[:60]}.{str(name)[:60]}; only tensors are read, and nothing "
-            "is run.",
+            f"refers to {_short(module)}.{_short(name)}; only tensors are read; nothing is run.",
             hint="Save the features as a tensor, or as NumPy arrays.",
         )
 
@@ -234,9 +240,15 @@ class _Reader:
 
     def _tensor(self, storage: _Storage, offset: Any, shape: Any, strides: Any) -> NDArray[Any]:
         """Return one tensor, after checking that it lies within its values."""
-        numbers = (offset, *shape, *strides)
-        valid = all(type(number) is int and 0 <= number < 1 << 48 for number in numbers)
-        if not valid or len(shape) != len(strides) or len(shape) > 8:
+        sized = isinstance(shape, tuple) and isinstance(strides, tuple) and len(shape) <= 8
+        if (
+            not sized
+            or len(shape) != len(strides)
+            or not all(
+                type(number) is int and 0 <= number < 1 << 48
+                for number in (offset, *shape, *strides)
+            )
+        ):
             raise_format_error(self.path, "has a tensor of an impossible shape.")
         values = self._values(storage)
         count = prod(shape)
@@ -265,8 +277,10 @@ class _Reader:
                     f"says it stores {storage.n_values} values, and has {member.file_size} bytes "
                     f"for them.",
                 )
-            check_memory(self.path, 2 * member.file_size)
-            values = np.frombuffer(self.archive.read(member), dtype=kind)
+            # As read, as floats, and as the instances of bags.
+            wide = 4 if kind.kind == "f" and kind.itemsize <= 4 else 8
+            check_memory(self.path, storage.n_values * (kind.itemsize + 2 * wide))
+            values = np.frombuffer(read_member(self.archive, member), dtype=kind)
             if storage.kind == "BFloat16Storage":  # the upper half of a float32
                 values = (values.astype(np.uint32) << 16).view(np.float32)
             self.values[storage] = values.astype(values.dtype.newbyteorder("="), copy=False)

@@ -1,42 +1,28 @@
-"""UCI / C4.5 ``.data`` of bags: bag, instance, values, class, full stop; ``.names`` beside it."""
+"""UCI / C4.5 ``.data`` with a ``.names`` file: bag, instance, values, class, full stop."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from pigmil.bags import Bags
 from pigmil.io._common import (
     Request,
     check_readable,
-    find_column,
-    find_info,
     raise_format_error,
     read_lines,
     writing,
 )
-from pigmil.io._rows import TextRows, to_floats
+from pigmil.io._rows import TextRows, count_cells, to_floats
+from pigmil.io._table import Roles, find_roles
 from pigmil.io._values import (
     NUMBER,
     cannot_hold,
     check_names,
-    dense_blocks,
     refuse_text,
     text_fields,
+    text_rows,
 )
 
 _SPECIAL = ",:|?\\'\""
-
-
-@dataclass(frozen=True)
-class _Columns:
-    names: list[str]
-    bag: int
-    label: int | None
-    instance_label: int | None
-    info: list[int]
-    bag_info: list[int]
-    features: list[int]
-    named: bool
 
 
 def read(
@@ -57,7 +43,7 @@ def read(
     path, request
         The file and the options of ``read_bags``.
     names : path, optional
-        The file of names; by default the one beside the data, if there is one.
+        The file of names; by default ``<data>.names``, if it exists.
     encoding : str, default="utf-8"
         Encoding of both files.
     """
@@ -65,42 +51,24 @@ def read(
     if names is not None:
         check_readable(beside)
     declared = _declared(beside, encoding) if beside.is_file() else None
-    columns = None
     rows = None
     for number, line in read_lines(path, encoding):
         text = line.split("|", 1)[0].strip()
         if not text:
             continue
-        cells = text.removesuffix(".").split(",")
-        if columns is None or rows is None:
-            columns = _columns(path, cells, declared, beside, request)
-            rows = TextRows(
-                path,
-                request,
-                [columns.names[position] for position in columns.info],
-                [columns.names[position] for position in columns.bag_info],
-            )
-        if len(cells) != len(columns.names):
-            raise_format_error(
-                path,
-                f"expected {len(columns.names)} values, got {len(cells)}.",
-                where=f"line {number}",
-                hint="The line may be cut short.",
-            )
-        rows.add(
-            number,
-            to_floats(path, f"line {number}", [cells[place] for place in columns.features]),
-            cells[columns.bag].strip(),
-            None if columns.label is None else cells[columns.label].strip(),
-            None if columns.instance_label is None else cells[columns.instance_label].strip(),
-            tuple(cells[position].strip() for position in columns.info),
-            tuple(cells[position].strip() for position in columns.bag_info),
-        )
-    if columns is None or rows is None:
+        cells = [cell.strip() for cell in text.removesuffix(".").split(",")]
+        if rows is None:
+            columns, roles = _columns(path, cells, declared, beside, request)
+            info, bag_info = ([columns[at] for at in part] for part in (roles.info, roles.bag_info))
+            rows = TextRows(path, request, info, bag_info)
+        count_cells(path, f"line {number}", cells, len(columns))
+        values = to_floats(path, f"line {number}", [cells[at] for at in roles.features])
+        rows.add_cells(number, values, cells, roles)
+    if rows is None:
         raise_format_error(path, "holds no instances.", hint="It may be cut short.")
     with rows:
-        found = [columns.names[place] for place in columns.features]
-        return rows.build(found if columns.named else None)
+        names_used = [columns[at] for at in roles.features]
+        return rows.build(None if declared is None else names_used)
 
 
 def _columns(
@@ -109,13 +77,14 @@ def _columns(
     declared: list[tuple[str, bool]] | None,
     beside: Path,
     request: Request,
-) -> _Columns:
+) -> tuple[list[str], Roles]:
+    """Return names and roles of the columns, from the first line and the file of names."""
     if declared is None:
-        names = [str(place) for place in range(len(cells))]
-        words = [place for place, cell in enumerate(cells) if not NUMBER.fullmatch(cell.strip())]
+        names = [str(position) for position in range(len(cells))]
+        text = [position for position, cell in enumerate(cells) if not NUMBER.fullmatch(cell)]
     else:
         names = [*(name for name, _ in declared), "class"]
-        words = [place for place, (_, numeric) in enumerate(declared) if not numeric]
+        text = [position for position, (_, numeric) in enumerate(declared) if not numeric]
         if len(names) != len(cells):
             raise_format_error(
                 path,
@@ -130,43 +99,23 @@ def _columns(
             f"has {len(cells)} values in its first line; expected bag, values, class.",
             where="line 1",
         )
-    bag = 0 if request.bag is None else find_column(path, names, request.bag, "bag")
-    last = len(names) - 1
-    label = last if request.label is None else find_column(path, names, request.label, "label")
-    instance = find_column(
-        path, names, request.instance_label, "instance_label", ("instance_label",)
-    )
-    if bag is None:
-        raise_format_error(path, "needs a bag column.", hint="Name it with bag=.")
-    asked, bag_info = find_info(path, names, request)
-    info = [
-        place
-        for place in dict.fromkeys([*words, *asked])
-        if place not in (bag, label, instance, *bag_info)
-    ]
-    taken = {bag, label, instance, *info, *bag_info}
-    features = [place for place in range(len(names)) if place not in taken]
-    if not features:
-        raise_format_error(
-            path, "has no numeric columns beside the bag and its label.", where="line 1"
-        )
-    return _Columns(names, bag, label, instance, info, bag_info, features, declared is not None)
+    return names, find_roles(path, names, request, bag=0, label=len(names) - 1, text=text)
 
 
 def _declared(path: Path, encoding: str) -> list[tuple[str, bool]]:
     """Return name and kind (whether it is numeric) of each attribute of a ``.names`` file."""
-    found = []
+    declared = []
     for _, line in read_lines(path, encoding):
         name, colon, kind = line.split("|", 1)[0].partition(":")
         if colon:
-            found.append((name.strip(), kind.strip().lower().startswith("continuous")))
-    if not found:
+            declared.append((name.strip(), kind.strip().lower().startswith("continuous")))
+    if not declared:
         raise_format_error(
             path,
             "declares no attributes; expected lines such as 'f1: continuous.'.",
             hint="Correct or remove it; the data can be read without it.",
         )
-    return found
+    return declared
 
 
 def write(bags: Bags, path: Path, *, lossy: bool = False) -> None:
@@ -179,7 +128,7 @@ def write(bags: Bags, path: Path, *, lossy: bool = False) -> None:
     cannot_hold(path, bags, "uci", lossy, instance_info=False)
     beside = path.with_suffix(".names")
     if beside == path:
-        raise_format_error(path, "has the suffix of the file that is written beside it; use .data.")
+        raise_format_error(path, "has the suffix of the file of names; use .data.")
     ids, labels, inner = text_fields(path, bags, "uci", _SPECIAL)
     names = bags.get_feature_names()
     refuse_text(path, names, "feature name", _SPECIAL, "uci")
@@ -197,15 +146,11 @@ def write(bags: Bags, path: Path, *, lossy: bool = False) -> None:
             file.writelines(f"{name}: continuous.\n" for name in names)
             if inner is not None:
                 file.write(f"instance_label: {_list(inner)}.\n")
-        index, offsets = bags.bag_index, bags.offsets
         with data_file.open("w", encoding="utf-8", newline="\n") as file:
-            for start, end, values in dense_blocks(bags):
-                for row, numbers in zip(range(start, end), values.tolist(), strict=True):
-                    bag = index[row]
-                    middle = "" if inner is None else f"{inner[row]},"
-                    cells = ",".join(map(repr, numbers))
-                    number = row - offsets[bag] + 1
-                    file.write(f"{ids[bag]},i{number},{cells},{middle}{labels[bag]}.\n")
+            for row, bag, cells in text_rows(bags):
+                start = [ids[bag], f"i{row - bags.offsets[bag] + 1}"]
+                end = [*([] if inner is None else [inner[row]]), f"{labels[bag]}.\n"]
+                file.write(",".join([*start, *cells, *end]))
 
 
 def _list(values: list[str]) -> str:

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pigmil.bags import Bags, Decoder, text_array
-from pigmil.io._common import listed, raise_format_error
+from pigmil.io._common import listed, naming, raise_format_error
 
 MISSING = ("", "?")
 _MAX_LABEL = 1000  # characters of a label
@@ -20,7 +20,7 @@ NUMBER = re.compile(r"[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-
 
 
 def decode(values: Sequence[Any], *, want: Any = None, strict: bool = False) -> NDArray[Any]:
-    """Turn text into the array it stands for: whole numbers, numbers, booleans, else text.
+    """Convert text to an array of integers, floats or booleans if possible, else of text.
 
     Parameters
     ----------
@@ -210,6 +210,23 @@ def _mapped(path: Path, part: NDArray[Any] | None, table: Mapping[Any, Any]) -> 
     return np.array([v if v != v else table[v] if v in table else table[str(v)] for v in values])
 
 
+def with_request(path: Path, bags: Bags, request: Any) -> Bags:
+    """Return bags with ids, labels and type of values as the caller asked for."""
+    if request.ids is None and request.labels is None and request.dtype is None:
+        return bags
+    instances = bags.instances if request.dtype is None else bags.instances.astype(request.dtype)
+    with naming(path):
+        return Bags(
+            instances,
+            bags.offsets,
+            **relabelled(path, bags.ids, bags.y, bags.instance_labels, request),
+            feature_names=bags.feature_names,
+            instance_info=bags.instance_info,
+            bag_info=bags.bag_info,
+            missing=request.missing,
+        )
+
+
 def relabelled(path: Path, ids: Any, y: Any, instance: Any, request: Any) -> dict[str, Any]:
     """Return ids and labels of a format that holds them as arrays, as the caller asked for."""
     bag, instances = y, instance
@@ -262,7 +279,7 @@ def known_text(path: Path, values: NDArray[Any], format_name: str) -> list[str]:
 
 
 def cannot_hold(path: Path, bags: Bags, format_name: str, lossy: bool, **parts: bool) -> None:
-    """Refuse to drop silently what a format cannot hold.
+    """Raise an error if a format would lose data, unless ``lossy``.
 
     ``parts`` says whether the format holds ``labels``, ``instance_labels``, ``feature_names``,
     ``instance_info`` (by default it does) and ``bag_info`` (by default it does not).
@@ -289,7 +306,7 @@ def cannot_hold(path: Path, bags: Bags, format_name: str, lossy: bool, **parts: 
 def refuse_text(
     path: Path, texts: Sequence[str], what: str, forbidden: str, format_name: str
 ) -> None:
-    """Refuse ids, labels or names that would not survive in a format without quoting."""
+    """Raise an error for ids, labels or names that a format without quoting would change."""
     for text in texts:
         bad = [
             sign for sign in text if sign in forbidden or sign.isspace() or not sign.isprintable()
@@ -309,7 +326,7 @@ def text_fields(
 ) -> tuple[list[str], list[str], list[str] | None]:
     """Return ids, labels and instance labels as text for a format without quoting.
 
-    ``?`` stands for unknown labels; text that would not survive is refused.
+    ``?`` is written for unknown labels; text that would change is an error.
     """
     ids = as_text(plain(path, bags.ids, "ids"))
     refuse_text(path, ids, "id", forbidden, format_name)
@@ -326,14 +343,22 @@ def text_fields(
 
 
 def check_names(path: Path, names: Sequence[str], reserved: Sequence[str]) -> None:
-    """Refuse feature names that repeat or that the format needs for something else."""
+    """Raise an error for feature names that repeat or are reserved by the format."""
     if set(reserved) & set(names) or len(set(names)) < len(names):
         raise_format_error(
             path, f"feature names must differ from each other and from {', '.join(reserved)}."
         )
 
 
-def dense_blocks(bags: Bags, n_values: int = 1 << 21) -> Any:
+def text_rows(bags: Bags) -> Iterator[tuple[int, int, list[str]]]:
+    """Yield the number of each instance, its bag and its values as text."""
+    index = bags.bag_index
+    for start, end, values in dense_blocks(bags):
+        for row, numbers in zip(range(start, end), values.tolist(), strict=True):
+            yield row, int(index[row]), [repr(number) for number in numbers]
+
+
+def dense_blocks(bags: Bags, n_values: int = 1 << 21) -> Iterator[tuple[int, int, Any]]:
     """Yield first row, last row and dense float64 values, block by block."""
     step = max(1, n_values // max(1, bags.n_features))
     for start in range(0, bags.n_instances, step):

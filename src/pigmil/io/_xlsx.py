@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from pigmil.bags import Bags, encode
-from pigmil.io._common import Request, check_memory, listed, raise_format_error
+from pigmil.io._common import Request, check_memory, raise_format_error
 from pigmil.io._csv import MISSING_MARKS
 from pigmil.io._label_table import id_text, read_label_table
 from pigmil.io._rows import FileRows
-from pigmil.io._table import find_roles
+from pigmil.io._table import find_roles, refuse_text_columns
 
 
 def read(path: Path, request: Request) -> Bags:
@@ -34,15 +34,7 @@ def read(path: Path, request: Request) -> Bags:
             if not isinstance(value, str) and value is not None:
                 features[row, place] = value
     if text:
-        row, value = next(iter(text.values()))
-        several = len(text) > 1
-        raise_format_error(
-            path,
-            f"the column{'s' if several else ''} {listed(text)} hold{'' if several else 's'} text, "
-            f"not numbers (row {row}: {value[:80]!r}).",
-            hint=f"Keep {'them' if several else 'it'} as information with info={list(text)!r}, or "
-            "encode the text as numbers.",
-        )
+        refuse_text_columns(path, list(text), *next(iter(text.values())))
 
     def column(position: int | None) -> Any:
         if position is None:
@@ -63,5 +55,5 @@ def read(path: Path, request: Request) -> Bags:
 
 
 def write(bags: Bags, path: Path) -> None:
-    """Refuse: a workbook is no place for features."""
+    """Raise an error: workbooks are only read."""
     raise_format_error(path, "XLSX files are read, not written.", hint="Choose csv or parquet.")

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from pigmil._core.json import to_json_safe
+from pigmil._core.text import to_json_safe
 
 
 def test_non_finite_numbers_become_null():
