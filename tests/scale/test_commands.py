@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from pigmil import Bags
-from pigmil.cli.app import app
+from pigmil import Bags, write_bags
+from pigmil.cli._app import app
 from pigmil.evaluation import compare
-from pigmil.evaluation.executors import Call, ClusterExecutor, make_executor
+from pigmil.evaluation._executors import Call, ClusterExecutor, make_executor
 
 
 def run(*arguments):
@@ -57,7 +57,7 @@ def test_commands_run_on_a_cluster(folder, cluster, tmp_path):
 
 
 def test_a_wrong_address_is_reported_in_one_line(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("pigmil.scale._engine._CONNECT_SECONDS", 0.3)
+    monkeypatch.setattr("pigmil.scale._cluster._CONNECT_SECONDS", 0.3)
     done = CliRunner().invoke(
         app,
         ["fit", str(folder), "--cluster", "tcp://127.0.0.1:1", "-o", str(tmp_path / "m.skops")],
@@ -74,6 +74,18 @@ def test_a_comparison_on_a_cluster_is_that_in_this_process(cluster, lazy, tmp_pa
     here = compare(["MISVM"], sets, store=tmp_path / "b.sqlite", **arguments)
     assert not there.failures
     pd.testing.assert_frame_equal(there.table("accuracy"), here.table("accuracy"))
+
+
+def test_compare_runs_on_a_cluster_of_its_own(folder, tmp_path):
+    bags = Bags.scan(folder).load()
+    write_bags(bags, tmp_path / "cohort.parquet")
+    tables = []
+    for where in (["--workers", "1"], []):
+        store, table = tmp_path / f"{len(where)}.sqlite", tmp_path / f"{len(where)}.csv"
+        options = ["-m", "SIL", "--repeats", "1", "--folds", "2", "--no-tune", "--export", table]
+        run("compare", tmp_path / "cohort.parquet", *options, "--store", store, "--json", *where)
+        tables.append(pd.read_csv(table)[["method", "repeat", "fold", "accuracy", "auc"]])
+    pd.testing.assert_frame_equal(*tables)
 
 
 def fail(number):

@@ -18,7 +18,9 @@ from pigmil.scale import (
     check_cluster,
     cluster_client,
     column_moments,
+    hold_blocks,
     map_blocks,
+    map_calls,
     map_reduce,
     take_rows,
 )
@@ -103,10 +105,33 @@ def kill_once(block, marker):
 @pytest.mark.filterwarnings("ignore")
 def test_a_killed_worker_changes_nothing(lazy, client, tmp_path):
     expected = list(map_blocks(block_sum, lazy))
+    held = hold_blocks(lazy)
+    assert list(map_blocks(block_sum, held)) == expected
     marker = str(tmp_path / "killed")
-    assert list(map_blocks(kill_once, lazy, [marker] * len(expected))) == expected
+    assert list(map_blocks(kill_once, held, [marker] * len(expected))) == expected
     assert os.path.exists(marker)
     client.wait_for_workers(2, timeout=30)
+
+
+def test_calls_are_made_on_the_cluster_in_order(client):
+    assert map_calls(divmod, [(7, 2), (9, 4)]) == [(3, 1), (2, 1)]
+    assert len(set(map_calls(worker_of, [(at,) for at in range(20)]))) == 2
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_lost_scheduler_is_an_error_that_says_what_to_do(lazy):
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
+        ) as running,
+        distributed.Client(running),
+    ):
+        results = map_blocks(block_sum, lazy)
+        next(results)
+        running.close()
+        with pytest.raises(ClusterError, match=r"was lost after .* A fit starts again"):
+            list(results)
 
 
 def test_an_error_on_a_worker_names_the_file(folder, client, tmp_path):
@@ -119,7 +144,7 @@ def test_an_error_on_a_worker_names_the_file(folder, client, tmp_path):
 
 def test_bad_clusters_are_refused(monkeypatch):
     distributed = pytest.importorskip("distributed")
-    monkeypatch.setattr("pigmil.scale._engine._CONNECT_SECONDS", 0.3)
+    monkeypatch.setattr("pigmil.scale._cluster._CONNECT_SECONDS", 0.3)
     nobody = "tcp://127.0.0.1:1"
     with pytest.raises(ClusterError, match="No dask scheduler answers"), cluster_client(nobody):
         pass

@@ -1,22 +1,27 @@
 """Fits on bags on disk: the same model as in memory, on every engine."""
 
+import joblib
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 
-from pigmil import SIL, BagScaler, MaxPoolingLR, SoftPIGMIL
+from pigmil import MMIL, PIGMIL, SIL, BagScaler, MaxPoolingLR, SoftPIGMIL, select_instances
 from pigmil.estimators import get_estimator
+from pigmil.scale import HeldBlocks, hold_blocks
 
 MODELS = {
     "SoftPIGMIL": SoftPIGMIL(random_state=0, n_landmarks=20),
     "SoftPIGMIL of a sample": SoftPIGMIL(random_state=0, n_landmarks=20, max_instances=120),
     "SoftPIGMIL by embedding": SoftPIGMIL(random_state=0, n_landmarks=20, bag_rule="embedding"),
     "MaxPoolingLR": MaxPoolingLR(tol=1e-8),
+    "MMIL": MMIL(),
     "SIL": SIL(LogisticRegression(tol=1e-9, max_iter=1000)),
     "KDEMin": get_estimator("KDEMin")(),
+    "PIGMIL": PIGMIL(random_state=0),
 }
 
 
@@ -35,8 +40,6 @@ def assert_same_model(model, expected, bags, *, tolerance):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_fit_on_disk_is_that_in_memory(name, lazy):
-    from sklearn.base import clone
-
     bags = lazy.load()
     expected = clone(MODELS[name]).fit(bags)
     model = clone(MODELS[name]).fit(lazy)
@@ -58,15 +61,51 @@ def test_the_size_of_blocks_does_not_change_soft_pigmil(n_bags, lazy, monkeypatc
     assert_same_model(fit(), expected, lazy, tolerance=1e-5)
 
 
-@pytest.mark.parametrize("name", ["SoftPIGMIL of a sample", "MaxPoolingLR"])
-def test_a_fit_on_a_cluster_is_that_in_this_process(name, lazy, cluster):
-    from sklearn.base import clone
-
+@pytest.mark.parametrize("name", ["SoftPIGMIL of a sample", "MaxPoolingLR", "SIL", "KDEMin"])
+def test_a_fit_is_the_same_on_every_engine(name, lazy, cluster):
     distributed = pytest.importorskip("distributed")
-    expected = clone(MODELS[name]).fit(lazy)
+    with joblib.parallel_config("threading", n_jobs=1):
+        expected = clone(MODELS[name]).fit(lazy)
+    with joblib.parallel_config("threading", n_jobs=3):
+        assert_same_model(clone(MODELS[name]).fit(lazy), expected, lazy, tolerance=1e-6)
     with distributed.Client(cluster):
         model = clone(MODELS[name]).fit(lazy)
     assert_same_model(model, expected, lazy, tolerance=1e-6)
+
+
+@pytest.mark.parametrize("name", ["MaxPoolingLR", "SIL"])
+def test_holding_blocks_in_memory_changes_nothing(name, lazy, monkeypatch):
+    held = clone(MODELS[name]).fit(lazy)
+    assert isinstance(hold_blocks(lazy), HeldBlocks)
+    monkeypatch.setattr("pigmil.scale._engine.available_memory", lambda: 4 * lazy.nbytes - 1)
+    assert hold_blocks(lazy) is lazy
+    assert np.array_equal(clone(MODELS[name]).fit(lazy).instance_scores_, held.instance_scores_)
+
+
+def test_pigmil_works_with_some_instances_of_each_bag_on_disk(lazy, cluster, monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr("pigmil.estimators.pigmil._MOST_IN_MEMORY", 180)
+    monkeypatch.setattr("pigmil.estimators._pigmil_on_disk._LEAST_PER_BAG", 4)
+    model = PIGMIL(random_state=0).fit(lazy)
+    positive = np.flatnonzero(lazy.y == 1)
+    place = model.detected_instances_ - lazy.offsets[lazy.bag_index[model.detected_instances_]]
+    assert (place < 2).mean() >= 0.9  # the first two instances of a positive bag are positive
+    assert set(lazy.bag_index[model.pool_]) <= set(positive)
+    assert model.instance_scores_.shape == (lazy.n_instances,)
+    assert model.negative_bags_.n_instances < lazy[lazy.y == 0].n_instances
+    unseen = model.decision_function_instances(lazy)
+    assert np.corrcoef(unseen, model.instance_scores_)[0, 1] > 0.9
+    with distributed.Client(cluster):
+        again = PIGMIL(random_state=0).fit(lazy)
+    assert_same_model(again, model, lazy, tolerance=1e-6)
+
+
+def test_instances_are_selected_on_disk(lazy):
+    model = make_pipeline(BagScaler(), MaxPoolingLR(tol=1e-8))
+    found = select_instances(model, lazy, cv=2)
+    expected = select_instances(model, lazy.load(), cv=2)
+    assert np.array_equal(found.called, expected.called)
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-4, atol=1e-4)
 
 
 def test_cross_validation_of_a_pipeline_works_by_index(lazy):

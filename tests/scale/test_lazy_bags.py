@@ -1,7 +1,6 @@
 """Lazy bags: every layout gives the bags that were written, and only metadata are read."""
 
 import pickle
-import re
 
 import numpy as np
 import pytest
@@ -317,12 +316,12 @@ def test_tables_of_different_columns_are_refused(tmp_path):
 def test_a_table_of_labels_must_list_every_bag(tmp_path):
     folder = write_h5_folder(tmp_path / "h5")
     some = {"s1": 0, "s2": 1}
-    with pytest.raises(BagsError, match=re.escape("It has no row for 2 of 4 bags: 's3', 's4'")):
+    with pytest.raises(BagsError, match="labels has no label for 2 of 4 bags: 's3', 's4'"):
         Bags.scan(folder, labels=some)
     assert Bags.scan(folder, labels=some, missing="drop").ids.tolist() == ["s1", "s2"]
-    with pytest.raises(BagsError, match="The bag 's1' is there twice"):
+    with pytest.raises(BagsError, match="several rows for 1 slide: 's1'"):
         Bags.scan(folder, labels=pd.DataFrame({"bag": ["s1", "s1"], "label": [0, 1]}))
-    with pytest.raises(BagsError, match="no column for id='slide'; its columns are 'bag'"):
+    with pytest.raises(BagsError, match="no column 'slide'; its columns are 'bag'"):
         Bags.scan(folder, labels=pd.DataFrame({"bag": IDS, "label": 1}), id="slide")
     with pytest.raises(BagsError, match="labels= takes a mapping"):
         Bags.scan(folder, labels=3)

@@ -1,5 +1,11 @@
 """Scores written block by block, with resume."""
 
+import os
+import pickle
+import signal
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from sklearn.pipeline import make_pipeline
@@ -42,6 +48,8 @@ def test_a_stopped_call_goes_on_where_it_was(lazy, tmp_path, monkeypatch):
         write(model, block, file)
 
     monkeypatch.setattr(_predict, "_write_part", stop_after_three)
+    # With more threads another part may be under way when one of them is stopped.
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
     with pytest.raises(KeyboardInterrupt):
         predict_to_parquet(model, lazy, tmp_path / "scores")
     before = {file: file.stat().st_mtime_ns for file in (tmp_path / "scores").glob("*.parquet")}
@@ -52,11 +60,89 @@ def test_a_stopped_call_goes_on_where_it_was(lazy, tmp_path, monkeypatch):
     pd.testing.assert_frame_equal(read(files), expected)
 
 
+KILLED = """
+import os, pickle, signal, sys
+from pigmil.scale import _predict
+model, lazy, folder = pickle.load(open(sys.argv[1], "rb"))
+write, written = _predict._write_part, []
+
+def kill_after_three(model, block, file):
+    if len(written) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    written.append(file)
+    write(model, block, file)
+
+_predict._write_part = kill_after_three
+type(lazy).partitions = lambda bags, max_bytes=0: [bags[at : at + 4] for at in range(0, 30, 4)]
+_predict.predict_to_parquet(model, lazy, folder)
+"""
+
+
+def test_a_killed_process_is_resumed_by_another(lazy, tmp_path):
+    model = KDEMin().fit(lazy.load())
+    job = tmp_path / "job.pkl"
+    job.write_bytes(pickle.dumps((model, lazy, tmp_path / "scores")))
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(job)], env={**os.environ, "LOKY_MAX_CPU_COUNT": "1"}
+    )
+    assert done.returncode == -signal.SIGKILL
+    assert len(list((tmp_path / "scores").glob("part-*.parquet"))) == 3
+    files = predict_to_parquet(model, lazy, tmp_path / "scores")
+    expected = read(predict_to_parquet(model, lazy, tmp_path / "whole"))
+    pd.testing.assert_frame_equal(read(files), expected)
+
+
 def test_a_folder_of_other_bags_is_refused(lazy, tmp_path):
     model = KDEMin().fit(lazy.load())
     predict_to_parquet(model, lazy[:4], tmp_path)
     with pytest.raises(BagsError, match="holds the scores of other bags"):
         predict_to_parquet(model, lazy[4:8], tmp_path)
+
+
+def test_a_folder_of_another_model_is_refused(lazy, tmp_path):
+    predict_to_parquet(KDEMin().fit(lazy.load()), lazy, tmp_path)
+    with pytest.raises(BagsError, match="holds the scores of another model"):
+        predict_to_parquet(MILES().fit(lazy.load()), lazy, tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "[", "[]", "{}", "null", '{"first_scores": "x"}'])
+def test_a_damaged_plan_is_named(lazy, tmp_path, content):
+    (tmp_path / "plan.json").write_text(content)
+    with pytest.raises(BagsError, match=r"plan\.json is damaged"):
+        predict_to_parquet(KDEMin().fit(lazy.load()), lazy, tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["plan.json"]
+
+
+def test_parts_of_an_earlier_call_that_are_not_whole_are_named(lazy, tmp_path):
+    model = KDEMin().fit(lazy.load())
+    first, second, *_ = predict_to_parquet(model, lazy, tmp_path)
+    whole = first.read_bytes()
+    pd.read_parquet(first).iloc[1:].to_parquet(first)
+    with pytest.raises(BagsError, match=r"part-00000\.parquet has .* rows, .* delete it"):
+        predict_to_parquet(model, lazy, tmp_path)
+    first.write_bytes(whole[:-20])
+    with pytest.raises(BagsError, match=r"part-00000\.parquet: cannot be read as parquet"):
+        predict_to_parquet(model, lazy, tmp_path)
+    first.unlink()
+    os.mkfifo(first)  # reading it would never end
+    with pytest.raises(BagsError, match="not a regular file"):
+        predict_to_parquet(model, lazy, tmp_path)
+    first.unlink()
+    assert predict_to_parquet(model, lazy, tmp_path)[0].read_bytes() == whole
+    assert second.exists()
+
+
+def test_info_never_replaces_scores(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    for name in ("a", "b"):
+        with h5py.File(tmp_path / f"{name}.h5", "w") as file:
+            file["features"] = np.random.default_rng(0).normal(size=(3, 2))
+            file["score"] = np.array([7.0, 8.0, 9.0])
+    lazy = Bags.scan(tmp_path, labels={"a": 0, "b": 1})
+    model = KDEMin().fit(lazy)
+    table = read(predict_to_parquet(model, lazy, tmp_path / "scores"))
+    np.testing.assert_allclose(table["score"], model.decision_function_instances(lazy.load()))
+    assert table["info_score"].tolist() == [7, 8, 9, 7, 8, 9]
 
 
 def test_info_of_instances_is_written_too(tmp_path):

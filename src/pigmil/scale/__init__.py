@@ -1,12 +1,12 @@
 """Bags larger than memory, and the engine that works through them block by block."""
 
+from pigmil.scale._cluster import ClusterError, active_client, check_cluster, cluster_client
 from pigmil.scale._engine import (
-    ClusterError,
-    active_client,
-    check_cluster,
-    cluster_client,
+    HeldBlocks,
     column_moments,
+    hold_blocks,
     map_blocks,
+    map_calls,
     map_instances,
     map_reduce,
     take_rows,
@@ -17,12 +17,15 @@ from pigmil.scale._scan import scan_bags
 
 __all__ = [
     "ClusterError",
+    "HeldBlocks",
     "LazyBags",
     "active_client",
     "check_cluster",
     "cluster_client",
     "column_moments",
+    "hold_blocks",
     "map_blocks",
+    "map_calls",
     "map_instances",
     "map_reduce",
     "predict_to_parquet",

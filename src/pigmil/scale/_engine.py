@@ -5,7 +5,6 @@ result is the same on every engine and for any number of workers.
 """
 
 import contextlib
-import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -15,25 +14,57 @@ from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from pigmil._core.errors import PigmilError
-from pigmil._core.optional import import_optional
+from pigmil._core.memory import available_memory
 from pigmil._core.typing import FloatArray, IntArray
-from pigmil._core.version import __version__
 from pigmil.bags import Bags
+from pigmil.scale._cluster import active_client, check_cluster, cluster_memory, map_on_cluster
 from pigmil.scale._lazy import LazyBags
 
 Result = TypeVar("Result")
-_CONNECT_SECONDS = 10.0
-_checked_workers: set[tuple[str, frozenset[str]]] = set()
+_HELD_SHARE = 0.25  # of the available memory, for blocks that are read in every iteration
 
 
-class ClusterError(PigmilError, RuntimeError):
-    """A cluster that cannot be reached or used; the message says what to do."""
+class HeldBlocks:
+    """Blocks of lazy bags that stay in memory for several passes; see :func:`hold_blocks`."""
+
+    def __init__(self, blocks: list[Any]) -> None:
+        self.blocks = blocks
+
+
+def hold_blocks(bags: LazyBags) -> LazyBags | HeldBlocks:
+    """Read the blocks once and keep them for several passes, if they fit.
+
+    They may fill a quarter of the memory that is available: of this process, or of all workers of
+    the cluster, which keep the blocks they have read. Larger bags are returned as they are, and
+    read again in every pass. Either way :func:`map_blocks` gives the same results.
+
+    Parameters
+    ----------
+    bags : LazyBags
+        The bags.
+    """
+    client = active_client()
+    room = cluster_memory(client) if client else available_memory()
+    if bags.is_sparse or room is None or bags.nbytes > _HELD_SHARE * room:
+        return bags
+    parts = bags.partitions()
+    if client:
+        check_cluster(client)
+        return HeldBlocks(client.map(_read_block, parts, pure=False, key="pigmil-read"))
+    return HeldBlocks(list(map_blocks(_same_block, bags)))
+
+
+def _read_block(part: LazyBags) -> Bags:
+    return part._read(info=False)
+
+
+def _same_block(block: Bags) -> Bags:
+    return block
 
 
 def map_blocks(
     function: Callable[..., Result],
-    bags: LazyBags | Sequence[LazyBags],
+    bags: LazyBags | HeldBlocks | Sequence[LazyBags],
     *arguments: Sequence[Any],
     info: bool = False,
 ) -> Iterator[Result]:
@@ -46,7 +77,7 @@ def map_blocks(
     ----------
     function : callable
         Called with a block, as :class:`pigmil.Bags`, and one entry of each of the arguments.
-    bags : LazyBags, or sequence of LazyBags
+    bags : LazyBags, HeldBlocks, or sequence of LazyBags
         The bags; their :meth:`LazyBags.partitions` are the blocks. Workers read them. Or the
         blocks themselves.
     *arguments : sequences
@@ -59,18 +90,62 @@ def map_blocks(
     object
         What the function returns.
     """
-    parts = bags.partitions() if isinstance(bags, LazyBags) else bags
+    parts: Sequence[Any] = bags if isinstance(bags, Sequence) else _blocks_of(bags)
     tasks = [(part, info, *more) for part, *more in zip(parts, *arguments, strict=True)]
     if not tasks:
         return
     client = active_client()
-    results = _map_on_cluster(client, function, tasks) if client else _map_here(function, tasks)
+    if client:
+        results = map_on_cluster(client, _run_task, function, tasks)
+    else:
+        results = _map_here(_run_task, function, tasks)
     with contextlib.closing(results):
         yield from results
 
 
+def map_calls(
+    function: Callable[..., Result],
+    calls: Sequence[tuple[Any, ...]],
+    *,
+    n_jobs: int | None = None,
+) -> list[Result]:
+    """Return the results of some calls of one function, made in threads or on the cluster.
+
+    What all calls have in common belongs in the function, as by :func:`functools.partial`: a
+    cluster is sent the function once.
+
+    Parameters
+    ----------
+    function : callable
+        The function.
+    calls : sequence of tuples
+        Positional arguments of each call.
+    n_jobs : int, optional
+        Number of threads, if there is no cluster.
+
+    Examples
+    --------
+    >>> map_calls(pow, [(2, 3), (3, 2)])
+    [8, 9]
+    """
+    client = active_client()
+    if client and calls:
+        return list(map_on_cluster(client, _run_call, function, calls))
+    parallel = joblib.Parallel(n_jobs=n_jobs, prefer="threads")
+    return list(parallel(joblib.delayed(function)(*call) for call in calls))
+
+
+def _run_call(function: Callable[..., Any], *arguments: Any) -> Any:
+    with threadpool_limits(1):
+        return function(*arguments)
+
+
+def _blocks_of(bags: LazyBags | HeldBlocks) -> Sequence[Any]:
+    return bags.blocks if isinstance(bags, HeldBlocks) else bags.partitions()
+
+
 def map_reduce(
-    bags: LazyBags,
+    bags: LazyBags | HeldBlocks,
     map_function: Callable[..., Result],
     reduce_function: Callable[[Result, Result], Result],
     *arguments: Sequence[Any],
@@ -79,7 +154,7 @@ def map_reduce(
 
     Parameters
     ----------
-    bags : LazyBags
+    bags : LazyBags or HeldBlocks
         The bags, at least one.
     map_function : callable
         Called as in :func:`map_blocks`.
@@ -116,7 +191,10 @@ def map_reduce(
 
 
 def map_instances(
-    function: Callable[..., NDArray[Any]], bags: Bags | LazyBags, *per_bag: NDArray[Any]
+    function: Callable[..., NDArray[Any]],
+    bags: Bags | LazyBags,
+    *per_bag: NDArray[Any],
+    blocks: LazyBags | HeldBlocks | None = None,
 ) -> NDArray[Any]:
     """Apply a function that returns an array to all bags at once, or to the blocks of lazy ones.
 
@@ -129,6 +207,8 @@ def map_instances(
         The bags.
     *per_bag : arrays
         With one entry per bag.
+    blocks : HeldBlocks or LazyBags, optional
+        Result of :func:`hold_blocks` for these bags, to avoid reading them again.
 
     Returns
     -------
@@ -139,7 +219,7 @@ def map_instances(
         return function(bags, *per_bag)
     cuts = np.cumsum([part.n_bags for part in bags.partitions()])[:-1]
     arguments = [np.split(values, cuts) for values in per_bag]
-    return np.concatenate(list(map_blocks(function, bags, *arguments)))
+    return np.concatenate(list(map_blocks(function, blocks or bags, *arguments)))
 
 
 def take_rows(bags: Bags | LazyBags, positions: IntArray) -> Any:
@@ -210,13 +290,13 @@ def _combine_moments(left: _Moments, right: _Moments) -> _Moments:
     return count, mean, squares_left + squares_right + shift**2 * (n_left * n_right / count)
 
 
-def _run_task(task: tuple[Any, ...], function: Callable[..., Any]) -> Any:
-    part, info, *arguments = task
-    return function(part._read(info=info), *arguments)
+def _run_task(function: Callable[..., Any], part: Any, info: bool, *arguments: Any) -> Any:
+    block = part._read(info=info) if isinstance(part, LazyBags) else part
+    return function(block, *arguments)
 
 
 def _map_here(
-    function: Callable[..., Any], tasks: list[tuple[Any, ...]]
+    run: Callable[..., Any], function: Callable[..., Any], tasks: list[tuple[Any, ...]]
 ) -> Generator[Any, None, None]:
     backend, n_jobs = get_active_backend()
     if (n_jobs or 1) == 1 and not backend.nesting_level:
@@ -224,136 +304,9 @@ def _map_here(
     n_jobs = min(n_jobs or 1, len(tasks)) if (n_jobs or 1) > 0 else n_jobs
     if n_jobs == 1:
         for task in tasks:
-            yield _run_task(task, function)
+            yield run(function, *task)
         return
     parallel = joblib.Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
     # One thread of BLAS each: otherwise threads multiply.
     with threadpool_limits(1):
-        yield from parallel(joblib.delayed(_run_task)(task, function) for task in tasks)
-
-
-def active_client() -> Any:
-    """Return the running client of dask.distributed; None if there is none, or on a worker."""
-    distributed = sys.modules.get("distributed")
-    if distributed is None:
-        return None
-    with contextlib.suppress(ValueError):
-        distributed.get_worker()
-        return None
-    with contextlib.suppress(ValueError):
-        client = distributed.default_client()
-        return client if client.status == "running" else None
-    return None
-
-
-def _map_on_cluster(
-    client: Any, function: Callable[..., Any], tasks: list[tuple[Any, ...]]
-) -> Generator[Any, None, None]:
-    check_cluster(client)
-    distributed = sys.modules["distributed"]
-    futures = client.map(_run_task, tasks, function=function, pure=False, key="pigmil-block")
-    try:
-        for at, future in enumerate(futures):
-            try:
-                yield future.result()
-            except distributed.KilledWorker as error:
-                raise ClusterError(
-                    f"Block {at} of {len(tasks)} ended {error.allowed_failures + 1} workers, "
-                    "mostly for want of memory. Start workers with more memory or fewer threads "
-                    "each (dask worker --nthreads 1 --memory-limit 8GB)."
-                ) from error
-            futures[at] = None
-    finally:
-        client.cancel([future for future in futures if future is not None])
-
-
-def check_cluster(client: Any) -> None:
-    """Raise an error unless the cluster has workers, all with this version of pigmil.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        The client.
-    """
-    workers = frozenset(client.nthreads())
-    if not workers:
-        raise ClusterError(
-            f"The cluster at {client.scheduler.address} has no workers; start some with: "
-            f"dask worker {client.scheduler.address}"
-        )
-    if (client.id, workers) in _checked_workers:
-        return
-
-    # Defined here, so that it is sent by value: a worker may lack this module.
-    def installed_version() -> str | None:
-        try:
-            from pigmil._core.version import __version__ as version
-        except ImportError:
-            return None
-        return version
-
-    found = client.run(installed_version)
-    lacking = sorted(worker for worker, version in found.items() if version is None)
-    if lacking:
-        raise ClusterError(
-            f"{len(lacking)} of {len(found)} workers do not have pigmil, among them {lacking[0]}; "
-            f"install it there: pip install 'pigmil[scale]=={__version__}'"
-        )
-    other = sorted(worker for worker, version in found.items() if version != __version__)
-    if other:
-        raise ClusterError(
-            f"{len(other)} of {len(found)} workers have another version of pigmil: {other[0]} has "
-            f"{found[other[0]]}, this process has {__version__}. Install the same version "
-            "everywhere."
-        )
-    _checked_workers.add((client.id, workers))
-
-
-@contextlib.contextmanager
-def cluster_client(address: str | None = None, n_workers: int | None = None) -> Iterator[Any]:
-    """Connect to a cluster, or start one on this machine, for the duration of a block.
-
-    Inside, every fit and prediction on lazy bags runs on that cluster.
-
-    Parameters
-    ----------
-    address : str, optional
-        Of the scheduler: ``"tcp://node1:8786"``.
-    n_workers : int, optional
-        Number of worker processes to start on this machine instead; one thread each.
-
-    Yields
-    ------
-    distributed.Client
-        Or None if neither is given: work is then done in this process.
-
-    Raises
-    ------
-    ClusterError
-        If no scheduler answers, or workers cannot be used.
-    """
-    if address is None and n_workers is None:
-        yield None
-        return
-    if address is not None and n_workers is not None:
-        raise ClusterError("Give the address of a cluster or a number of workers, not both.")
-    distributed = import_optional("distributed", extra="scale", purpose="Working on a cluster")
-    if address is None:
-        if n_workers is not None and n_workers < 1:
-            raise ClusterError(f"The number of workers must be at least 1; got {n_workers}.")
-        cluster = distributed.LocalCluster(
-            n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=":0"
-        )
-        with cluster, distributed.Client(cluster) as client:
-            yield client
-        return
-    try:
-        client = distributed.Client(address, timeout=_CONNECT_SECONDS)
-    except (OSError, ValueError, TypeError) as error:
-        raise ClusterError(
-            f"No dask scheduler answers at {address!r} ({type(error).__name__}). Start one with "
-            "`dask scheduler` and give the address that it prints, such as tcp://node1:8786."
-        ) from error
-    with client:
-        check_cluster(client)
-        yield client
+        yield from parallel(joblib.delayed(run)(function, *task) for task in tasks)

@@ -10,10 +10,10 @@ from pigmil._core.errors import BagsError, Problems
 from pigmil._core.memory import available_memory
 from pigmil._core.segments import offsets_of, segment_gather, segment_ids
 from pigmil._core.typing import FloatArray, IntArray
-from pigmil.bags import Bags, resolve_index, text_array
+from pigmil.bags import Bags, resolve_index, summary, text_array
 from pigmil.scale._sources import Source, read_segments
 
-BLOCK_BYTES = 1 << 26
+BLOCK_BYTES = 1 << 25
 INSTANCE_LABELS = "instance_label"
 
 
@@ -105,7 +105,7 @@ class LazyBags:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of bags and of features, which scikit-learn asks of a table."""
+        """Number of bags and of features, as scikit-learn expects of a table."""
         return self.n_bags, self.n_features
 
     @property
@@ -208,13 +208,13 @@ class LazyBags:
         return made
 
     def partitions(self, max_bytes: int = BLOCK_BYTES) -> list["LazyBags"]:
-        """Cut into lazy bags of at most so many bytes of values; a larger bag is one by itself.
+        """Split into lazy bags of at most ``max_bytes`` of values; a larger bag is one part.
 
         The cut depends on the bags alone, never on the number of workers.
 
         Parameters
         ----------
-        max_bytes : int, default=2**26
+        max_bytes : int, default=2**25
             Bytes of values, once read.
         """
         if max_bytes < 1:
@@ -234,7 +234,7 @@ class LazyBags:
 
         Parameters
         ----------
-        max_bytes : int, default=2**26
+        max_bytes : int, default=2**25
             Bytes of values in a block; a larger bag is a block by itself.
         info : bool, default=False
             Whether to read further data on instances too (coordinates, instance labels).
@@ -301,18 +301,7 @@ class LazyBags:
         return column_moments(self)
 
     def __repr__(self) -> str:
-        parts = [
-            f"{self.n_bags} bags",
-            f"{self.n_instances} instances",
-            f"{self.n_features} features",
-            f"{self.dtype}" + (" sparse" if self.is_sparse else ""),
-        ]
-        if self.y is not None:
-            values, counts = np.unique(np.asarray(self.y).astype(str), return_counts=True)
-            if len(values) <= 5:
-                pairs = zip(values, counts, strict=True)
-                parts.append("labels " + ", ".join(f"{value}: {count}" for value, count in pairs))
-        return f"LazyBags({', '.join(parts)})"
+        return f"LazyBags({summary(self)})"
 
 
 def concatenate_lazy(collections: Sequence[LazyBags]) -> LazyBags:

@@ -14,6 +14,7 @@ from pigmil._core.errors import BagsError
 from pigmil._core.files import atomic_write
 from pigmil._core.optional import import_optional
 from pigmil.bags import Bags
+from pigmil.io._common import check_readable, parsing
 from pigmil.scale._engine import map_blocks
 from pigmil.scale._lazy import LazyBags
 
@@ -37,10 +38,13 @@ def stream(model: Any, method: str, bags: LazyBags) -> NDArray[Any]:
 
 
 def without_training_scores(model: Any) -> Any:
-    """Return a shallow copy to be sent to workers, without the scores of training instances."""
+    """Return a shallow copy to be sent to workers, without what was kept of training instances."""
     light = copy.copy(model)
-    if hasattr(light, "instance_scores_"):
-        del light.instance_scores_
+    for name in ("instance_scores_", "trace_"):
+        if name in vars(light):
+            delattr(light, name)
+    if hasattr(light, "steps"):
+        light.steps = [(name, without_training_scores(step)) for name, step in light.steps]
     return light
 
 
@@ -66,7 +70,7 @@ def predict_to_parquet(
     bags : LazyBags
         The bags.
     folder : path
-        Made if it does not exist. Of an earlier call, it must belong to the same bags.
+        Made if it does not exist. Of an earlier call, it must belong to the same bags and model.
     info : bool, default=True
         Whether to write the data that come with the instances.
 
@@ -80,21 +84,60 @@ def predict_to_parquet(
     target.mkdir(parents=True, exist_ok=True)
     parts = bags.partitions()
     plan = {"ids": [str(one) for one in bags.ids], "parts": [part.n_bags for part in parts]}
-    noted = target / _PLAN
-    if not noted.exists():
-        with atomic_write(noted) as temporary:
-            temporary.write_text(json.dumps(plan), encoding="utf-8")
-    elif json.loads(noted.read_text(encoding="utf-8")) != plan:
-        raise BagsError(
-            f"{target} holds the scores of other bags; give another folder, or delete this one."
-        )
+    _check_plan(target, plan, _first_scores(model, bags))
     files = [target / f"part-{at:05d}.parquet" for at in range(len(parts))]
     missing = [at for at, file in enumerate(files) if not file.exists()]
+    for at in set(range(len(parts))) - set(missing):
+        _check_part(files[at], parts[at].n_instances)
     write = partial(_write_part, without_training_scores(model))
     todo = [parts[at] for at in missing]
     for _ in map_blocks(write, todo, [files[at] for at in missing], info=info):
         pass
     return files
+
+
+def _first_scores(model: Any, bags: LazyBags) -> list[float]:
+    """Return the scores of the first bag, by which a model is recognized."""
+    method, first = model, bags[:1].load()
+    if hasattr(model, "steps"):
+        method, first = model[-1], model[:-1].transform(first) if len(model) > 1 else first
+    return [float(one) for one in method.decision_function_instances(first)]
+
+
+def _check_plan(folder: Path, plan: dict[str, Any], scores: list[float]) -> None:
+    """Note what the files belong to, or compare with the note of an earlier call."""
+    noted = folder / _PLAN
+    if not noted.exists():
+        with atomic_write(noted) as temporary:
+            temporary.write_text(json.dumps({**plan, "first_scores": scores}), encoding="utf-8")
+        return
+    try:
+        earlier = json.loads(noted.read_text(encoding="utf-8"))
+        earlier_scores = np.asarray(earlier.pop("first_scores"), dtype=float)
+    except (ValueError, TypeError, KeyError, AttributeError, OSError, RecursionError):
+        raise BagsError(f"{noted} is damaged; delete {folder}, or give another folder.") from None
+    if earlier != plan:
+        raise BagsError(
+            f"{folder} holds the scores of other bags; give another folder, or delete this one."
+        )
+    same = earlier_scores.shape == (len(scores),)
+    if not same or not np.allclose(earlier_scores, scores, rtol=1e-6, atol=1e-12):
+        raise BagsError(
+            f"{folder} holds the scores of another model; give another folder, or delete this one."
+        )
+
+
+def _check_part(file: Path, n_rows: int) -> None:
+    """Refuse a file of an earlier call that is not whole."""
+    parquet = import_optional("pyarrow.parquet", extra="io", purpose="Writing Parquet")
+    check_readable(file)
+    with parsing(file, "parquet"), parquet.ParquetFile(file) as opened:
+        found, names = opened.metadata.num_rows, opened.schema_arrow.names
+    if found != n_rows or not {"bag", "instance", "score"} <= set(names):
+        raise BagsError(
+            f"{file} has {found} rows, and the scores of {n_rows} instances belong there; delete "
+            "it to compute it again."
+        )
 
 
 def _write_part(model: Any, block: Bags, file: Path) -> None:
@@ -115,6 +158,7 @@ def _write_part(model: Any, block: Bags, file: Path) -> None:
     if block.instance_labels is not None:
         columns["instance_label"] = block.instance_labels
     for name, values in block.instance_info.items():
+        name = f"info_{name}" if name in columns else name  # never in place of a score
         if values.ndim == 1:
             columns[name] = values
         elif values.ndim == 2:

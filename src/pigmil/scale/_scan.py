@@ -14,7 +14,15 @@ from pigmil._core.optional import import_optional
 from pigmil._core.segments import offsets_of
 from pigmil._core.typing import IntArray
 from pigmil.io._common import check_readable, find_column, listed, parsing, raise_format_error
-from pigmil.io._h5_file import FEATURES, INSTANCE_LABELS, LABELS, OneFile
+from pigmil.io._h5_file import (
+    FEATURES,
+    INSTANCE_LABELS,
+    LABELS,
+    OneFile,
+    check_stored_inside,
+    check_text,
+)
+from pigmil.io._zarr_store import open_zarr
 from pigmil.scale._labels import attach_labels
 from pigmil.scale._lazy import INSTANCE_LABELS as INSTANCE_LABEL
 from pigmil.scale._lazy import LazyBags, concatenate_lazy
@@ -54,8 +62,8 @@ def scan_bags(
     paths : path or sequence of paths
         Folders or files, all with the same features. Workers must see them under the same path.
     labels : mapping of id to label, path of a table, or DataFrame, optional
-        Labels of the bags; columns beside id and label become ``bag_info``. By default the labels
-        in the files are taken.
+        Labels of the bags; columns other than id and label become ``bag_info``. By default labels
+        are read from the files.
     id, label : str, optional
         Columns of that table; or, without it, the label column of a Parquet or AnnData file.
     bag : str, optional
@@ -306,12 +314,11 @@ def _is_zarr(path: Path) -> bool:
 
 
 def _scan_zarr(stores: list[Path], what: Path, options: _Options) -> LazyBags:
-    zarr = import_optional("zarr", extra="io", purpose="Reading zarr")
     found = _Found(what, options)
     wanted = (options.features,) if isinstance(options.features, str) else FEATURES
     for path in stores:
         with parsing(path, "zarr"):
-            top = zarr.open_group(str(path), mode="r")
+            top = open_zarr(path, whole=False)
             if top.attrs.get("encoding-type") == "anndata":
                 if len(stores) == 1:
                     return _scan_anndata(path, options, "zarr")
@@ -343,10 +350,11 @@ def _scan_anndata(path: Path, options: _Options, kind: str) -> LazyBags:
     with parsing(path, "AnnData"):
         if kind == "h5":
             h5py = import_optional("h5py", extra="io", purpose="Reading HDF5")
+            check_stored_inside(path, h5py)
+            check_text(path)
             file = h5py.File(path, "r")
         else:
-            zarr = import_optional("zarr", extra="io", purpose="Reading zarr")
-            file = zarr.open_group(str(path), mode="r")
+            file = open_zarr(path, whole=False)
         obs = io.read_elem(file["obs"])
         names = [str(one) for one in io.read_elem(file["var"]).index] if key == "X" else None
         if key not in file:
@@ -355,6 +363,8 @@ def _scan_anndata(path: Path, options: _Options, kind: str) -> LazyBags:
         sparse = not hasattr(array, "shape")
         dense = io.sparse_dataset(array) if sparse else array
         width, dtype = int(dense.shape[1]), dense.dtype
+        if sparse:
+            _check_row_ends(path, array, int(dense.shape[0]))
         if kind == "h5":
             file.close()
     columns = [str(one) for one in obs.columns]
@@ -377,6 +387,15 @@ def _scan_anndata(path: Path, options: _Options, kind: str) -> LazyBags:
     constant = {name: values for name, values in others.items() if values.dtype.kind in "iufbOUS"}
     runs.add(source, np.asarray(obs.iloc[:, at]), y, constant)
     return runs.build(path, width, dtype, names, sparse=sparse)
+
+
+def _check_row_ends(path: Path, group: Any, n_rows: int) -> None:
+    """Check where the rows of a sparse matrix end; rows are read by these numbers alone."""
+    ends = np.asarray(group["indptr"][:])
+    size = group["indices"].shape[0]
+    by_rows = len(ends) == n_rows + 1
+    if by_rows and (ends[0] != 0 or ends[-1] != size or (np.diff(ends) < 0).any()):
+        raise_format_error(path, "has a sparse matrix whose rows do not fit its values.")
 
 
 def _scan_tables(files: list[Path], options: _Options) -> LazyBags:

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from pigmil._core.errors import BagFormatError
 from pigmil._core.optional import import_optional
 from pigmil._core.typing import IntArray
+from pigmil.bags import as_csr
 from pigmil.io._common import parsing, raise_format_error
+from pigmil.io._zarr_store import reopen_zarr
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ def _status(path: Path) -> os.stat_result:
 
 @dataclass(frozen=True)
 class Source:
-    """A table of instances inside a file, and the arrays beside it.
+    """A table of instances in a file, and further arrays with one row per instance.
 
     Parameters
     ----------
@@ -109,7 +111,7 @@ def read_segments(
     sparse : bool
         Whether the values are a CSR matrix.
     info : bool
-        Whether to read the arrays beside the features too.
+        Whether to read the further arrays too.
 
     Returns
     -------
@@ -132,7 +134,7 @@ def read_segments(
             file = opened[1]
             with parsing(Path(source.stamp.path), source.kind):
                 if out is None:
-                    parts.append(sp.csr_array(file.read(source, start, stop)).astype(dtype))
+                    parts.append(as_csr(file.read(source, start, stop)).astype(dtype))
                 else:
                     file.read_into(source, start, stop, out[row : row + size])
                 if info:
@@ -188,7 +190,7 @@ class _ArrayFile:
             out[:] = self.read(source, start, stop)
 
     def read_array(self, source: Source, key: str, start: int, stop: int) -> NDArray[Any]:
-        """Return rows of an array beside the features."""
+        """Return rows of a further array."""
         batched = self.arrays[source.key].ndim == 3 and self.arrays[key].shape[0] == 1
         array = self.arrays[key][0] if batched else self.arrays[key]
         return np.asarray(array[start:stop])
@@ -196,16 +198,14 @@ class _ArrayFile:
 
 class _ZarrFile(_ArrayFile):
     def _open(self) -> Any:
-        zarr = import_optional("zarr", extra="io", purpose="Reading zarr")
-        with parsing(Path(self.path), "zarr"):
-            return zarr.open_group(self.path, mode="r")
+        return reopen_zarr(Path(self.path))
 
     def __exit__(self, *_: object) -> None:
         self.arrays.store.close()
 
 
 class _NumpyFile:
-    """A ``.npy`` file, mapped; arrays beside it are files too."""
+    """A memory-mapped ``.npy`` file; further arrays are files too."""
 
     def __init__(self, path: str) -> None:
         with parsing(Path(path), "npy"):

@@ -1,0 +1,189 @@
+"""Clusters of dask.distributed: connect, check the workers, and map over them."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Any
+
+from pigmil._core.children import safe_children
+from pigmil._core.errors import PigmilError
+from pigmil._core.optional import import_optional
+from pigmil._core.version import __version__
+
+_CONNECT_SECONDS = 10.0
+_checked_workers: set[tuple[str, frozenset[str]]] = set()
+
+
+class ClusterError(PigmilError, RuntimeError):
+    """A cluster that cannot be reached or used; the message says what to do."""
+
+
+def active_client() -> Any:
+    """Return the running client of dask.distributed; None if there is none, or on a worker."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return None
+    with contextlib.suppress(ValueError):
+        distributed.get_worker()
+        return None
+    with contextlib.suppress(ValueError):
+        client = distributed.default_client()
+        return client if client.status == "running" else None
+    return None
+
+
+def cluster_memory(client: Any) -> int:
+    """Return the bytes that all workers together may use; 0 where they have no limit."""
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    return sum(int(worker.get("memory_limit") or 0) for worker in workers)
+
+
+def map_on_cluster(
+    client: Any,
+    run: Callable[..., Any],
+    function: Callable[..., Any],
+    tasks: Sequence[tuple[Any, ...]],
+) -> Generator[Any, None, None]:
+    """Yield ``run(function, *task)`` for every task, in their order.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The client.
+    run : callable
+        Of this library, so that workers have it.
+    function : callable
+        Sent once: to one worker, from which the others take it. If that one
+        dies, dask sends it again.
+    tasks : sequence of tuples
+        Further arguments; a future among them stands for its result.
+    """
+    check_cluster(client)
+    distributed = sys.modules["distributed"]
+    dask = sys.modules["dask"]
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "10 GB"}):
+        sent = client.submit(_same, function, pure=False)
+        columns = zip(*tasks, strict=True)
+        futures = client.map(run, [sent] * len(tasks), *columns, pure=False, key="pigmil-block")
+    try:
+        for at, future in enumerate(futures):
+            try:
+                yield future.result()
+            except distributed.KilledWorker as error:
+                raise ClusterError(
+                    f"Block {at} of {len(tasks)} ended {error.allowed_failures + 1} workers, "
+                    "mostly for lack of memory. Start workers with more memory or fewer threads "
+                    "each (dask worker --nthreads 1 --memory-limit 8GB)."
+                ) from error
+            except (distributed.CancelledError, distributed.comm.CommClosedError) as error:
+                if client.status == "running":
+                    raise
+                raise ClusterError(
+                    f"The connection to the scheduler was lost after {at} of {len(tasks)} blocks. "
+                    "A fit starts again from the beginning: run it again once the cluster is up. "
+                    "pigmil.scale.predict_to_parquet goes on where it was."
+                ) from error
+            futures[at] = None
+    finally:
+        with contextlib.suppress(Exception):  # the connection may be gone
+            client.cancel([future for future in futures if future is not None])
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def check_cluster(client: Any) -> None:
+    """Raise an error unless the cluster has workers, all with this version of pigmil.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The client.
+    """
+    workers = frozenset(client.nthreads())
+    if not workers:
+        raise ClusterError(
+            f"The cluster at {client.scheduler.address} has no workers; start some with: "
+            f"dask worker {client.scheduler.address}"
+        )
+    if (client.id, workers) in _checked_workers:
+        return
+
+    # Defined here, so that it is sent by value: a worker may lack this module.
+    def installed_version() -> str | None:
+        try:
+            from pigmil._core.version import __version__ as version
+        except ImportError:
+            return None
+        return version
+
+    versions = client.run(installed_version)
+    lacking = sorted(worker for worker, version in versions.items() if version is None)
+    if lacking:
+        raise ClusterError(
+            f"{len(lacking)} of {len(versions)} workers do not have pigmil, among them "
+            f"{lacking[0]}; install it there: pip install 'pigmil[scale]=={__version__}'"
+        )
+    other = sorted(worker for worker, version in versions.items() if version != __version__)
+    if other:
+        raise ClusterError(
+            f"{len(other)} of {len(versions)} workers have another version of pigmil: "
+            f"{other[0]} has {versions[other[0]]}, this process has {__version__}. "
+            "Install the same version everywhere."
+        )
+    _checked_workers.add((client.id, workers))
+
+
+@contextlib.contextmanager
+def cluster_client(address: str | None = None, n_workers: int | None = None) -> Iterator[Any]:
+    """Connect to a cluster, or start one on this machine, for the duration of a block.
+
+    Inside, every fit and prediction on lazy bags runs on that cluster.
+
+    Parameters
+    ----------
+    address : str, optional
+        Of the scheduler: ``"tcp://node1:8786"``.
+    n_workers : int, optional
+        Number of worker processes to start on this machine instead; one thread each.
+
+    Yields
+    ------
+    distributed.Client
+        Or None if neither is given: work is then done in this process.
+
+    Raises
+    ------
+    ClusterError
+        If no scheduler answers, or workers cannot be used.
+    """
+    if address is None and n_workers is None:
+        yield None
+        return
+    if address is not None and n_workers is not None:
+        raise ClusterError("Give the address of a cluster or a number of workers, not both.")
+    distributed = import_optional("distributed", extra="scale", purpose="Working on a cluster")
+    if address is None:
+        if n_workers is not None and n_workers < 1:
+            raise ClusterError(f"The number of workers must be at least 1; got {n_workers}.")
+        with safe_children():
+            cluster = distributed.LocalCluster(
+                n_workers=n_workers,
+                threads_per_worker=1,
+                processes=True,
+                dashboard_address="127.0.0.1:0",
+            )
+            with cluster, distributed.Client(cluster) as client:
+                yield client
+        return
+    try:
+        client = distributed.Client(address, timeout=_CONNECT_SECONDS)
+    except (OSError, ValueError, TypeError) as error:
+        raise ClusterError(
+            f"No dask scheduler answers at {address!r} ({type(error).__name__}). Start one with "
+            "`dask scheduler` and give the address that it prints, such as tcp://node1:8786."
+        ) from error
+    with client:
+        check_cluster(client)
+        yield client
