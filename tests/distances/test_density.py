@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pigmil import Bags
 from pigmil.distances import blockwise
-from pigmil.distances.density import log_density
+from pigmil.distances.similarity import log_density
 
 REDUCTIONS = {"nearest": max, "farthest": min, "sum": sum}
 

@@ -83,6 +83,27 @@ def test_promising_instances_are_exact_and_the_rest_close():
 
 
 @pytest.mark.usefixtures("coarse")
+def test_sums_by_fold_add_up_to_the_densities():
+    rng = np.random.default_rng(3)
+    bags = draw_bags(rng, 8, 40)
+    is_positive, fold = np.arange(8) < 4, np.arange(8) % 2
+    sums = np.empty((2, 2, 320)), np.empty((2, 2, 160))
+    found = screened_log_densities(bags, is_positive, gammas=(1.0, 3.0), by_fold=(fold, *sums))
+    plain = screened_log_densities(bags, is_positive, gammas=(1.0, 3.0))
+    others = np.where(is_positive, 4, 3)[bags.bag_index]  # negative bags that are not one's own
+    whole = np.logaddexp.reduce(sums[0], axis=1) - np.log(others)
+    np.testing.assert_allclose(whole, plain.log_negative, atol=1e-5)
+    whole = np.logaddexp.reduce(sums[1], axis=1) - np.log(3)
+    np.testing.assert_allclose(whole, plain.log_positive, atol=1e-5)
+    np.testing.assert_allclose(found.log_positive, plain.log_positive, atol=1e-5)
+    # Exact sums over the bags of one fold alone.
+    k = np.flatnonzero(found.exact)[0]
+    other = [np.asarray(bags[b]) for b in range(4) if b != k // 40 and fold[b] == 1]
+    expected = loop_density(bags.instances[k], other, 3.0) + np.log(len(other))
+    assert sums[1][1, 1, k] == pytest.approx(expected)
+
+
+@pytest.mark.usefixtures("coarse")
 def test_one_positive_instance_per_bag_is_not_lost():
     # The positive instances are no outliers: only their resemblance gives them away.
     rng = np.random.default_rng(1)
@@ -158,7 +179,7 @@ def test_only_large_dense_data_in_large_bags_are_worth_it(monkeypatch):
 
 def test_screening_is_off_for_small_data_and_can_be_forced(monkeypatch):
     bags = make_ring(random_state=0)
-    quick = {"random_state": 0, "C": 1.0, "embedding_decay": 1.0, "score_column": False}
+    quick = {"random_state": 0, "C": 1.0, "embedding_decay": 1.0}
     by_default, never = (PIGMIL(density_screen=how, **quick).fit(bags) for how in ("auto", False))
     np.testing.assert_array_equal(by_default.instance_scores_, never.instance_scores_)
     np.testing.assert_array_equal(by_default.decision_function(bags), never.decision_function(bags))

@@ -114,9 +114,9 @@ def test_affinity_weights_as_the_loop(seed, n_features):
 
 def test_affinity_weights_by_hand_and_where_nothing_is_nearer_than_the_mean():
     # Distances 1, 9, 8: mean 6, so only the first two are joined.
-    clump = np.array([[0.0], [1.0], [9.0]])
+    cluster = np.array([[0.0], [1.0], [9.0]])
     corners = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(0.75)]])
-    bags = [np.pad(clump, ((0, 0), (0, 1))), corners, np.ones((4, 2)), np.zeros((1, 2))]
+    bags = [np.pad(cluster, ((0, 0), (0, 1))), corners, np.ones((4, 2)), np.zeros((1, 2))]
     found = affinity_weights(Bags.from_list(bags))
     np.testing.assert_allclose(found, [0.5, 0.5, 1, 1, 1, 1, 1, 1, 1, 1, 1])
 

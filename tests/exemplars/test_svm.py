@@ -12,7 +12,7 @@ from sklearn.svm import SVC
 
 from pigmil.exemplars import ExemplarClassifiers, _mining, _shared_negatives, exemplar_svms
 from pigmil.exemplars._decomposition import decompose
-from pigmil.exemplars._mining import mine
+from pigmil.exemplars._mining import mine_hard_negatives
 from pigmil.exemplars._shared_negatives import SharedNegatives
 
 
@@ -118,7 +118,7 @@ def test_mining_and_decomposition_agree(seed, d, C):
     shared = SharedNegatives(negatives, candidates)
     points = shared.points(candidates)
     upper = C * shared.scale**2
-    sets = mine(points, shared, upper, 1e-6)
+    sets = mine_hard_negatives(points, shared, upper, 1e-6)
     for i in np.flatnonzero(~sets.overflow):
         weight = decompose(points[i], shared, upper, 1e-6).weight
         np.testing.assert_allclose(
@@ -247,7 +247,7 @@ def test_overflowing_working_sets_are_taken_over(monkeypatch):
     expected = exemplar_svms(candidates, negatives)
     monkeypatch.setattr(_mining, "ROOM", 26)
     shared = SharedNegatives(negatives, candidates)
-    sets = mine(shared.points(candidates), shared, shared.scale**2, 1e-4)
+    sets = mine_hard_negatives(shared.points(candidates), shared, shared.scale**2, 1e-4)
     assert sets.overflow.any()
     svms = exemplar_svms(candidates, negatives)
     np.testing.assert_allclose(svms.weights, expected.weights, rtol=1e-3, atol=1e-4)

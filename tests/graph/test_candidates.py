@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pigmil import Bags
-from pigmil.distances.density import log_density
+from pigmil.distances.similarity import log_density
 from pigmil.exemplars.rbf import KernelExemplars
 from pigmil.graph.candidates import (
     COPY_PENALTY,

@@ -12,22 +12,27 @@ def bags():
     return make_rhombus(random_state=0, n_positive_bags=6, n_negative_bags=7)
 
 
-def split_of(bags, fold=None):
+def split_of(bags, fold=None, screen=False):
     how = {"decays": (1.0, 5.0), "unit": 1.5, "two_sided": True}
-    return ClassSplit.from_bags(bags, bags.y == 1, fold=fold, **how)
+    return ClassSplit.from_bags(bags, bags.y == 1, fold=fold, screen=screen, **how)
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
-def test_without_a_fold_the_densities_are_those_of_the_other_bags(bags, number):
+@pytest.mark.parametrize("screen", [False, True])
+def test_without_a_fold_the_densities_are_those_of_the_other_bags(bags, number, screen):
+    # In data as small as these the screen measures all instances of positive bags exactly.
     fold = np.arange(bags.n_bags) % 3
-    found = split_of(bags, fold).without_fold(number)
+    found = split_of(bags, fold, screen).without_fold(number)
     others = np.flatnonzero(fold != number)
     expected = split_of(bags[others])
     inside = np.isin(bags.bag_index, others)
     assert found.positive.n_bags == expected.positive.n_bags
     np.testing.assert_array_equal(np.flatnonzero(inside)[expected.rows], found.rows)
     np.testing.assert_allclose(
-        found.log_negative_density[:, inside], expected.log_negative_density, rtol=1e-9
+        found.log_negative_density[:, inside],
+        expected.log_negative_density,
+        rtol=1e-9,
+        atol=1e-4 if screen else 0,  # at instances of negative bags in single precision
     )
     np.testing.assert_allclose(found.log_positive_density, expected.log_positive_density, rtol=1e-9)
 

@@ -7,8 +7,6 @@ from pigmil.distances.bag_distances import (
     within_distances,
 )
 from pigmil.distances.blockwise import nearest_in_bags, squared_distance_blocks
-from pigmil.distances.density import log_density, log_kernel_mean
-from pigmil.distances.embedding import embed_bags
 from pigmil.distances.screening import (
     ScreenedDensities,
     representative_rows,
@@ -21,7 +19,12 @@ from pigmil.distances.set_kernels import (
     min_max_statistics,
     pair_sums,
 )
-from pigmil.distances.unit import length_unit
+from pigmil.distances.similarity import (
+    embed_bags,
+    length_unit,
+    log_density,
+    log_kernel_mean,
+)
 
 __all__ = [
     "BAG_DISTANCES",

@@ -28,14 +28,14 @@ BAG_DISTANCES = tuple(_KINDS)
 def bag_distances(
     queries: Bags, references: Bags | None = None, kind: str = "hausdorff", *, rank: int = 1
 ) -> FloatArray:
-    """Distances of bags to bags.
+    """Return the distances between bags.
 
     With ``near(x, B)`` the Euclidean distance of instance x to its nearest instance in bag B:
 
     - ``"hausdorff"``: ``max(h(A, B), h(B, A))`` with ``h(A, B) = max over x in A of near(x, B)``;
     - ``"ranked"``: the same with the ``rank``-th smallest of ``near(x, B)`` in place of the
-      largest: rank 1 is the minimal Hausdorff distance, and a rank that a bag is too small for
-      is its last (Wang and Zucker);
+      largest: rank 1 is the minimal Hausdorff distance, and in a bag of fewer instances the
+      largest is taken (Wang and Zucker);
     - ``"min-min"``, ``"mean-min"``, ``"max-min"``: the smallest, mean or largest ``near(x, B)``
       over x in A, from the query to the reference (Cheplygina, Tax and Loog);
     - ``"symmetric mean-min"``, ``"symmetric max-min"``: the mean of both directions;
@@ -58,7 +58,7 @@ def bag_distances(
 
     Notes
     -----
-    Cost: O(N_queries N_references d) in instances and features, one matrix product a block.
+    Cost: O(N_queries N_references d) in instances and features, one matrix product per block.
     Memory: one block, the largest bag by the number of reference bags, and the result.
 
     References
@@ -90,7 +90,7 @@ def bag_distances_of_kinds(
     rank: int = 1,
     double: bool = False,
 ) -> list[FloatArray]:
-    """Several distances of the same bags, from one pass over their instances.
+    """Return several kinds of distances between the same bags, from one pass over the instances.
 
     Parameters
     ----------
@@ -99,13 +99,13 @@ def bag_distances_of_kinds(
     kinds : sequence of str
         Names of distances.
     double : bool, default=False
-        Double precision whatever the number of features, where a comparison of distances must
-        not depend on the other bags they were computed with.
+        Use double precision for any number of features, so that a comparison of distances does
+        not depend on the other bags in the same call.
 
     Returns
     -------
     list of array of shape (n_queries, n_references)
-        One a kind.
+        One per kind.
 
     Examples
     --------
@@ -125,34 +125,34 @@ def bag_distances_of_kinds(
     backward = forward
     if both and references is not None:
         backward = _directed(to, queries, names, rank, double)
-    found = []
+    distances = []
     for kind in kinds:
         reduction, join = _KINDS[kind]
         if reduction == "sum":
             sums = pair_sums(queries, references, np.sqrt)
-            found.append(sums / np.outer(queries.sizes, to.sizes))
+            distances.append(sums / np.outer(queries.sizes, to.sizes))
         elif join is None:
-            found.append(forward[reduction])
+            distances.append(forward[reduction])
         elif join == "max":
-            found.append(np.maximum(forward[reduction], backward[reduction].T))
+            distances.append(np.maximum(forward[reduction], backward[reduction].T))
         else:
-            found.append((forward[reduction] + backward[reduction].T) / 2)
-    return found
+            distances.append((forward[reduction] + backward[reduction].T) / 2)
+    return distances
 
 
 def _directed(
     queries: Bags, references: Bags, names: list[str], rank: int, double: bool
 ) -> dict[str, FloatArray]:
-    """Reductions by name, over the instances of each query, of distances to nearest instances."""
+    """Reduce the nearest distances over the instances of each query; return the results by name."""
     shape = (queries.n_bags, references.n_bags)
-    found = {name: np.empty(shape) for name in names}
+    reduced = {name: np.empty(shape) for name in names}
     if not names:
-        return found
+        return reduced
     for bags, nearest in _nearest_of_whole_bags(queries, references, double):
         offsets = queries.offsets[bags.start : bags.stop + 1] - queries.offsets[bags.start]
         for name in names:
-            found[name][bags] = _reduce(nearest, offsets, name, rank)
-    return found
+            reduced[name][bags] = _reduce(nearest, offsets, name, rank)
+    return reduced
 
 
 def _reduce(nearest: FloatArray, offsets: IntArray, reduction: str, rank: int) -> FloatArray:
@@ -165,15 +165,15 @@ def _reduce(nearest: FloatArray, offsets: IntArray, reduction: str, rank: int) -
         return np.add.reduceat(nearest, starts, axis=0) / np.diff(offsets)[:, None]
     ranked = np.empty((len(starts), nearest.shape[1]))
     for position, (start, end) in enumerate(zip(starts, offsets[1:], strict=True)):
-        place = min(rank, int(end - start)) - 1
-        ranked[position] = np.partition(nearest[start:end], place, axis=0)[place]
+        index = min(rank, int(end - start)) - 1
+        ranked[position] = np.partition(nearest[start:end], index, axis=0)[index]
     return ranked
 
 
 def _nearest_of_whole_bags(
     queries: Bags, references: Bags, double: bool
 ) -> Iterator[tuple[slice, FloatArray]]:
-    """Distances of instances to reference bags, as many whole query bags at a time as are ready."""
+    """Yield the distances of instances to reference bags, for whole query bags at a time."""
     waiting: list[NDArray[Any]] = []
     first = done = 0
     for rows, squared in nearest_in_bags(queries.instances, references, double=double):
@@ -191,7 +191,7 @@ def _nearest_of_whole_bags(
 def within_distances(bag: Any) -> Iterator[tuple[slice, FloatArray]]:
     """Yield the distances between the instances of one bag, some rows at a time.
 
-    In double precision, so that what is compared with them does not depend on the order of the
+    Distances are in double precision, so that comparing them does not depend on the order of the
     instances.
 
     Parameters
@@ -202,7 +202,7 @@ def within_distances(bag: Any) -> Iterator[tuple[slice, FloatArray]]:
     Yields
     ------
     rows : slice
-        Which instances.
+        The instances.
     distances : array of shape (rows, n_instances)
         Their distances to all instances of the bag.
 

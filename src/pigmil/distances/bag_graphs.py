@@ -1,7 +1,7 @@
-"""A graph over the instances of each bag, as the kernels of miGraph and MIGraph see it.
+"""The graph of the instances of a bag, as the kernels of miGraph and MIGraph use it.
 
 Two instances are joined when they are nearer than the mean distance between the instances of their
-bag. Everything here depends on distances inside bags only: O(sum of squared bag sizes).
+bag. Only distances within bags are needed: O(sum of squared bag sizes).
 """
 
 from typing import Any
@@ -22,11 +22,11 @@ _EDGES_AT_ONCE = 4096
 
 
 def affinity_weights(bags: Bags) -> FloatArray:
-    """Weight of every instance: one over the number of instances joined with it, itself included.
+    """Return the weight of every instance: one over the number of instances joined with it.
 
-    Implements ``W_a = 1 / sum_u w_au`` of miGraph, where ``w_au = 1`` for instances
-    nearer to each other than the mean distance in their bag. Instances that lie close together
-    share a weight of about one, so that a dense clump counts once.
+    Implements ``W_a = 1 / sum_u w_au`` of miGraph, where ``w_au = 1`` for instances nearer to each
+    other than the mean distance in their bag, and for ``u = a``. Instances that lie close together
+    share a weight of about one, so a dense cluster counts once.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def affinity_weights(bags: Bags) -> FloatArray:
 
 
 def _threshold(bag: Any) -> float:
-    """Distance below which two instances of a bag are joined."""
+    """Return the distance below which two instances of a bag are joined."""
     n_pairs = bag.shape[0] * (bag.shape[0] - 1)
     if not n_pairs:
         return 0.0
@@ -67,19 +67,19 @@ def _threshold(bag: Any) -> float:
 
 
 def edge_maps(bags: Bags, factor: FloatArray) -> FloatArray:
-    """Vector of every bag whose inner products are the edge kernel of MIGraph.
+    """Return one vector per bag, whose inner products are the edge kernel of MIGraph.
 
     Implements ``sum over edges e, e' of exp(-gamma |e - e'|^2)`` of MIGraph, where
     an edge between u and v is ``e = (d_u, p_u, d_v, p_v)``: ``d_u`` the degree of u over the
     number of edges, ``p_u = w_uv / sum_z w_uz``, and ``w`` the reciprocal of the distance.
 
     The Gaussian of four features between 0 and 1 is a product of four one-dimensional ones, each
-    of which is a short inner product (see :func:`gaussian_factor`). So a bag with m edges costs
-    O(m) and not O(m^2), and two bags an inner product.
+    of which is a short inner product (see :func:`gaussian_factor`). A bag with m edges then costs
+    O(m) instead of O(m^2), and a pair of bags one inner product.
 
-    Departs from the paper: it leaves open which end of an undirected edge is u; here it is the end
-    with the greater degree, then the greater ``p``, so that the order of instances does not
-    matter. Copies count as a millionth of the mean distance apart, where the reciprocal is finite.
+    Departs from the paper: it does not say which end of an undirected edge is u; here it is the
+    end with the greater degree, then the greater ``p``, so the order of instances does not matter.
+    Copies get a distance of a millionth of the mean distance, so that the reciprocal is finite.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def edge_maps(bags: Bags, factor: FloatArray) -> FloatArray:
 
 
 def _degrees(bag: Any, threshold: float) -> tuple[FloatArray, FloatArray]:
-    """Number of edges and sum of affinities of every instance."""
+    """Return the number of edges and the sum of affinities of every instance."""
     degree, strength = np.zeros(bag.shape[0]), np.ones(bag.shape[0])
     for rows, distances in within_distances(bag):
         joined = distances < threshold
@@ -131,12 +131,12 @@ def _degrees(bag: Any, threshold: float) -> tuple[FloatArray, FloatArray]:
 
 
 def _affinity(distances: FloatArray, threshold: float) -> FloatArray:
-    """Reciprocal distance, in units of the threshold: a unit cancels in ``p``."""
+    """Return the reciprocal distance in units of the threshold; the unit cancels in ``p``."""
     return 1 / np.maximum(distances / max(threshold, np.finfo(float).tiny), _SHORTEST)
 
 
 def _end_map(degree: FloatArray, share: FloatArray, factor: FloatArray) -> FloatArray:
-    """Features of one end of every edge: (n_edges, n_terms ** 2)."""
+    """Return the features of one end of every edge, of shape (n_edges, n_terms ** 2)."""
     left, right = (
         chebyshev.chebvander(2 * values - 1, factor.shape[0] - 1) @ factor
         for values in (degree, share)
@@ -145,11 +145,11 @@ def _end_map(degree: FloatArray, share: FloatArray, factor: FloatArray) -> Float
 
 
 def gaussian_factor(gamma: float, tolerance: float = 1e-9) -> FloatArray:
-    """Short factorisation of a Gaussian of numbers between 0 and 1.
+    """Return a low-rank factor of the Gaussian kernel on numbers between 0 and 1.
 
-    Finds A with ``exp(-gamma (x - y)^2) = t(x) A A' t(y)'`` within the tolerance, where t(x) are
-    the Chebyshev polynomials at ``2 x - 1``: the kernel interpolated at Chebyshev nodes, whose
-    error falls geometrically with their number.
+    The factor A satisfies ``exp(-gamma (x - y)^2) = t(x) A A' t(y)'`` within the tolerance, where
+    t(x) are the Chebyshev polynomials at ``2 x - 1``. It interpolates the kernel at Chebyshev
+    nodes; the error falls geometrically with their number.
 
     Parameters
     ----------

@@ -1,10 +1,10 @@
-"""Squared Euclidean distances in blocks: one matrix product a block, near pairs done again exactly.
+"""Squared Euclidean distances in blocks: one matrix product per block, exact for near pairs.
 
 ``|a - b|^2 = |a|^2 + |b|^2 - 2 a.b`` is one GEMM of rows ``(-2 a, |a|^2, 1)`` with columns
 ``(b, 1, |b|^2)``, in single precision where there are enough features for the product to dominate.
-It cancels when ``a`` and ``b`` are near, so pairs whose result is small beside the norms are
-computed again from the differences, in double precision: a copy of an instance is at distance
-exactly zero.
+Digits cancel when ``a`` and ``b`` are near, so pairs whose result is small compared with the norms
+are recomputed from the differences in double precision: a copy of an instance has distance exactly
+zero.
 """
 
 import itertools
@@ -24,7 +24,7 @@ _KEEP_VALUES = 1 << 25  # of references prepared once for all query blocks: 128 
 _REFINED_VALUES = 1 << 17  # of the differences of near pairs at a time: they stay in cache
 _SINGLE_FROM_FEATURES = 24  # below it the product is cheap and double precision costs nothing
 _SINGLE_SCALES = (1e-9, 1e9)  # of the values: their squares stay well inside single precision
-# A pair is done again when its result is below this share of the norms: single precision has
+# A pair is recomputed when its result is below this share of the norms: single precision has
 # lost about four of its seven digits there, double precision nine of its sixteen.
 _NEAR = {np.dtype(np.float32): 1e-2, np.dtype(np.float64): 1e-6}
 
@@ -52,7 +52,7 @@ def squared_distance_blocks(
     block_values : int
         Largest number of distances in a block.
     double : bool, default=False
-        Double precision whatever the number of features, where a comparison must not depend on
+        Use double precision for any number of features, so that a comparison does not depend on
         the order of the instances.
     upper : bool, default=False
         Queries and references are the same: leave out the blocks in which every column comes
@@ -61,7 +61,7 @@ def squared_distance_blocks(
     Yields
     ------
     rows, columns : slice
-        Which queries and references.
+        The queries and the references.
     squared : array of shape (rows, columns)
         Their squared distances, at least 0; the caller may overwrite it.
 
@@ -82,25 +82,25 @@ def squared_distance_blocks(
     centre = None if sparse else _centre(references)
     single = centre is not None and not double and _fits_single(queries, references, centre)
     dtype: np.dtype[Any] = np.dtype(np.float32 if single else np.float64)
-    # Neither the distances of a block nor the rows and columns that make it may grow too large.
+    # Both the distances of a block and its rows and columns are bounded in size.
     step = max(1, min(_BLOCK_ROWS, n_queries, block_values // n_features))
     width = max(1, min(block_values // step, max(_BLOCK_ROWS, block_values // n_features)))
     if upper:
         width = min(width, 2 * _BLOCK_ROWS)
     cuts = _column_cuts(n_references, width, offsets)
-    # Every query block meets every reference block: the references are prepared once if they
-    # are small (the rule), and block by block if they are not (memory-mapped sets).
+    # Every query block is combined with every reference block: references are prepared once if
+    # they are small, and block by block if they are not (memory-mapped sets).
     keep = n_references * n_features <= _KEEP_VALUES
     prepared = (
-        [_columns(references, cut, centre, dtype) for cut in cuts] if keep else [None] * len(cuts)
+        [_factor(references, cut, centre, dtype) for cut in cuts] if keep else [None] * len(cuts)
     )
     for start in range(0, n_queries, step):
         rows = slice(start, min(start + step, n_queries))
-        left = _rows(queries, rows, centre, dtype)
+        left = _factor(queries, rows, centre, dtype, left=True)
         for columns, ready in zip(cuts, prepared, strict=True):
             if upper and columns.stop <= start:
                 continue
-            right = ready or _columns(references, columns, centre, dtype)
+            right = ready or _factor(references, columns, centre, dtype)
             yield rows, columns, _block(left, right, dtype)
 
 
@@ -123,7 +123,7 @@ def nearest_in_bags(
     Yields
     ------
     rows : slice
-        Which queries.
+        The queries.
     squared : array of shape (rows, n_bags)
         Squared distance to the nearest (or farthest) instance of each bag.
 
@@ -153,7 +153,7 @@ def nearest_in_bags(
 
 
 def _centre(references: NDArray[Any]) -> NDArray[Any]:
-    """A point near the middle of the data: smaller norms, less cancellation."""
+    """Return a point near the middle of the data: smaller norms mean less cancellation."""
     return np.asarray(_sample(references).mean(axis=0, dtype=np.float64))
 
 
@@ -162,7 +162,7 @@ def _sample(instances: NDArray[Any]) -> NDArray[Any]:
 
 
 def _fits_single(queries: NDArray[Any], references: NDArray[Any], centre: NDArray[Any]) -> bool:
-    """Whether single precision is worth its while and can hold the squares."""
+    """Whether single precision saves time and can represent the squares."""
     if queries.shape[1] < _SINGLE_FROM_FEATURES:
         return False
     scales = [
@@ -184,56 +184,42 @@ def _column_cuts(n_references: int, width: int, offsets: IntArray | None) -> lis
     return [slice(start, end) for start, end in itertools.pairwise(cuts)]
 
 
-def _rows(
-    instances: Any, rows: slice, centre: NDArray[Any] | None, dtype: np.dtype[Any]
+def _factor(
+    instances: Any,
+    rows: slice,
+    centre: NDArray[Any] | None,
+    dtype: np.dtype[Any],
+    *,
+    left: bool = False,
 ) -> tuple[Any, Any, NDArray[Any]]:
-    """The rows as given, as they enter the product from the left, and their squared norms."""
+    """Return the rows as given, as factor of the matrix product, and their squared norms.
+
+    With two more columns the product of a left and a right factor is the squared distance.
+    """
     raw = instances[rows]
     if centre is None:
-        return _sparse(raw)
-    moved, norms = _moved(raw, centre, dtype)
-    moved[:, :-2] *= -2
-    moved[:, -2], moved[:, -1] = norms, 1
-    return raw, moved, norms
-
-
-def _columns(
-    instances: Any, rows: slice, centre: NDArray[Any] | None, dtype: np.dtype[Any]
-) -> tuple[Any, Any, NDArray[Any]]:
-    """The rows as given, as they enter the product from the right, and their squared norms."""
-    raw = instances[rows]
-    if centre is None:
-        return _sparse(raw)
-    moved, norms = _moved(raw, centre, dtype)
-    moved[:, -2], moved[:, -1] = 1, norms
-    return raw, moved, norms
-
-
-def _moved(
-    raw: NDArray[Any], centre: NDArray[Any], dtype: np.dtype[Any]
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Distances to the centre in the first columns, and their squared norms; two columns free."""
-    moved = np.empty((raw.shape[0], raw.shape[1] + 2), dtype)
-    vectors = moved[:, :-2]
+        matrix = sp.csr_array(raw).astype(np.float64)
+        return raw, matrix, np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel()
+    factor = np.empty((raw.shape[0], raw.shape[1] + 2), dtype)
+    vectors = factor[:, :-2]
     np.subtract(raw, centre, out=vectors, dtype=np.float64, casting="same_kind")
-    return moved, np.einsum("ij,ij->i", vectors, vectors)
-
-
-def _sparse(raw: Any) -> tuple[Any, Any, NDArray[Any]]:
-    matrix = sp.csr_array(raw).astype(np.float64)
-    return raw, matrix, np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel()
+    norms = np.einsum("ij,ij->i", vectors, vectors)
+    if left:
+        vectors *= -2
+    factor[:, -2], factor[:, -1] = (norms, 1) if left else (1, norms)
+    return raw, factor, norms
 
 
 def _block(left: Any, right: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
-    raw_left, moved_left, norms_left = left
-    raw_right, moved_right, norms_right = right
-    if sp.issparse(moved_left):
-        squared = np.ascontiguousarray((moved_right @ moved_left.toarray().T).T)
+    raw_left, left_factor, norms_left = left
+    raw_right, right_factor, norms_right = right
+    if sp.issparse(left_factor):
+        squared = np.ascontiguousarray((right_factor @ left_factor.toarray().T).T)
         squared *= -2
         squared += norms_left[:, None]
         squared += norms_right
     else:
-        squared = moved_left @ moved_right.T
+        squared = left_factor @ right_factor.T
     # One comparison with a bound for the whole row, then the exact test on the few that pass.
     share = _NEAR[dtype]
     bound = share * (norms_left + norms_right.max(initial=0))
@@ -250,7 +236,7 @@ def _block(left: Any, right: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
 def _refine(
     squared: NDArray[Any], raw_left: Any, raw_right: Any, row: IntArray, column: IntArray
 ) -> None:
-    """Put the squared distances of these pairs in place, from their differences."""
+    """Replace the squared distances of these pairs by those of their differences, in place."""
     step = max(1, _REFINED_VALUES // max(1, raw_right.shape[1]))
     for start in range(0, len(row), step):
         pairs = slice(start, start + step)

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.distances.density import log_density
+from pigmil.distances.similarity import add_log_sums, log_density
 
 __all__ = [
     "ScreenedDensities",
@@ -85,6 +84,7 @@ def screened_log_densities(
     gammas: tuple[float, ...],
     unit: float = 1.0,
     two_sided: bool = True,
+    by_fold: tuple[IntArray, FloatArray, FloatArray | None] | None = None,
 ) -> ScreenedDensities:
     """Measure the densities of both classes without comparing all instances with each other.
 
@@ -106,6 +106,10 @@ def screened_log_densities(
         Unit of length.
     two_sided : bool, default=True
         Whether the density of positive bags is needed.
+    by_fold : (array of int of shape (n_bags,), array, array or None), optional
+        Fold of each bag, and arrays of shape (n_widths, n_folds, n_instances) and, if two-sided,
+        (n_widths, n_folds, n_positive_instances) to fill with the logarithms of the sums over the
+        negative and the positive bags of each fold; see :func:`log_density`.
 
     Returns
     -------
@@ -141,15 +145,25 @@ def screened_log_densities(
     rates = np.array(gammas) / unit
     how: dict[str, Any] = {"gamma": gammas, "unit": unit}
 
-    everywhere = np.ones(bags.n_instances, dtype=bool)
-    log_negative = _estimate(bags, cells, ~is_positive, everywhere, own_negative, rates)
+    negative_folds = positive_folds = None
+    if by_fold is not None:
+        fold, negative_sums, positive_sums = by_fold
+        negative_folds = fold[~is_positive], negative_sums
+        if positive_sums is not None:
+            positive_folds = fold[is_positive], positive_sums
+
+    everywhere = np.arange(bags.n_instances)
+    log_negative = _estimate(
+        bags, cells, ~is_positive, everywhere, own_negative, rates, negative_folds
+    )
     log_positive = None
     middle = len(gammas) // 2
     count = -(-_per_bag(_PROMISING, positive) // 2)
     exact = _lowest(log_negative[middle, rows], positive.offsets, count)
     if two_sided:
-        marked = is_positive[bags.bag_index]
-        log_positive = _estimate(bags, cells, is_positive, marked, own_positive, rates)[:, rows]
+        log_positive = _estimate(
+            bags, cells, is_positive, rows, own_positive, rates, positive_folds
+        )
         ratio = log_negative[middle, rows] - log_positive[middle]
         exact |= _lowest(ratio, positive.offsets, count)
 
@@ -157,13 +171,13 @@ def screened_log_densities(
     queries = bags.instances[chosen]
     in_negative, in_positive = np.zeros((2, len(rows)))
     copies = np.zeros(len(chosen))
-    known = log_density(queries, negative, copies=copies, **how)
+    how |= {"copies": copies}
+    _correct(log_negative, chosen, queries, negative, negative_folds, how)
     in_negative[exact] = copies
-    _correct(log_negative, known, chosen)
     if log_positive is not None:
-        known = log_density(queries, positive, own_bag=own_positive[chosen], copies=copies, **how)
+        how |= {"own_bag": own_positive[chosen]}
+        _correct(log_positive, np.flatnonzero(exact), queries, positive, positive_folds, how)
         in_positive[exact] = copies
-        _correct(log_positive, known, np.flatnonzero(exact))
     return ScreenedDensities(log_negative, log_positive, in_negative, in_positive, exact)
 
 
@@ -262,19 +276,26 @@ def _estimate(
     bags: Bags,
     cells: _Cells,
     is_reference: BoolArray,
-    is_query: BoolArray,
+    rows: IntArray,
     own_bag: IntArray,
     rates: FloatArray,
+    folds: tuple[IntArray, FloatArray] | None,
 ) -> FloatArray:
-    """Estimate the log density of the reference bags at the queries; NaN elsewhere."""
+    """Estimate the log density of the reference bags at the instances in ``rows``.
+
+    With ``folds``, the fold of each reference bag and an array to fill, also the logarithms of the
+    sums over each fold.
+    """
     references = bags[is_reference]
     representatives = np.flatnonzero(is_reference[bags.bag_index])[
         representative_rows(references, _per_bag(_REPRESENTATIVES, references))
     ]
     position = _positions(is_reference)[bags.bag_index]
-    result = np.full((len(rates), bags.n_instances), np.nan)
+    place = np.full(bags.n_instances, -1)
+    place[rows] = np.arange(len(rows))
+    result = np.empty((len(rates), len(rows)))
     for members, near in cells:
-        queries = members[is_query[members]]
+        queries = members[place[members] >= 0]
         if not len(queries):
             continue
         compared = np.union1d(near[position[near] >= 0], representatives)
@@ -284,17 +305,42 @@ def _estimate(
         inside = np.flatnonzero(own_bag[queries] >= 0)
         distances[inside, own_bag[queries][inside]] = np.inf
         count = np.maximum(1, np.isfinite(distances).sum(axis=1))
-        for row, rate in enumerate(rates):
-            result[row, queries] = logsumexp(-rate * distances, axis=1) - np.log(count)
+        total = np.full((len(rates), len(queries)), -np.inf)
+        if folds is None:
+            add_log_sums(total, distances, rates)
+        else:
+            fold, sums = folds
+            for number in range(sums.shape[1]):
+                part = np.full_like(total, -np.inf)
+                add_log_sums(part, distances[:, fold == number], rates)
+                sums[:, number, place[queries]] = part
+                np.logaddexp(total, part, out=total)
+        result[:, place[queries]] = total - np.log(count)
     return result
 
 
-def _correct(estimates: FloatArray, known: FloatArray, rows: IntArray) -> None:
-    """Put the known values in place and raise the others by an upper quantile of their error."""
+def _correct(
+    estimates: FloatArray,
+    rows: IntArray,
+    queries: NDArray[Any],
+    references: Bags,
+    folds: tuple[IntArray, FloatArray] | None,
+    how: dict[str, Any],
+) -> None:
+    """Put exact densities in place and raise the others by an upper quantile of their error."""
+    by_group = None
+    if folds is not None:
+        fold, sums = folds
+        by_group = fold, np.empty((*sums.shape[:2], len(rows)))
+    known = log_density(queries, references, by_group=by_group, **how)
     before = estimates[:, rows]
     errors = np.where(np.isfinite(before), known - np.where(np.isfinite(before), before, 0.0), 0.0)
-    estimates += np.quantile(errors, _SHIFT_QUANTILE, axis=1, keepdims=True)
+    shift = np.quantile(errors, _SHIFT_QUANTILE, axis=1, keepdims=True)
+    estimates += shift
     estimates[:, rows] = known
+    if folds is not None and by_group is not None:
+        sums += shift[:, None]
+        sums[:, :, rows] = by_group[1]
 
 
 def _positions(marked: BoolArray) -> IntArray:

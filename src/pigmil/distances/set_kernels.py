@@ -1,4 +1,4 @@
-"""Kernels between bags: sums over all pairs of instances, one matrix product a block."""
+"""Kernels between bags: sums over all pairs of instances, one matrix product per block."""
 
 from collections.abc import Callable
 from typing import Any
@@ -70,14 +70,14 @@ def pair_sums(
             values *= reference_weights[columns]
         row_bags, row_starts = _segments(queries.offsets, rows)
         column_bags, column_starts = _segments(to.offsets, columns)
-        # Over the few rows of a bag first: whole rows are added, and what is left is small.
+        # Rows first: whole rows are added, and the array that is left is small.
         part = np.add.reduceat(values, row_starts, axis=0, dtype=np.float64)
         sums[row_bags, column_bags] += np.add.reduceat(part, column_starts, axis=1)
     return sums + sums.T if itself else sums
 
 
 def _halve(values: NDArray[Any], rows: slice, columns: slice) -> None:
-    """Keep what lies above the diagonal and half of the diagonal: the transpose brings the rest."""
+    """Keep the values above the diagonal and half of the diagonal; the transpose adds the rest."""
     if columns.start >= rows.stop:
         return
     behind = np.arange(rows.start, rows.stop)[:, None] - np.arange(columns.start, columns.stop)
@@ -86,7 +86,7 @@ def _halve(values: NDArray[Any], rows: slice, columns: slice) -> None:
 
 
 def _segments(offsets: IntArray, part: slice) -> tuple[slice, IntArray]:
-    """Bags that a stretch of instances touches, and where each begins in the stretch."""
+    """Return the bags of a range of instances, and where each begins in the range."""
     first = int(np.searchsorted(offsets, part.start, side="right")) - 1
     last = int(np.searchsorted(offsets, part.stop, side="left"))
     return slice(first, last), np.maximum(offsets[first:last], part.start) - part.start
@@ -100,7 +100,7 @@ def gaussian_sums(
     query_weights: FloatArray | None = None,
     reference_weights: FloatArray | None = None,
 ) -> FloatArray:
-    """Set kernel with a Gaussian base: ``sum w_a w_b exp(-gamma |a - b|^2)``.
+    """Return the set kernel with a Gaussian base, ``sum w_a w_b exp(-gamma |a - b|^2)``.
 
     Implements the multi-instance kernel of Gartner et al. (with a Gaussian base kernel
     its power p only multiplies gamma) and, with weights, the numerator of the miGraph kernel.
@@ -144,7 +144,7 @@ def gaussian_sums(
 
 
 def gaussian_self_sums(bags: Bags, *, gamma: float = 1.0) -> FloatArray:
-    """Set kernel of every bag with itself: the diagonal of :func:`gaussian_sums`, without the rest.
+    """Return the set kernel of every bag with itself, the diagonal of :func:`gaussian_sums`.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def gaussian_self_sums(bags: Bags, *, gamma: float = 1.0) -> FloatArray:
 
 
 def min_max_statistics(bags: Bags) -> FloatArray:
-    """Smallest and largest value of every feature in every bag, side by side.
+    """Return the smallest and the largest value of every feature in every bag.
 
     The statistic ``s(X)`` of the min-max kernel of Gartner et al.
 

@@ -1,4 +1,4 @@
-"""A small box-constrained quadratic programme, solved exactly: the core of the exemplar SVMs."""
+"""An exact solver for small quadratic programmes with box constraints, used by exemplar SVMs."""
 
 import math
 
@@ -10,7 +10,7 @@ from pigmil._core.typing import FloatArray, IntArray
 
 States = npt.NDArray[np.int8]
 
-# Where a variable of the box QP stands. PENDING is strictly inside the box but not factorised.
+# State of a variable of the box QP. PENDING is strictly inside the box but not factorised.
 LOWER, UPPER, FREE, PENDING = 0, 1, 2, 3
 # A pivot below this share of its diagonal counts as linear dependence.
 PIVOT = 1e-11
@@ -38,7 +38,7 @@ def _backward(factor: FloatArray, n_free: int, rhs: FloatArray) -> None:
 
 @njit
 def _delete(factor: FloatArray, free: IntArray, n_free: int, position: int) -> int:
-    """Take one variable out of the factorised set: drop its row, rotate the rest triangular."""
+    """Remove one variable from the factor: drop its row, and make the rest triangular again."""
     for r in range(position, n_free - 1):
         free[r] = free[r + 1]
         for c in range(r + 2):
@@ -67,9 +67,9 @@ def _try_insert(
     state: States,
     j: int,
 ) -> int:
-    """Append variable ``j`` to the factor unless its column is dependent on those in it.
+    """Append variable ``j`` to the factor unless its column depends linearly on those in it.
 
-    ``column`` holds ``G[j, free]`` and leaves as the new row of the factor.
+    ``column`` holds ``G[j, free]`` and is overwritten by the new row of the factor.
     """
     _forward(factor, n_free, column)
     pivot = gram[j, j]
@@ -89,7 +89,7 @@ def _try_insert(
 def _restart_gradient(
     gram: FloatArray, linear: FloatArray, size: int, alpha: FloatArray, gradient: FloatArray
 ) -> float:
-    """Compute the gradient from ``alpha``; return by how much it differs from what stood there."""
+    """Recompute the gradient from ``alpha``; return its largest difference from the old one."""
     drift = 0.0
     fresh = linear[:size].copy()
     for j in range(size):
@@ -115,10 +115,10 @@ def _advance(
     extra: int,
     longest: float,
 ) -> int:
-    """Move along ``direction`` until it ends or a bound blocks; return the blocking position.
+    """Move along ``direction`` to its end or to the first bound; return the position of that bound.
 
-    ``extra`` is a further moving variable (or -1) whose component is ``direction[n_free]``; it
-    blocks under position ``n_free``.
+    ``extra`` is one more moving variable (or -1), with component ``direction[n_free]`` and
+    position ``n_free``.
     """
     moving = n_free + (1 if extra >= 0 else 0)
     length = longest
@@ -212,7 +212,7 @@ def solve_box_qp(
                 entering = j
         refined = 0
         if entering < 0:
-            # The running gradient has drifted by rounding: believe only a fresh one.
+            # The updated gradient drifts by rounding: only a recomputed one is decisive.
             if restarts == 3 or _restart_gradient(gram, linear, size, alpha, gradient) <= tolerance:
                 return True
             restarts += 1

@@ -1,4 +1,4 @@
-"""Exemplar SVMs where many negatives are on the wrong side: descent, then exact decomposition."""
+"""Exemplar SVMs with many negatives inside the margin: descent, then exact decomposition."""
 
 from dataclasses import dataclass
 
@@ -20,21 +20,21 @@ class Solution:
     """One exemplar SVM in the coordinates of the negatives."""
 
     weight: FloatArray
-    gap: float  # certified, relative to the dual objective
+    gap: float  # relative to the dual objective
     lowest_score: float  # the smallest score of a negative
 
 
 def decompose(point: FloatArray, negatives: SharedNegatives, upper: float, tol: float) -> Solution:
     """Solve one exemplar SVM with any number of negatives inside the margin.
 
-    Dual coordinate descent brings most multipliers to the bound they end at; then rounds of the
-    exact box QP over the worst violators and the multipliers inside the box, everything else held
-    fixed, until the duality gap closes. Each round raises the dual objective, so the rounds cannot
+    Dual coordinate descent brings most multipliers to their final bound. Then the exact box QP is
+    solved repeatedly over the worst violators and the multipliers inside the box, with all others
+    fixed, until the duality gap closes. Each round raises the dual objective, so rounds cannot
     cycle.
 
-    The gap must fall below ``tol`` of the dual objective and below ``tol / 50`` of |w|^2.
-    The second matters here: the objective is mostly loss, and by strong convexity only
-    a gap small beside |w|^2 / 2 holds the direction of w (|dw|^2 <= 2 gap).
+    The gap must fall below ``tol`` of the dual objective and below ``tol / 50`` of |w|^2. The
+    second condition is needed because the objective is mostly loss: by strong convexity
+    |dw|^2 <= 2 gap, so only a gap that is small compared with |w|^2 / 2 fixes the direction of w.
     """
     n = negatives.n
     room = min(n, max(SMALLEST_ROOM, min(2 * negatives.d + 64, LARGEST_ROOM)))
@@ -58,8 +58,8 @@ def decompose(point: FloatArray, negatives: SharedNegatives, upper: float, tol: 
         elif fallen == RESCUES or best.gap <= 1e-12:
             break
         else:
-            # Rounding has beaten the exact problem (features of very different length): the
-            # descent, which never forms products of features, goes on from the best point.
+            # Rounding errors of the exact problem dominate (features of very different scale):
+            # continue from the best point by descent, which forms no products of features.
             fallen += 1
             alpha[:] = highest_alpha
             _descend(point, negatives, upper, alpha)
@@ -69,13 +69,13 @@ def decompose(point: FloatArray, negatives: SharedNegatives, upper: float, tol: 
 def _certify(
     weight: FloatArray, scores: FloatArray, gradient: FloatArray, upper: float, dual: float
 ) -> tuple[Solution, float]:
-    """Duality gap at ``weight``, relative and absolute."""
+    """Return the solution with its relative duality gap, and the absolute gap."""
     half = 0.5 * float(weight @ weight)
     excess = half + upper * float(np.maximum(gradient, 0.0).sum()) - dual
     margin = 2.0 - float(gradient.max())
     longer = 2.0 / margin if margin > 0.0 else np.inf
     if half * longer**2 - dual < excess:
-        # C so large that hinges within rounding cost more than a slightly longer w.
+        # C is so large that hinges within rounding cost more than a slightly longer w.
         excess = half * longer**2 - dual
         weight, scores = weight * longer, scores * longer
     excess = max(excess, 0.0)
@@ -91,7 +91,7 @@ def _solve_part(
     gradient: FloatArray,
     room: int,
 ) -> None:
-    """Solve for the most promising multipliers exactly, the others held fixed; in place."""
+    """Solve exactly for the most promising multipliers with all others fixed, in place."""
     from pigmil.exemplars._box_qp_kernels import solve_box_qp
 
     chosen = _choose(alpha, gradient, upper, room)
@@ -120,7 +120,7 @@ def _evaluate(
 def _choose(
     alpha: FloatArray, gradient: FloatArray, upper: float, room: int
 ) -> npt.NDArray[np.int64]:
-    """Choose the next exact problem: worst violators, multipliers inside the box, near misses."""
+    """Choose variables to solve for: multipliers inside the box, violators, then near ones."""
     if alpha.size <= room:
         return np.arange(alpha.size)
     inside = np.flatnonzero((alpha > 0.0) & (alpha < upper))
@@ -137,7 +137,7 @@ def _choose(
 def _descend(
     point: FloatArray, negatives: SharedNegatives, upper: float, alpha: FloatArray
 ) -> None:
-    """Bring ``alpha`` near the solution by sweeps of dual coordinate descent, in place."""
+    """Move ``alpha`` close to the solution by dual coordinate descent, in place."""
     from pigmil.exemplars._mining_kernels import descend
 
     total, product = float(alpha.sum()), 0.0

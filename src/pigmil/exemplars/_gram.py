@@ -1,4 +1,4 @@
-"""Exemplar SVMs of sparse candidates, through the dot products of the negatives."""
+"""Exemplar SVMs of sparse candidates, from the dot products of the negatives."""
 
 import numpy as np
 
@@ -12,11 +12,11 @@ MAX_ROUNDS = 200
 def solve_through_products(
     points: FloatArray, negatives: SharedNegatives, upper: float, tol: float
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Weights, certified relative gaps and lowest scores of a block of candidates.
+    """Return weights, relative gaps and lowest scores of a block of candidates.
 
-    For sparse negatives few enough that all their dot products fit (`SharedNegatives.products`):
-    differences between sparse rows are dense, their dot products are cheap. The gap is evaluated
-    from the weights themselves, not from the products the solution was found with.
+    For sparse negatives whose dot products fit in memory (`SharedNegatives.products`): differences
+    of sparse rows are dense, but their dot products are cheap. The gap is computed from the
+    weights themselves, not from the products that the solver used.
     """
     from pigmil.exemplars._gram_kernels import solve_by_gram
 

@@ -49,7 +49,7 @@ def solve_by_gram(
                 n_free += 1
             else:
                 violation[j] = gradient[j] if alpha[j] <= 0.0 else -gradient[j]
-        # As many new ones as are inside already: then even large sets take few rounds.
+        # At least as many new ones as are inside the box, so that large sets take few rounds.
         worst = np.argsort(-violation)[: min(n, n_free + max(added, n_free))]
         size = 0
         while size < worst.size and violation[worst[size]] > 0.0:

@@ -1,4 +1,4 @@
-"""Exemplar SVMs by hard-negative mining: small exact problems, one product to check them all."""
+"""Exemplar SVMs by hard-negative mining: small exact problems, checked by one matrix product."""
 
 from dataclasses import dataclass, field
 
@@ -32,7 +32,6 @@ class WorkingSets:
     dual: FloatArray = field(init=False)
     gap: FloatArray = field(init=False)
     overflow: npt.NDArray[np.bool_] = field(init=False)
-    passes: int = 0
 
     def __post_init__(self) -> None:
         m, d = self.points.shape
@@ -46,7 +45,7 @@ class WorkingSets:
         self._slot = np.full(self.negatives.n, -1, np.int64)
         self._rows = np.empty((0, d))
         self._n_rows = 0
-        # Reused in every pass: allocating memory costs more than passes over small sets.
+        # Reused in every pass: allocation costs more than a pass over a small set.
         self._largest = np.empty((m, COLLECTED))
         self._index = np.empty((m, COLLECTED), np.int64)
         self._new = np.empty((m, ADDED), np.int64)
@@ -68,11 +67,10 @@ class WorkingSets:
         largest, index = self._largest[: which.size], self._index[: which.size]
         for first, scores in self.negatives.scores(weights, stride):
             collect_largest(scores, first, stride, offset, floor, hinge, count, largest, index)
-        self.passes += 1
         return hinge, count, largest, index
 
     def _fetch(self, wanted: IntArray) -> None:
-        """Bring negatives in double precision into the rows the block shares."""
+        """Add negatives in double precision to the rows that the block shares."""
         missing = np.unique(wanted)
         missing = missing[self._slot[missing] < 0]
         stop = self._n_rows + missing.size
@@ -85,13 +83,13 @@ class WorkingSets:
         self._n_rows = stop
 
     def start(self, which: IntArray, stride: int) -> None:
-        """Open each working set with the negatives that lie furthest towards its candidate."""
+        """Fill each working set with the negatives that lie furthest towards its candidate."""
         nothing = np.full(which.size, -np.inf)
         collected = self.collect(which, self.points[which], np.zeros(which.size), nothing, stride)
         self._grow(which, collected[1], collected[2], collected[3], -np.inf)
 
     def improve(self, which: IntArray, stride: int, tol: float) -> IntArray:
-        """One pass: certify or correct the candidates ``which``; return those still open."""
+        """Make one pass over the candidates ``which``; return those that are not yet solved."""
         from pigmil.exemplars._mining_kernels import exact_hinges
 
         weights = self.weights[which]
@@ -101,7 +99,7 @@ class WorkingSets:
         squared = np.einsum("ij,ij->i", weights, weights)
         dual = self.dual[which]
         complete = count <= COLLECTED
-        # Only double precision certifies, and only where every positive hinge was remembered.
+        # The gap counts only in double precision, and only if every positive hinge was collected.
         excess = 0.5 * squared + self.upper * hinge - dual
         near = np.flatnonzero(complete & (excess <= 10 * tol * dual + self.upper * error))
         if near.size:
@@ -123,7 +121,7 @@ class WorkingSets:
         gap[near] = np.maximum(excess[near], 0.0) / dual[near]
         if stride == 1:
             self.gap[which] = gap
-        # By strong convexity |dw|^2 <= 2 gap: hold w itself, not only the objective.
+        # By strong convexity |dw|^2 <= 2 gap: bound the error of w, not only of the objective.
         open_ = (gap > tol) | (excess > 0.02 * tol * squared)
         self._grow(which[open_], count[open_], largest[open_], index[open_], 0.0)
         stuck = self.overflow[which] | (open_ & (self._n_new[which] == 0))
@@ -134,7 +132,7 @@ class WorkingSets:
     def _grow(
         self, which: IntArray, count: IntArray, largest: FloatArray, index: IntArray, least: float
     ) -> None:
-        """Give each working set its hardest collected negatives and solve it."""
+        """Add the hardest collected negatives to each working set and solve it."""
         from pigmil.exemplars._mining_kernels import choose_new, grow_and_solve
 
         every = np.arange(which.size)
@@ -172,12 +170,13 @@ class WorkingSets:
         )
 
 
-def mine(points: FloatArray, negatives: SharedNegatives, upper: float, tol: float) -> WorkingSets:
-    """Solve the exemplar SVMs of a block of candidates, as far as mining goes.
+def mine_hard_negatives(
+    points: FloatArray, negatives: SharedNegatives, upper: float, tol: float
+) -> WorkingSets:
+    """Solve the exemplar SVMs of a block of candidates by mining hard negatives.
 
-    The returned sets carry a certified relative ``gap`` for each candidate; it is above ``tol``
-    where the working set overflowed (many negatives on the wrong side) and another method must
-    take over.
+    The returned sets have a relative ``gap`` for each candidate. It is above ``tol`` where the
+    working set overflowed (many negatives inside the margin) and another solver is needed.
     """
     sets = WorkingSets(points, negatives, upper)
     unfinished = np.arange(len(points))
@@ -197,7 +196,7 @@ def mine(points: FloatArray, negatives: SharedNegatives, upper: float, tol: floa
 
 
 def _strides(n: int) -> list[int]:
-    """Subsamples to mine, each about twelve times the one before, up to all negatives."""
+    """Return the strides of the subsamples to mine, each about twelve times the one before."""
     strides = [max(1, n // SUBSAMPLE)]
     while strides[-1] > 1:
         strides.append(max(1, strides[-1] // GROWTH))

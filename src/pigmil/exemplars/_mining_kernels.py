@@ -1,4 +1,4 @@
-"""Compiled pieces of the exemplar SVMs: collecting hard negatives, working sets, descent."""
+"""Compiled kernels of the exemplar SVMs: collecting hard negatives, working sets, descent."""
 
 import math
 
@@ -28,7 +28,7 @@ def collect_largest(
     largest: FloatArray,
     index: IntArray,
 ) -> None:
-    """Fold one block of scores into each candidate's hinge sum and its largest hinge values.
+    """Add one block of scores to the hinge sums and the largest hinge values of the candidates.
 
     Column ``c`` of ``scores`` is negative ``first + c * step`` and its hinge argument is
     ``offset + score``. Arguments above ``floor`` are counted; the largest of them stay in
@@ -83,7 +83,7 @@ def exact_hinges(
     index: IntArray,
     hinge: FloatArray,
 ) -> None:
-    """Replace the collected hinge values of the candidates ``which`` by exact ones, and their sum.
+    """Replace the collected hinge values of the candidates ``which``, and their sum, by exact ones.
 
     ``rows[slot[j]]`` is negative ``j`` in double precision.
     """
@@ -146,11 +146,10 @@ def grow_and_solve(
     dual: FloatArray,
     overflow: Flags,
 ) -> None:
-    """Renew each working set by the chosen negatives, solve it exactly, refresh weight and dual.
+    """Add the chosen negatives to each working set, solve it exactly, update weights and dual.
 
-    Members without weight leave the set: they come back if they matter, and small sets are what
-    makes the rounds cheap. The Gram matrix is computed afresh each time; keeping it would cost
-    more in memory traffic than the product does.
+    Members with a multiplier of 0 are dropped, since small sets make the rounds cheap; they return
+    if they matter. The Gram matrix is recomputed each time, which is cheaper than storing it.
     """
     room = members.shape[1]
     linear = np.full(room, 2.0)
@@ -194,12 +193,12 @@ def descend(
     combination: FloatArray,
     product: float,
 ) -> tuple[float, float, float]:
-    """One sweep of dual coordinate descent over a block of negatives.
+    """Make one sweep of dual coordinate descent over a block of negatives.
 
     ``along = rows @ point``, ``curvature = |point - row|^2``, ``total`` is the sum of all alphas,
     ``combination`` the alpha-weighted sum of the negatives (changed in place) and ``product`` its
-    dot product with ``point``, so that w = total * point - combination. Rows are visited with a
-    stride prime to their number, so that sorted data do not slow the descent.
+    dot product with ``point``, so w = total * point - combination. Rows are visited with a stride
+    that is coprime to their number, so that sorted data do not slow the descent.
 
     Returns the new ``total`` and ``product`` and the largest violation met.
     """

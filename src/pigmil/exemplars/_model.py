@@ -16,12 +16,12 @@ class Confidence(Protocol):
     """Protocol of a family of classifiers: the confidence of exemplar i in instance j."""
 
     def confidence(self, instances: Any, include_bias: bool = True) -> FloatArray:
-        """Confidence of each exemplar (rows) in each instance (columns)."""
+        """Return the confidence of each exemplar (rows) in each instance (columns)."""
 
 
 @dataclass(frozen=True)
 class ExemplarClassifiers:
-    """One linear classifier for each exemplar.
+    """One linear classifier per exemplar.
 
     Attributes
     ----------
@@ -30,8 +30,8 @@ class ExemplarClassifiers:
     intercepts : ndarray of shape (m,)
         Biases; the decision value is ``weights @ x + intercepts``.
     duality_gap : ndarray of shape (m,)
-        Certified duality gap over the dual objective, an upper bound on the relative error of
-        the objective. Zero for a closed form.
+        Duality gap over the dual objective, an upper bound on the relative error of the
+        objective. Zero for a closed form.
 
     Examples
     --------
@@ -46,14 +46,14 @@ class ExemplarClassifiers:
     duality_gap: FloatArray
 
     def confidence(self, instances: Any, include_bias: bool = True) -> FloatArray:
-        """Confidence of each classifier (rows) in each instance (columns).
+        """Return the confidence of each classifier (rows) in each instance (columns).
 
         Parameters
         ----------
         instances : array-like or CSR of shape (n, d)
-            Instances to judge.
+            The instances.
         include_bias : bool, default=True
-            With the intercept (the decision value) or without it, as the paper prints it.
+            Whether to add the intercept (the decision value); the paper prints ``w.x`` alone.
 
         Returns
         -------
@@ -75,7 +75,7 @@ class ExemplarClassifiers:
 
 
 def check_pair(candidates: Any, negatives: Any) -> tuple[Any, Any]:
-    """Validate both inputs: finite float rows with the same features."""
+    """Return both inputs validated: finite rows with the same features."""
     candidates, negatives = (
         check_array(rows, accept_sparse="csr", dtype=[np.float64, np.float32], input_name=name)
         for rows, name in ((candidates, "candidates"), (negatives, "negatives"))

@@ -1,4 +1,4 @@
-"""The negatives every exemplar classifier is trained against, served in blocks."""
+"""The negatives that all exemplar classifiers are trained against, in blocks."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,10 +17,10 @@ _SAME = 1e-15  # of the largest entry: what rounding leaves between equal rows
 
 
 class SharedNegatives:
-    """Negatives, centred and brought to unit length, scored in blocks of bounded memory.
+    """Negatives, centred and scaled, whose scores are computed in blocks of bounded memory.
 
-    Differences between instances are all the exemplar SVM sees, so centring changes nothing in
-    the model and saves the digits that a common offset would eat. The unit of length is the root
+    The exemplar SVM depends only on differences between instances. Centring does not change the
+    model, and keeps the digits that a common offset would cost. The unit of length is the root
     mean square distance from the centre. Sparse negatives are not centred.
 
     Parameters
@@ -28,7 +28,7 @@ class SharedNegatives:
     negatives : ndarray, memmap or CSR of shape (n, d)
         Finite float32 or float64 rows. Never copied whole into double precision when large.
     candidates : ndarray or CSR of shape (m, d)
-        Only used for the unit of length when all negatives coincide.
+        Only used for the unit of length if all negatives are equal.
     """
 
     def __init__(self, negatives: Any, candidates: Any) -> None:
@@ -53,8 +53,8 @@ class SharedNegatives:
             self.products = (scaled @ scaled.T).toarray()
 
     def _measure(self, candidates: Any) -> float:
-        """Find centre and unit of length, fill the fast copy; return the length of the longest."""
-        # The largest entry comes first, so that no square overflows however long the features.
+        """Set centre, unit and the fast copy; return the length of the longest negative."""
+        # Divide by the largest entry first, so that no square overflows.
         if self.is_sparse:
             self.scale = float(abs(self._source).max()) or 1.0
             scaled = self._source / self.scale
@@ -74,7 +74,7 @@ class SharedNegatives:
                 if self._fast is not None:
                     self._fast[chosen] = prepared
         unit = float(np.sqrt(squares.mean()))
-        if unit <= _SAME:  # the negatives coincide: the candidates give the unit
+        if unit <= _SAME:  # all negatives are equal: the candidates give the unit
             unit = float(np.abs(self._prepare(candidates)).max(initial=0.0))
             unit = unit if unit > _SAME else 1.0
         self.scale *= unit
@@ -89,25 +89,25 @@ class SharedNegatives:
         return prepared
 
     def points(self, instances: Any) -> FloatArray:
-        """Bring instances into the coordinates of the negatives, dense double precision."""
+        """Return instances in the coordinates of the negatives, dense and in double precision."""
         return self._prepare(instances)
 
     def rows(self, index: npt.NDArray[np.int64]) -> FloatArray:
-        """Some negatives, dense double precision."""
+        """Return some negatives, dense and in double precision."""
         if self._exact is not None:
             return self._exact[index]
         return self._prepare(self._source[index])
 
     def score_all(self, weights: FloatArray) -> FloatArray:
-        """Scores of all sparse negatives under each row of ``weights``, double precision."""
+        """Return the scores of all sparse negatives by each row of ``weights``."""
         return np.ascontiguousarray((self._source @ weights.T).T) / self.scale
 
     def combine(self, alpha: FloatArray) -> FloatArray:
-        """Sum of the sparse negatives, weighted by each row of ``alpha``."""
+        """Return the sum of the sparse negatives, weighted by each row of ``alpha``."""
         return np.asarray((self._source.T @ alpha.T).T) / self.scale
 
     def blocks(self) -> Iterator[tuple[slice, FloatArray]]:
-        """All negatives, block after block, dense double precision."""
+        """Yield all negatives in blocks, dense and in double precision."""
         if self._exact is not None:
             yield slice(0, self.n), self._exact
             return
@@ -118,7 +118,7 @@ class SharedNegatives:
     def scores(
         self, weights: FloatArray, stride: int = 1
     ) -> Iterator[tuple[int, npt.NDArray[np.float32] | FloatArray]]:
-        """Scores of every ``stride``-th negative under each row of ``weights``, in blocks.
+        """Yield the scores of every ``stride``-th negative by each row of ``weights``, in blocks.
 
         Dense negatives are scored in single precision; `score_error` bounds its error.
 
@@ -144,7 +144,7 @@ class SharedNegatives:
             yield start, single @ block.T
 
     def score_error(self, weights: FloatArray) -> FloatArray:
-        """Largest error of a score for each row of ``weights``: the dot-product rounding bound."""
+        """Return the bound on the rounding error of a score, for each row of ``weights``."""
         unit = np.finfo(np.float64 if self.is_sparse else np.float32).eps / 2
         bound = (self.d + 3) * unit
         length = np.sqrt(np.einsum("ij,ij->i", weights, weights))

@@ -1,4 +1,4 @@
-"""Exemplar classifiers that need no optimisation: linear discriminants and Gaussian kernels."""
+"""Exemplar classifiers in closed form: linear discriminants."""
 
 from typing import Any, Literal
 
@@ -13,14 +13,13 @@ from pigmil.exemplars._shared_negatives import SharedNegatives
 def exemplar_lda(
     candidates: Any, negatives: Any, *, shrinkage: float | Literal["auto"] = "auto"
 ) -> ExemplarClassifiers:
-    """Train a linear discriminant for each candidate, alone against all negatives.
+    """Train one linear discriminant per candidate, against all negatives.
 
-    A closed form for the question the exemplar SVM asks: with μ and Σ the mean and the
-    (shrunken) covariance of the negatives, w is proportional to Σ^-1 (x_i - μ), and Σ is factorised
-    once for all candidates. The decision lies half-way between candidate and mean, where
-    a discriminant of two classes with one covariance and equal weight puts it; length and bias
-    are such that the candidate has confidence 1 and the mean of the negatives -1, as candidate and
-    support vectors have in the SVM.
+    With μ and Σ the mean and the (shrunken) covariance of the negatives, w is proportional to
+    Σ^-1 (x_i - μ), and Σ is factorised once for all candidates. The decision boundary is half-way
+    between candidate and mean, as for two classes with the same covariance and equal weight. w
+    and the bias are scaled so that the candidate has confidence 1 and the mean of the negatives
+    -1, like the candidate and the support vectors of the SVM.
 
     Departs from the paper: the paper trains an SVM. The order of confidences correlates with that
     of the SVM by 0.7 to 0.9.
@@ -38,7 +37,7 @@ def exemplar_lda(
     Returns
     -------
     ExemplarClassifiers
-        A candidate that lies on the mean has weight and bias 0: it can be sure of nothing.
+        A candidate at the mean of the negatives has weights and bias 0.
 
     Notes
     -----
@@ -77,7 +76,7 @@ def exemplar_lda(
 def _shrunken_covariance(
     shared: SharedNegatives, shrinkage: float | Literal["auto"]
 ) -> tuple[FloatArray, FloatArray]:
-    """Mean and shrunken covariance of the negatives, in their prepared coordinates."""
+    """Return mean and shrunken covariance of the negatives, in scaled coordinates."""
     n, d = shared.n, shared.d
     mean = np.zeros(d)
     for _, rows in shared.blocks():
@@ -89,7 +88,7 @@ def _shrunken_covariance(
         covariance += centred.T @ centred / n
         fourth += float((np.einsum("ij,ij->i", centred, centred) ** 2).sum()) / n
     variance = float(np.trace(covariance)) / d
-    if variance <= 0.0:  # the negatives coincide: every direction is as good as another
+    if variance <= 0.0:  # all negatives are equal: no direction is preferred
         return mean, np.eye(d)
     if shrinkage == "auto":
         frobenius = float((covariance**2).sum())

@@ -8,7 +8,7 @@ import numpy as np
 from pigmil._core.typing import FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import squared_distance_blocks
-from pigmil.distances.density import log_density
+from pigmil.distances.similarity import log_density
 
 
 @dataclass(frozen=True)
@@ -17,17 +17,17 @@ class KernelExemplars:
 
     ``confidence[i, j] = -gamma |x_i - x_j| / unit - n(x_j)``: the logarithm of the
     kernel between exemplar and instance over the density of negative bags at the instance (see
-    :func:`pigmil.distances.density.log_density`). It is positive where the exemplar is nearer than
-    negative bags typically are. A linear exemplar SVM with its bias asks the same question by a
-    plane; in more than a few dimensions hardly any two planes claim each other (0.5 to 5 % of the
-    pairs on real data).
+    :func:`pigmil.distances.log_density`). It is positive where the exemplar is nearer than
+    negative bags typically are. Linear exemplar SVMs with a bias separate by a hyperplane instead;
+    in more than a few dimensions two of them are rarely confident in each other (0.5 to 5 % of
+    the pairs on real data).
 
     Attributes
     ----------
     exemplars : array or CSR of shape (m, n_features)
         The exemplars.
     negative_bags : Bags
-        The bags they are distinguished from.
+        The negative bags.
     gamma, unit : float
         Decay per unit of length, and the unit.
     """
@@ -48,7 +48,7 @@ class KernelExemplars:
         Parameters
         ----------
         instances : array or CSR of shape (n, n_features)
-            Instances to judge.
+            The instances.
         include_bias : bool, default=True
             Subtract the density of negatives; without it confidences are never positive.
         log_negative_density : array of shape (n,), optional

@@ -1,4 +1,4 @@
-"""Exemplar classifiers: one candidate against all shared negatives, many candidates at once."""
+"""Exemplar SVMs: one candidate against all negatives, many candidates at once."""
 
 import warnings
 from typing import Any
@@ -32,23 +32,23 @@ def exemplar_svms(
     tol: float = 1e-4,
     n_jobs: int | None = None,
 ) -> ExemplarClassifiers:
-    """Train a linear SVM for each candidate, alone against all negatives.
+    """Train one linear SVM per candidate, against all negatives.
 
     The model is that of ``SVC(kernel="linear", C=C, class_weight={1: n_negatives, -1: 1})``
-    with candidate i as the only positive: hinge loss, free bias, and the positive weighing as much
-    as all negatives together ("resampling" in the paper). Because of that weight the best bias
-    puts the candidate on its margin, b = 1 - w.x_i, and what remains is the bias-free ::
+    with candidate i as the only positive: hinge loss, free bias, and the positive weighted like
+    all negatives together ("resampling" in the paper). With this weight the optimal bias puts the
+    candidate on its margin, b = 1 - w.x_i, which leaves a problem without a bias ::
 
         min_w |w|^2 / 2 + C sum_j max(0, 2 - w.(x_i - n_j)),
 
-    whose dual is a QP over a box. Few negatives carry weight in it, so each candidate keeps a small
-    working set that is solved exactly, one matrix product scores all negatives for all unfinished
-    candidates, and the hardest ones enter the working sets until the duality gap closes. Where too
-    many negatives lie inside the margin, coordinate descent and an exact decomposition take over;
-    sparse negatives, if at most 4096, are solved through their dot products.
+    whose dual is a QP with box constraints. Few negatives have a weight in it, so each candidate
+    keeps a small working set that is solved exactly. One matrix product scores all negatives for
+    all unfinished candidates, and the hardest negatives enter the working sets until the duality
+    gap closes. If too many negatives lie inside the margin, coordinate descent and an exact
+    decomposition are used instead; up to 4096 sparse negatives are solved by their dot products.
 
-    Departs from the paper: none in the model. When every negative violates the margin (C tiny)
-    any bias of an interval is optimal; the middle is taken, as LIBSVM does.
+    Departs from the paper: not in the model. If every negative violates the margin (tiny C), all
+    biases of an interval are optimal, and the middle is taken, as in LIBSVM.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def exemplar_svms(
     C : float, default=1.0
         Weight of the loss on each negative.
     tol : float, default=1e-4
-        Largest accepted duality gap, relative to the dual objective.
+        Largest duality gap that is accepted, relative to the dual objective.
     n_jobs : int, default=None
         Threads over blocks of candidates. The result does not depend on it.
 
@@ -74,9 +74,9 @@ def exemplar_svms(
 
     Notes
     -----
-    Cost: about 4 passes of 2 m n d floating-point operations in single precision, and a QP of some
-    tens of variables for each candidate. The gap is always evaluated in double precision over
-    every negative that single precision cannot rule out.
+    Cost: about 4 passes of 2 m n d floating-point operations in single precision, and a QP of
+    some tens of variables per candidate. The gap is always evaluated in double precision, over all
+    negatives that single precision cannot exclude.
 
     References
     ----------
@@ -96,7 +96,7 @@ def exemplar_svms(
     shared = SharedNegatives(negatives, candidates)
     step = _block_size(shared.d)
     starts = range(0, candidates.shape[0], step)
-    # One BLAS thread whatever n_jobs: otherwise the threads multiply and the last digits change.
+    # One BLAS thread for any n_jobs: otherwise threads multiply and the last digits change.
     with threadpool_limits(limits=1, user_api="blas"):
         parts = Parallel(n_jobs=n_jobs, prefer="threads")(
             delayed(_solve_block)(candidates[start : start + step], shared, C, tol)
@@ -115,7 +115,7 @@ def exemplar_svms(
 
 
 def _block_size(d: int) -> int:
-    """Candidates in one block, so that their working sets fit a fixed memory."""
+    """Return the number of candidates in a block, so that their working sets fit in memory."""
     from pigmil.exemplars._mining import ROOM
 
     return int(np.clip(_BLOCK_BYTES // (8 * ROOM * d), 16, 512))
@@ -124,10 +124,10 @@ def _block_size(d: int) -> int:
 def _solve_block(
     candidates: Any, shared: SharedNegatives, C: float, tol: float
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Weights, intercepts and gaps of some candidates, in the units of the input."""
+    """Return weights, intercepts and gaps of some candidates, in the units of the input."""
     from pigmil.exemplars._decomposition import SMALLEST_ROOM, decompose
     from pigmil.exemplars._gram import solve_through_products
-    from pigmil.exemplars._mining import mine
+    from pigmil.exemplars._mining import mine_hard_negatives
 
     points = shared.points(candidates)
     upper = C * shared.scale**2
@@ -139,14 +139,14 @@ def _solve_block(
         weights, gaps, lowest = solve_through_products(points, shared, upper, tol)
         rest = np.flatnonzero(gaps > tol)
     elif shared.n > SMALLEST_ROOM:
-        sets = mine(points, shared, upper, tol)
+        sets = mine_hard_negatives(points, shared, upper, tol)
         weights, gaps = sets.weights, sets.gap
         rest = np.flatnonzero(gaps > tol)
     for i in rest:
         solution = decompose(points[i], shared, upper, tol)
         weights[i], gaps[i], lowest[i] = solution.weight, solution.gap, solution.lowest_score
     along = np.einsum("ij,ij->i", weights, points)
-    # The best bias reaches from -1 - min score (if that is lower) to 1 - w.x: take the middle.
+    # Optimal biases are between -1 - min score (if that is lower) and 1 - w.x: take the middle.
     highest = 1.0 - along
     middle = 0.5 * (highest + np.minimum(highest, -1.0 - lowest))
     weights = weights / shared.scale

@@ -12,7 +12,7 @@ from pigmil._core.model_parts import model_part
 from pigmil._core.segments import segment_argmin, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.distances.density import log_density
+from pigmil.distances.similarity import log_density
 
 __all__ = [
     "WorkingBags",

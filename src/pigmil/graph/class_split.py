@@ -102,43 +102,40 @@ class ClassSplit:
         two_sided : bool
             Whether to measure the density of the positive bags.
         fold : array of int of shape (n_bags,), optional
-            Fold of each bag; lets :meth:`without_fold` reuse the distances. Not with ``screen``.
+            Fold of each bag; lets :meth:`without_fold` reuse the distances.
         screen : bool, default=False
             Whether most densities are estimated, see
             :func:`pigmil.distances.screened_log_densities`.
         """
         positive, negative = bags[is_positive], bags[~is_positive]
         rows = segment_gather(bags.offsets, np.flatnonzero(is_positive))
-        if screen:
-            densities = screened_log_densities(
-                bags, is_positive, gammas=decays, unit=unit, two_sided=two_sided
-            )
-            _logger.info(
-                "densities: exact for %d of %d instances of positive bags, estimated for the rest",
-                densities.exact.sum(),
-                len(rows),
-            )
-            return cls(
-                is_positive,
-                positive,
-                negative,
-                rows,
-                unit,
-                decays,
-                densities.log_negative,
-                densities.log_positive,
-                copy_penalty(densities.in_negative, densities.in_positive),
-            )
-        own = np.where(is_positive, -1, np.cumsum(~is_positive) - 1)[bags.bag_index]
-        if negative.n_bags == 1:
-            own[:] = -1  # a single negative bag is all there is to compare with
-        in_negative, in_positive = np.zeros(bags.n_instances), np.zeros(len(rows))
         folds = None
         if fold is not None:
             shape = len(decays), int(fold.max()) + 1
             negative_sums = np.empty((*shape, bags.n_instances))
             positive_sums = np.empty((*shape, len(rows))) if two_sided else None
             folds = FoldSums(fold, bags.bag_index, negative_sums, positive_sums)
+        parts = is_positive, positive, negative, rows, unit, decays
+        if screen:
+            densities = screened_log_densities(
+                bags,
+                is_positive,
+                gammas=decays,
+                unit=unit,
+                two_sided=two_sided,
+                by_fold=None if folds is None else (folds.fold, folds.negative, folds.positive),
+            )
+            _logger.info(
+                "densities: exact for %d of %d instances of positive bags, estimated for the rest",
+                densities.exact.sum(),
+                len(rows),
+            )
+            penalty = copy_penalty(densities.in_negative, densities.in_positive)
+            return cls(*parts, densities.log_negative, densities.log_positive, penalty, folds)
+        own = np.where(is_positive, -1, np.cumsum(~is_positive) - 1)[bags.bag_index]
+        if negative.n_bags == 1:
+            own[:] = -1  # a single negative bag is all there is to compare with
+        in_negative, in_positive = np.zeros(bags.n_instances), np.zeros(len(rows))
         log_negative = log_density(
             bags.instances,
             negative,
@@ -161,8 +158,7 @@ class ClassSplit:
                 by_group=None if sums is None or fold is None else (fold[is_positive], sums),
             )
         penalty = copy_penalty(in_negative[rows], in_positive)
-        parts = is_positive, positive, negative, rows
-        return cls(*parts, unit, decays, log_negative, log_positive, penalty, folds)
+        return cls(*parts, log_negative, log_positive, penalty, folds)
 
     def without_fold(self, number: int) -> "ClassSplit":
         """Return the split of the bags outside one fold.
@@ -206,7 +202,7 @@ class ClassSplit:
     ) -> FloatArray:
         """Return the working score of every instance of the positive bags.
 
-        As :func:`pigmil.graph.working_score`, from the densities at hand.
+        As :func:`pigmil.graph.working_score`, from the stored densities.
 
         Parameters
         ----------

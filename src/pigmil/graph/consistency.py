@@ -145,7 +145,9 @@ def _solve(
     edges: NDArray[np.int8], needed: IntArray, method: Method, *, keep: bool
 ) -> tuple[IntArray, dict[tuple[int, int], IntArray]]:
     """Return the sizes and, if they are to be kept, a set that certifies the size of each edge."""
-    order = _refined_order(edges)
+    from pigmil.graph._vertex_order_kernels import refined_order
+
+    order = refined_order(edges)
     inner = np.ascontiguousarray(edges[np.ix_(order, order)])
     back = np.argsort(order)
     if method == "cores":
@@ -197,27 +199,3 @@ def _solve_by_cores(
         (int(i), int(j)): np.union1d(orders[chain_of[i, j], : core_of[i, j]], [i, j])
         for i, j in pairs
     }
-
-
-def _refined_order(edges: NDArray[np.int8]) -> IntArray:
-    """Order the vertices by degree, refined by what their neighbours look like.
-
-    The order depends on the graph only, except among vertices that a few rounds of colour
-    refinement cannot distinguish.
-    """
-    n = len(edges)
-    links = edges.astype(np.float64)
-    _, colour = np.unique(links.sum(axis=1), return_inverse=True)
-    n_colours = int(colour.max(initial=-1)) + 1
-    for _ in range(4):
-        if n_colours == n:
-            break
-        # Whole numbers below 2**40 add up exactly in float64, whatever order BLAS adds them in.
-        marks = ((colour + 1) * 0x9E3779B97F % 2**40).astype(np.float64)
-        _, around = np.unique(links @ marks, return_inverse=True)
-        _, colour = np.unique(colour * n + around, return_inverse=True)
-        before, n_colours = n_colours, int(colour.max()) + 1
-        if n_colours == before:
-            break
-    order: IntArray = np.argsort(-colour, kind="stable")
-    return order

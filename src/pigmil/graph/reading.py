@@ -39,8 +39,12 @@ class PaperReading:
     kde : {"nearest", "literal"}, default="nearest"
         Eq. (1) prints a minimum over exponentials, literally the farthest instance of each bag.
         ``"nearest"`` takes the minimum over distances.
+    margin, penalty : float, default=0.7, 10.0
+        Of the "supported" working score, see :func:`pigmil.graph.working_score`; not in the paper.
     t_test : {"one_sample", "welch", "pooled"} or None, default="one_sample"
         Form of the test that selects working bags (Definition 4); None keeps all positive bags.
+    t_threshold : float, default=1.5
+        A positive bag with a greater t value is set aside.
     exemplar_C : float, default=1.0
         Cost of the exemplar SVMs.
     confidence_bias : bool, default=True
@@ -84,7 +88,10 @@ class PaperReading:
     """
 
     kde: str = "nearest"
+    margin: float = 0.7
+    penalty: float = 10.0
     t_test: str | None = "one_sample"
+    t_threshold: float = 1.5
     exemplar_C: float = 1.0
     confidence_bias: bool = True
     similarity_use: str = "weights"
@@ -113,11 +120,19 @@ class PaperReading:
         for name in _POSITIVE:
             if not _is_number(getattr(self, name)) or getattr(self, name) <= 0:
                 problems.append(f"{name} must be a number above 0, got {getattr(self, name)!r}")
+        if not _is_number(self.t_threshold):
+            problems.append(f"t_threshold must be a number, got {self.t_threshold!r}")
         for name in ("alpha", "beta"):
             value = getattr(self, name)
             if value != "log-ratio" and not (_is_number(value) and value >= 0):
                 problems.append(f"{name} must be 'log-ratio' or a number from 0, got {value!r}")
-        for name, optional in (("discrimination_scale", False), ("discrimination_relative", True)):
+        if not _is_number(self.margin):
+            problems.append(f"margin must be a number, got {self.margin!r}")
+        for name, optional in (
+            ("penalty", False),
+            ("discrimination_scale", False),
+            ("discrimination_relative", True),
+        ):
             value = getattr(self, name)
             if not (optional and value is None) and not (_is_number(value) and value >= 0):
                 problems.append(f"{name} must be a number from 0, got {value!r}")

@@ -60,7 +60,7 @@ def confidence_ranks(confidences: npt.ArrayLike) -> Ranks:
 
     Notes
     -----
-    Cost: m sorts of m numbers; beside input and output a bounded block of rows.
+    Cost: m sorts of m numbers; memory for input, output and a bounded block of rows.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def similarity(confidences: npt.ArrayLike) -> FloatArray:
 
     Notes
     -----
-    Cost: that of `confidence_ranks`, and one array of ranks beside input and output.
+    Cost: that of `confidence_ranks`, and one array of ranks.
 
     References
     ----------

@@ -66,8 +66,8 @@ def update_pool(
     """Replace the weakest instances of a pool as long as the graph gets better.
 
     Implements Alg. 2. The vertex of least ranking score is examined first: every other candidate
-    of its bag is tried in its place, and the best one moves in if it raises the objective. After a
-    replacement the walk over the vertices begins anew at the lowest rank, passing over the
+    of its bag is tried in its place, and the best one replaces it if it raises the objective. After
+    a replacement the walk over the vertices begins anew at the lowest rank, passing over the
     newcomer if that is lowest; without one it goes on to the next vertex in increasing order and
     ends behind the last.
 
@@ -87,7 +87,7 @@ def update_pool(
         Replacements made at most.
     objective : {"ranking_scores", "edge_sum"} or callable, default="ranking_scores"
         What a replacement must raise: the sum of the ranking scores, the sum of the edge weights
-        (Eq. (6)), or any function of a `CSDG`.
+        (Eq. (7)), or any function of a `CSDG`.
     callback : callable, optional
         Called with an `UpdateStep` after every examined vertex.
 
@@ -187,7 +187,7 @@ class _Score:
 
 
 class _Scorer:
-    """Score pools one graph at a time, whatever the settings and the objective."""
+    """Score pools one graph at a time, for all settings and objectives."""
 
     def __init__(
         self,
@@ -275,20 +275,8 @@ class _CompiledScorer(_Scorer):
     def supports(settings: CSDGSettings, objective: Objective) -> bool:
         """Whether the kernel scores graphs of these settings."""
         known = CSDGSettings()
-        others = replace(
-            settings,
-            density=known.density,
-            exact=known.exact,
-            alpha=known.alpha,
-            beta=known.beta,
-            alpha_on=known.alpha_on,
-            discrimination_pair=known.discrimination_pair,
-            discrimination_scale=known.discrimination_scale,
-            damping=known.damping,
-            max_iter=known.max_iter,
-            start=known.start,
-        )
-        return not callable(objective) and others == known
+        same = settings.normalise == known.normalise and settings.discrimination_relative is None
+        return not callable(objective) and same
 
     def score(self, pool: IntArray) -> _Score:
         scores = np.empty((3, len(pool)))
