@@ -4,10 +4,13 @@ import pickle
 
 import numpy as np
 import pytest
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.validation import has_fit_parameter
 
-from pigmil import Bags
+from pigmil import Bags, BagScaler
 from pigmil._core.errors import PositiveLabelWarning, SingletonBagsWarning
 from pigmil.estimators import all_estimators, get_estimator
 from pigmil.estimators._selection import stratified_folds
@@ -294,6 +297,104 @@ def test_separable_bags_are_separated_in_cross_validation(name, bags):
     assert cross_val_score(method, bags, bags.y, cv=3).mean() >= 0.75
 
 
+WEIGHTED = [name for name in ALL if has_fit_parameter(get_estimator(name), "sample_weight")]
+# Their formulas count bags (neighbours, cluster centres, starts, folds) or bound them one by one.
+NOT_WEIGHTED = {
+    "PIGMIL", "SoftPIGMIL", "APR", "DD", "EM-DD", "Bag-KI-SVM", "Ins-KI-SVM", "MILD", "mi-Sim",
+    "MILIS", "Citation-kNN", "Clustering MIL",
+}  # fmt: skip
+
+
+def exact(name):
+    """Return a method whose solver stops late, where it has a tolerance."""
+    method = make(name)
+    return method.set_params(tol=1e-8) if "tol" in method.get_params() else method
+
+
+def test_every_method_takes_weights_or_is_listed_as_one_that_does_not():
+    assert set(ALL) - set(WEIGHTED) == NOT_WEIGHTED
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_weights_are_routed_as_scikit_learn_routes_them(name, bags):
+    with config_context(enable_metadata_routing=True):
+        method = make(name)
+        if name not in WEIGHTED:
+            assert not hasattr(method, "set_fit_request")
+            with pytest.raises(TypeError, match="sample_weight"):
+                method.fit(bags, bags.y, sample_weight=np.ones(len(bags)))
+            return
+        weights = np.where(bags.y == 1, 3.0, 1.0)
+        inside = make_pipeline(BagScaler(), method.set_fit_request(sample_weight=True))
+        inside.fit(bags, bags.y, sample_weight=weights)
+        alone = make(name).fit(inside[0].transform(bags), bags.y, sample_weight=weights)
+        new = inside[0].transform(fresh_bags(bags))
+        for key, values in outputs(alone, new).items():
+            np.testing.assert_allclose(outputs(inside[-1], new)[key], values, atol=1e-12)
+
+
+@pytest.mark.parametrize("card", all_estimators(deep=True), ids=lambda card: card.name)
+def test_documentation_links_point_to_the_page_of_the_method(card, monkeypatch):
+    method = get_estimator(card.name)()
+    monkeypatch.setenv("PIGMIL_DOCS", "https://docs.example.org/pigmil/")
+    address = method._get_doc_link()
+    root, _, page = address.rpartition("/api/generated/")
+    assert root == "https://docs.example.org/pigmil"
+    assert page.removesuffix(".html").partition("-")[0] == f"pigmil.{type(method).__name__}"
+    assert f'href="{address}"' in method._repr_html_()
+    monkeypatch.delenv("PIGMIL_DOCS")
+    assert method._get_doc_link() == ""  # there is no address in the metadata of the package
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_a_bag_of_weight_two_counts_twice_and_one_of_weight_zero_not_at_all(name, bags):
+    rng = np.random.default_rng(3)
+    # Overlapping classes, where the weights matter.
+    noisy = bags.with_instances(bags.instances + rng.normal(scale=1.5, size=bags.instances.shape))
+    weights = rng.permutation(np.arange(len(bags)) % 4)
+    copies = np.repeat(np.arange(len(bags)), weights)
+    new = fresh_bags(bags)
+    weighted = exact(name).fit(noisy, sample_weight=weights)
+    repeated = outputs(exact(name).fit(noisy[copies]), new)
+    plain = outputs(exact(name).fit(noisy), new)
+    for key, values in outputs(weighted, new).items():
+        spread = np.ptp(repeated[key])
+        np.testing.assert_allclose(values, repeated[key], atol=1e-3 * spread)
+        assert np.abs(plain[key] - repeated[key]).max() > 1e-2 * spread  # weights do matter here
+    if weighted.card.detects:
+        # Training scores cover all bags, and the detected instances are those of bags that count.
+        assert weighted.instance_scores_.shape == (bags.n_instances,)
+        owners = bags.bag_index[weighted.detected_instances_]
+        np.testing.assert_array_equal(owners, np.flatnonzero((bags.y == 1) & (weights > 0)))
+        new_scores = weighted.decision_function_instances(noisy)
+        np.testing.assert_allclose(weighted.instance_scores_, new_scores, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_weights_reach_every_class_and_the_calibration(name, three_classes):
+    bags, y = three_classes
+    weights = 1.0 + np.arange(len(bags)) % 3
+    method = exact(name).fit(bags, y, sample_weight=weights)
+    one = exact(name).fit(bags, y == "left", sample_weight=weights)
+    for key, values in outputs(method, bags).items():
+        np.testing.assert_allclose(values[:, 0], outputs(one, bags)[key], atol=1e-8)
+    if "probability" in method.get_params():
+        fitted = exact(name).set_params(probability=True)
+        slopes = [
+            fitted.fit(bags, y == "left", sample_weight=own).probability_slope_
+            for own in (np.ones(len(bags)), None)
+        ]
+        assert slopes[0] == pytest.approx(slopes[1], rel=1e-6)
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_wrong_weights_are_refused(name, bags):
+    with pytest.raises(ValueError, match="Negative values"):
+        make(name).fit(bags, sample_weight=-np.ones(len(bags)))
+    with pytest.raises(ValueError, match=r"weight above 0 are of the class \[1\] only"):
+        make(name).fit(bags, sample_weight=bags.y)
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_a_table_given_to_a_model_of_bags_warns(name, bags):
     method = make(name).fit(bags)
@@ -336,3 +437,13 @@ def test_errors_of_wrong_input_name_the_problem(name, bags):
         ) if get_estimator(name).card.detects else make(name).fit(bags).predict(
             Bags.from_list([np.zeros((2, 4))])
         )
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_parameter_is_validated(name, bags):
+    method = get_estimator(name)
+    assert set(method._parameter_constraints) == set(method().get_params(deep=False))
+    common = {"C": -1.0, "gamma": "narrow", "length_unit": 0, "max_iter": 0, "probability": 2}
+    for parameter in common.keys() & method().get_params().keys():
+        with pytest.raises(ValueError, match=f"The '{parameter}' parameter of"):
+            method(**{parameter: common[parameter]}).fit(bags)

@@ -15,7 +15,7 @@ from pigmil.estimators._deep import softmax_by_bag
 @pytest.mark.parametrize("method", [ABMIL, MINet])
 def test_fitting_without_torch_says_what_to_install(method, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingDependencyError, match=r"pigmil\[deep\]"):
+    with pytest.raises(MissingDependencyError, match=r"pip install torch .*extra 'deep'"):
         method().fit(make_ring(random_state=0))
 
 

@@ -94,7 +94,7 @@ def test_large_data_are_standardised_block_by_block_with_the_same_result(monkeyp
     bags = draw_bags(5)
     kept = MaxPoolingLR().fit(bags)
     monkeypatch.setattr(_logistic, "_KEPT_ELEMENTS", 0)
-    monkeypatch.setattr(_logistic, "_BLOCK_ELEMENTS", 12)
+    monkeypatch.setattr(_logistic, "_PIECE_ELEMENTS", 12)
     blocks = StandardisedBlocks(bags)
     assert blocks._kept is None
     sizes = [block.instances.shape[0] for block in blocks]

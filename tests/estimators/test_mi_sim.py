@@ -10,7 +10,7 @@ from sklearn.svm import SVC
 from pigmil import Bags, MiSim
 from pigmil.datasets import make_basic, make_rhombus, make_ring
 from pigmil.distances import length_unit
-from pigmil.distances.density import log_density
+from pigmil.distances.similarity import log_density
 from pigmil.estimators import mi_sim
 from pigmil.estimators._selection import min_error_threshold, one_se_threshold, stratified_folds
 from pigmil.estimators._standardise import content_order

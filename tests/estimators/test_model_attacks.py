@@ -4,6 +4,7 @@ import io
 import json
 import os
 import struct
+import tracemalloc
 import zipfile
 import zlib
 
@@ -441,6 +442,30 @@ def test_bombs_are_refused_before_they_are_unpacked(write):
     inner = npz(**csr_parts(data=np.zeros(8 << 20)))
     with pytest.raises(ModelFileError, match="times its size"):
         pigmil.load_model(write(sparse_node(), {"1.npz": inner}))
+
+
+def test_a_schema_that_unpacks_to_more_than_it_says_is_not_unpacked(write, saved, tmp_path):
+    path = write(compression=zipfile.ZIP_DEFLATED)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    size = len(members["schema.json"])
+    members["schema.json"] += b" " * 50_000_000
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    content = bytearray(path.read_bytes())
+    at = content.rindex(b"PK\x01\x02")  # of the last member, the schema
+    content[at + 24 : at + 28] = struct.pack("<I", size)
+    at = content.rindex(b"PK\x03\x04")
+    content[at + 22 : at + 26] = struct.pack("<I", size)
+    path.write_bytes(content)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ModelFileError, match="damaged"):
+            pigmil.load_model(path)
+        assert tracemalloc.get_traced_memory()[1] < 10e6
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_model_beyond_the_available_memory_is_refused(write, monkeypatch):

@@ -8,13 +8,18 @@ import zipfile
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.decomposition import PCA
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import RobustScaler, StandardScaler
+from sklearn.svm import LinearSVC
 
 import pigmil
 from pigmil._core import state
 from pigmil._core.errors import ModelFileError
 from pigmil.datasets import make_ring
 from pigmil.estimators import all_estimators, get_estimator
+from pigmil.estimators._model_state import check_objects
 
 # By `_check_state`, or by the class of the part.
 CHECKED_BESIDE = {
@@ -115,9 +120,13 @@ CHANGES = {
     "a short description": ("MiGraph", "support_description_", lambda array: array[1:]),
     "a narrow description": ("MIGraph", "support_description_", lambda array: array[:, 1:]),
     "a tree for a classifier": ("MInD", "classifier_", lambda _: pigmil.MILES()),
-    "more columns than prototypes": ("PIGMIL", "classifier_.uses_score", lambda flag: not flag),
+    "more columns than prototypes": (
+        "PIGMIL",
+        "classifier_.centre",
+        lambda array: np.append(array, 0.0),
+    ),
     "a scale of zero": ("PIGMIL", "classifier_.scale", with_entry(0, 0.0)),
-    "a number for a flag": ("PIGMIL", "classifier_.uses_score", lambda _: 2),
+    "a number for a flag": ("PIGMIL", "_fitted_on_bags", lambda _: 2),
     "an instance beyond the pool": ("PIGMIL", "pool_", with_entry(0, 10**9)),
     "a working set beyond": ("PIGMIL", "working_sets_", lambda _: [np.array([10**9])]),
 }
@@ -215,3 +224,33 @@ def test_density_scores_need_their_bags(bags, tmp_path):
     del model.training_bags_
     with pytest.raises(ModelFileError, match="density scores"):
         pigmil.load_model(pigmil.save_model(model, tmp_path / "m.skops"))
+
+
+def changed(estimator, **attributes):
+    """A fitted estimator of scikit-learn with other attributes."""
+    X = np.random.default_rng(0).normal(size=(12, 3))
+    estimator.fit(X, np.arange(12) % 2)
+    vars(estimator).update(attributes)
+    return estimator
+
+
+@pytest.mark.parametrize(
+    ("estimator", "message"),
+    [
+        (changed(StandardScaler(), scale_=None), "scale_ is missing"),
+        (changed(StandardScaler(), mean_=None), "mean_ is missing"),
+        (changed(RobustScaler(), center_=None), "center_ is missing"),
+        (changed(PCA(2, whiten=True), explained_variance_=np.ones(3)), "explained_variance_ has"),
+        (changed(LogisticRegression(), classes_=np.array([1])), "classes_ has 1 entries"),
+        (changed(LinearSVC(), classes_=np.arange(3)), "coef_ has 1 rows for 3 classes"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_parts_of_scikit_learn_are_whole(estimator, message):
+    with pytest.raises(ModelFileError, match=message):
+        check_objects([("model", estimator)])
+
+
+def test_scalers_that_leave_something_out_are_accepted():
+    check_objects([("model", changed(StandardScaler(with_std=False)))])
+    check_objects([("model", changed(RobustScaler(with_centering=False)))])

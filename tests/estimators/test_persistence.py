@@ -56,6 +56,15 @@ def test_every_method_survives_sparse_instances(name, bags, tmp_path):
     np.testing.assert_array_equal(getattr(again, score)(sparse), getattr(model, score)(sparse))
 
 
+@pytest.mark.parametrize("name", ["KDE_min", "mi-SVM", "MILES", "MInD", "MMIL", "MI-Kernel"])
+def test_models_of_weighted_bags_survive(name, bags, tmp_path):
+    weights = np.arange(len(bags)) % 3  # also bags of weight 0
+    model = get_estimator(name)().fit(bags, bags.y, sample_weight=weights)
+    again = pigmil.load_model(pigmil.save_model(model, tmp_path / "model.skops"))
+    score = "decision_function" if model.card.classifies else "decision_function_instances"
+    np.testing.assert_array_equal(getattr(again, score)(bags), getattr(model, score)(bags))
+
+
 WRAPPED = {
     "grid search": GridSearchCV(pigmil.MISVM(), {"C": [1.0, 10.0]}, cv=2),
     "search of a pipeline": RandomizedSearchCV(

@@ -11,6 +11,7 @@ from sklearn.base import clone
 from pigmil import PIGMIL, Bags, PaperReading
 from pigmil.datasets import make_basic, make_rhombus, make_ring
 from pigmil.distances import embed_bags
+from pigmil.estimators._prototype_svm import _fold_grams
 
 SETS = {"basic": make_basic, "rhombus": make_rhombus, "ring": make_ring}
 
@@ -174,16 +175,12 @@ def test_the_callback_sees_every_examined_vertex(ring):
     assert sum(step.accepted is not None for step in steps) == model.trace_.accepted.sum()
 
 
-def test_verbose_speaks_while_fitting_and_leaves_logging_as_it_was(ring, capsys):
-    logger = logging.getLogger("pigmil")
-    before = (logger.level, list(logger.handlers))
-    PIGMIL(random_state=0, verbose=True).fit(ring)
-    log = capsys.readouterr().err
-    assert "initialisation:" in log
-    assert "updating:" in log
-    assert (logger.level, logger.handlers) == before
-    PIGMIL(random_state=0).fit(ring)
-    assert capsys.readouterr().err == ""
+def test_the_stages_are_logged_and_nothing_is_printed(ring, caplog, capsys):
+    with caplog.at_level(logging.INFO, logger="pigmil"):
+        PIGMIL(random_state=0).fit(ring)
+    assert "initialisation:" in caplog.text
+    assert "updating:" in caplog.text
+    assert capsys.readouterr() == ("", "")
 
 
 def test_unseen_instances_are_scored_without_leaving_any_out(model, ring):
@@ -203,14 +200,26 @@ def test_the_decision_is_the_svm_on_the_embedding(ring):
     np.testing.assert_allclose(model.decision_function(ring), expected, atol=1e-9)
 
 
-def test_the_best_score_of_a_bag_is_a_column_of_the_weight_of_all_others(ring):
-    model = PIGMIL(random_state=0, score_column=True).fit(ring)
-    parts = np.split(model.instance_scores_, ring.offsets[1:-1])
-    best = np.array([part.max() for part in parts])
-    embedded = model.classifier_.embed(ring, best)
-    np.testing.assert_allclose(embedded[:, -1], (best - best.mean()) / best.std())
-    others = embedded[:, :-1]
-    np.testing.assert_allclose((others**2).sum(axis=1).mean(), 1.0)  # as the one column has
+def test_the_best_score_by_the_pool_is_a_column_of_the_weight_of_all_others(ring):
+    model = PIGMIL(random_state=0).fit(ring)
+    assert model.classifier_.uses_score
+    embedded = model.classifier_.embed(ring, np.arange(ring.n_bags, dtype=float))
+    np.testing.assert_allclose((embedded[:, :-1] ** 2).sum(axis=1).mean(), 1.0)
+    # The last column is z-scored over the training bags: mean 0 and spread 1 for their scores.
+    centre, scale = model.classifier_.centre[-1], model.classifier_.scale[-1]
+    np.testing.assert_allclose(embedded[:, -1], (np.arange(ring.n_bags) - centre) / scale)
+
+
+def test_the_bag_classifier_sees_the_pool_and_negative_bags_only(ring):
+    model = PIGMIL(random_state=0).fit(ring)
+    other = make_ring(random_state=12)
+    before = model.decision_function(other)
+    positive = ring.y[ring.bag_index[model.prototypes_]] == 1
+    assert set(model.prototypes_[positive]) == set(model.pool_)
+    np.testing.assert_array_equal(model._pool_instances, ring.instances[model.pool_])
+    # The refined pool behind the instance scores has no part in it.
+    model._scoring_pool = model._scoring_pool + 100.0
+    np.testing.assert_array_equal(model.decision_function(other), before)
 
 
 def test_negative_training_instances_are_scored_without_their_own_bag(model, ring):
@@ -294,7 +303,7 @@ def test_threads_change_nothing(jobs):
 @pytest.mark.parametrize(
     ("parameter", "value"),
     [("working_score", "kde"), ("working_set_fraction", 0.0), ("decay", "best"), ("C", "best"),
-     ("similarity", "cosine"), ("prototypes", "all"), ("max_updates", -1), ("penalty", -1.0),
+     ("similarity", "cosine"), ("prototypes", "all"), ("max_updates", -1), ("max_candidates", 0),
      ("reading", "paper")],
 )  # fmt: skip
 def test_wrong_parameters_are_refused(parameter, value, ring):
@@ -311,6 +320,7 @@ def test_wrong_parameters_are_refused(parameter, value, ring):
      ("quasi_clique_density", 0.0, "quasi_clique_density must be above 0 and at most 1"),
      ("discrimination_relative", -1, "discrimination_relative must be a number from 0"),
      ("similarity_use", "always", "similarity_use must be one of"),
+     ("margin", "wide", "margin must be a number"), ("penalty", -1.0, "penalty must be a number"),
      ("confidence_bias", "no", "confidence_bias must be True or False")],
 )  # fmt: skip
 def test_wrong_readings_are_refused(field, value, message):
@@ -427,3 +437,16 @@ class TestDegenerateData:
     def test_no_negative_bag_is_a_clear_error(self, make):
         with pytest.raises(ValueError, match="needs bags of both classes"):
             make().fit([np.zeros((2, 2)), np.ones((2, 2))], [1, 1])
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+def test_inner_products_without_the_prototypes_of_a_fold(scaled):
+    rng = np.random.default_rng(0)
+    similarities, owner = rng.random((12, 7)), np.array([0, 0, 3, 5, 8, 9, 11])
+    folds = [(None, np.arange(start, 12, 3)) for start in range(3)]
+    found = _fold_grams(similarities, owner, folds, 2.0, scaled)
+    for gram, (_, test) in zip(found, folds, strict=True):
+        columns = similarities[:, ~np.isin(owner, test)] ** 2
+        if scaled:
+            columns = (columns - columns.mean(0)) / columns.std(0) / np.sqrt(columns.shape[1])
+        np.testing.assert_allclose(gram, columns @ columns.T, atol=1e-12)

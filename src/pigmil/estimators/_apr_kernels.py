@@ -8,7 +8,7 @@ from pigmil._core.typing import FloatArray, IntArray
 
 @njit
 def _added_size(row: FloatArray, lower: FloatArray, upper: FloatArray) -> float:
-    """How much the sum of the sides grows when the box takes in a row."""
+    """Return the increase of the sum of the sides if the box is extended to a row."""
     added = 0.0
     for k in range(row.shape[0]):
         if row[k] < lower[k]:
@@ -22,7 +22,7 @@ def _added_size(row: FloatArray, lower: FloatArray, upper: FloatArray) -> float:
 def _bounds_without(
     instances: FloatArray, chosen: IntArray, bag: int, lower: FloatArray, upper: FloatArray
 ) -> None:
-    """Bounds of the chosen instances of all bags but one; the bags not chosen from hold -1."""
+    """Compute the bounds of the chosen instances of all bags but one; -1 means none yet."""
     lower[:] = np.inf
     upper[:] = -np.inf
     for other in range(chosen.shape[0]):
@@ -67,7 +67,7 @@ def backfit(
 def grow(
     instances: FloatArray, offsets: IntArray, seed: int, seed_bag: int, max_passes: int
 ) -> IntArray:
-    """Index of the instance of each bag that the grown box rests on."""
+    """Return the index of the instance of each bag that defines the grown box."""
     n_bags = offsets.shape[0] - 1
     chosen = np.full(n_bags, -1, dtype=np.int64)
     chosen[seed_bag] = seed

@@ -1,4 +1,4 @@
-"""An SVM on a kernel between bags: what MI-Kernel, miGraph and MIGraph share."""
+"""Base class of MI-Kernel, miGraph and MIGraph: an SVM on a kernel between bags."""
 
 from abc import abstractmethod
 from typing import Any, ClassVar
@@ -7,20 +7,20 @@ import numpy as np
 
 from pigmil._core import state
 from pigmil._core.segments import segment_gather
-from pigmil._core.typing import BoolArray, FloatArray
+from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import length_unit
 from pigmil.estimators._pairwise import PairwiseBagClassifier, Scorer
 from pigmil.estimators._svm_solvers import class_costs, fit_gram_svm
-from pigmil.estimators.base import bags_state
+from pigmil.estimators.base import AcceptsWeights, bags_state
 
 
-class BagKernelSVM(PairwiseBagClassifier):
+class BagKernelSVM(AcceptsWeights, PairwiseBagClassifier):
     """SVM on a precomputed matrix of bags by bags.
 
     A subclass has the parameters ``C``, ``class_weight`` and ``length_unit`` and writes
-    ``_describe`` and ``_gram``. Only the support bags and what describes them are kept, so that a
-    prediction costs the kernel with these and no others.
+    ``_describe`` and ``_gram``. Only the support bags and their descriptions are kept: a prediction
+    computes the kernel with these bags only.
     """
 
     C: float
@@ -41,29 +41,29 @@ class BagKernelSVM(PairwiseBagClassifier):
 
     @abstractmethod
     def _describe(self, bags: Bags) -> FloatArray:
-        """Return what the kernel needs of each bag (or instance) alone."""
+        """Return what the kernel needs to know of each single bag (or instance)."""
 
     @abstractmethod
     def _gram(
         self, queries: Bags, described: FloatArray, references: Bags | None, known: FloatArray
     ) -> FloatArray:
-        """Kernel of the queries with the references, or among themselves if there are none.
+        """Return the kernel of queries with references, or of queries if there are none.
 
-        ``described`` and ``known`` are what ``_describe`` gave for the two.
+        ``described`` and ``known`` are the results of ``_describe`` for queries and references.
         """
 
     def _check_state(self, sizes: state.Sizes) -> None:
         super()._check_state(sizes)
-        # What describes new bags must have the shape of what describes the support bags.
+        # The descriptions of new bags and of support bags must have the same shape.
         support = self.support_bags_
         n_rows = support.n_bags if self._describes_bags else support.n_instances
         expected = (n_rows, *self._describe(support[:1]).shape[1:])
         if self.support_description_.shape != expected:
             raise state.StateError(f"support_description_ does not have shape {expected}")
 
-    def _fit(self, bags: Bags, positive: BoolArray) -> None:
-        described, gram = self._described_gram(bags)
-        signed, self.intercept_ = self._solve(gram, positive)
+    def _fit(self, bags: Bags, positive: BoolArray, weights: FloatArray | None = None) -> None:
+        described, gram = self._described_gram(bags, weights)
+        signed, self.intercept_ = self._solve(gram, positive, weights)
         self.support_ = np.flatnonzero(signed)
         self.dual_coef_ = signed[self.support_]
         self.support_bags_: Bags = bags[self.support_]
@@ -72,22 +72,35 @@ class BagKernelSVM(PairwiseBagClassifier):
         )
         self.support_description_ = described[rows]
 
-    def _described_gram(self, bags: Bags) -> tuple[FloatArray, FloatArray]:
-        self.length_unit_ = length_unit(bags.instances, self.length_unit)
+    def _add_left_out(self, bags: Bags, kept: IntArray) -> None:
+        super()._add_left_out(bags, kept)
+        for model in getattr(self, "estimators_", [self]):
+            model.support_ = kept[model.support_]
+
+    def _described_gram(
+        self, bags: Bags, weights: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        own = None if weights is None else np.repeat(weights, bags.sizes)
+        self.length_unit_ = length_unit(bags.instances, self.length_unit, weights=own)
         described = self._describe(bags)
         return described, self._gram(bags, described, None, described)
 
-    def _solve(self, gram: FloatArray, positive: BoolArray) -> tuple[FloatArray, float]:
-        """Signed dual variable of every bag, and the intercept."""
-        # Bags that are all alike to the kernel differ in its last digits, which libsvm's single
-        # precision would lose: it is given the kernel centred in feature space, which moves
-        # nothing but the intercept, since the dual coefficients sum to zero.
+    def _solve(
+        self, gram: FloatArray, positive: BoolArray, weights: FloatArray | None = None
+    ) -> tuple[FloatArray, float]:
+        """Return the signed dual variable of every bag, and the intercept."""
+        # If all bags are similar, kernel values differ in their last digits, which libsvm's single
+        # precision would lose. Centring the kernel in feature space changes only the intercept,
+        # because the dual coefficients sum to zero.
         means = gram.mean(axis=0)
         signed, intercept = fit_gram_svm(
             gram - means[:, None] - means + means.mean(),
             positive,
             C=self.C,
-            costs=class_costs(self.class_weight, positive, self.classes_, self.positive_label_),
+            costs=class_costs(
+                self.class_weight, positive, self.classes_, self.positive_label_, weights
+            ),
+            weights=weights,
         )
         return signed, intercept - float(signed @ means)
 

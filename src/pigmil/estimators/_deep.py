@@ -16,7 +16,7 @@ from pigmil._core.optional import import_optional
 from pigmil._core.segments import segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.estimators._parameters import AT_LEAST_ONE, NOT_NEGATIVE, POS_LABEL, POSITIVE
+from pigmil.estimators._parameters import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE
 from pigmil.estimators._selection import min_error_threshold
 from pigmil.estimators._standardise import centre_and_spread, content_order, standardised
 from pigmil.estimators.base import MILClassifier
@@ -51,9 +51,6 @@ class DeepMIL(MILClassifier):
         "patience": AT_LEAST_ONE,
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "n_networks": AT_LEAST_ONE,
-        "probability": ["boolean"],
-        "pos_label": POS_LABEL,
-        "random_state": ["random_state"],
     }
 
     hidden_layer_sizes: Any

@@ -1,4 +1,4 @@
-"""Bags embedded by their similarity to all training instances, as MILES and MILIS need it."""
+"""The embedding of bags by their similarity to all training instances, for MILES and MILIS."""
 
 from typing import Any
 
@@ -13,19 +13,19 @@ _CHUNK_PROTOTYPES = 4096
 
 
 def embed_by_instances(bags: Bags, decay: float) -> NDArray[Any]:
-    """Similarity of every bag to every instance of these bags.
+    """Return the similarity of every bag to every instance of these bags.
 
     Parameters
     ----------
     bags : Bags
         Training bags.
     decay : float
-        Of the similarity, per squared distance.
+        Decay of the similarity per squared distance.
 
     Returns
     -------
     array of shape (n_bags, n_instances)
-        In single precision where that is large.
+        In single precision if it is large.
     """
     if bags.n_bags * bags.n_instances <= _DOUBLE_VALUES:
         return embed_bags(bags, bags.instances, decay)

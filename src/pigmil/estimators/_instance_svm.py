@@ -14,13 +14,6 @@ from pigmil._core._sklearn_compat import StrOptions
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import length_unit, squared_distance_blocks
-from pigmil.estimators._parameters import (
-    AT_LEAST_ONE,
-    CLASS_WEIGHT,
-    LENGTH_UNIT,
-    POS_LABEL,
-    POSITIVE,
-)
 from pigmil.estimators._svm_solvers import fit_gram_svm, for_libsvm
 from pigmil.estimators.base import MaxInstanceClassifier
 
@@ -37,15 +30,23 @@ _CACHE_MB = 300
 Signs = NDArray[np.int8]
 
 
-def kernel_width(instances: Any, kernel: str, gamma: float, unit: str | float) -> float | None:
+def kernel_width(
+    instances: Any,
+    kernel: str,
+    gamma: float,
+    unit: str | float,
+    weights: FloatArray | None = None,
+) -> float | None:
     """Return ``gamma`` per squared distance, given per squared unit of length; None if linear."""
-    return gamma / length_unit(instances, unit) ** 2 if kernel == "rbf" else None
+    if kernel != "rbf":
+        return None
+    return gamma / length_unit(instances, unit, weights=weights) ** 2
 
 
 def kernel_values(
     queries: Any, references: Any, gamma: float | None, dtype: Any = np.float64
 ) -> FloatArray:
-    """Linear (``gamma`` None) or Gaussian kernel, ``exp(-gamma |x - x'|^2)``.
+    """Return the linear (``gamma`` None) or Gaussian kernel, ``exp(-gamma |x - x'|^2)``.
 
     Parameters
     ----------
@@ -93,13 +94,13 @@ def kernel_scores(
 class InstanceSVM:
     """An SVM that is trained many times on the same instances with other labels.
 
-    Each training works on a small set of instances, at first spread evenly, later the support
-    vectors of the training before, and takes in the instances that violate their margin until
-    none does: then the solution is that of all instances. Kernel rows are computed once and
-    kept, in single precision (as in libsvm) where there are many.
+    Each training uses a small working set of instances, at first evenly spaced ones, later the
+    support vectors of the last training. Instances that violate their margin are added until there
+    are none; the solution is then that of all instances. Kernel rows are computed once and cached,
+    in single precision (as in libsvm) if there are many.
 
-    Above 7000 instances libsvm is given all rows and keeps what fits its cache. A training on more
-    than 15000 takes minutes: then at most 2500 of each class, spread evenly, are trained on, at a
+    Above 7000 instances libsvm gets all rows and uses its own cache. Training on more than 15000
+    instances takes minutes: then at most 2500 evenly spaced ones of each class are used, with a
     cost that keeps the weight of their class.
 
     Parameters
@@ -110,17 +111,28 @@ class InstanceSVM:
         Width of the Gaussian kernel, None for the linear one.
     C, costs, tol
         As in :func:`pigmil.estimators._svm_solvers.fit_linear_svm`.
+    weights : array of shape (n_instances,), optional
+        Further factors on the cost of each instance.
     """
 
-    def __init__(self, instances: Any, *, gamma: float | None, C: float, tol: float = 1e-3) -> None:
+    def __init__(
+        self,
+        instances: Any,
+        *,
+        gamma: float | None,
+        C: float,
+        tol: float = 1e-3,
+        weights: FloatArray | None = None,
+    ) -> None:
         self.instances = instances
+        self.weights = np.ones(instances.shape[0]) if weights is None else weights
         self.gamma = gamma
         self.C = C
         self.tol = tol
         n_instances = instances.shape[0]
         self.signed = np.zeros(n_instances)
         self.intercept = 0.0
-        # The linear kernel has no bound, and a large common part would drown the differences.
+        # The linear kernel is unbounded: a large common offset would hide the differences.
         single = gamma is not None and n_instances > _DOUBLE_INSTANCES
         self._slot = np.full(n_instances, -1, dtype=np.int64)
         self._kept = np.empty((0, n_instances), dtype=np.float32 if single else np.float64)
@@ -140,7 +152,7 @@ class InstanceSVM:
         Returns
         -------
         array of shape (n_instances,)
-            Of all instances, also those that were not trained on.
+            Of all instances, including those that were not trained on.
         """
         if len(signs) > _KEEP_INSTANCES:
             return self._fit_some(signs, costs)
@@ -152,6 +164,7 @@ class InstanceSVM:
                 signs[active] > 0,
                 C=self.C,
                 costs=costs,
+                weights=self.weights[active],
                 tol=self.tol,
             )
             scores = self._decide(active, part)
@@ -169,7 +182,7 @@ class InstanceSVM:
         return scores
 
     def _first_active(self, signs: Signs) -> IntArray:
-        """Support vectors of the training before, and some of each class."""
+        """Return the support vectors of the last training, and some instances of each class."""
         spread = [
             rows[:: max(1, len(rows) // (_START_ROWS // 2 if self._active.size == 0 else 20))]
             for rows in (np.flatnonzero(signs > 0), np.flatnonzero(signs < 0))
@@ -193,7 +206,7 @@ class InstanceSVM:
             self._n_kept = room
 
     def _decide(self, active: IntArray, part: FloatArray) -> FloatArray:
-        """Decision value of all instances, from the kept rows where they lie."""
+        """Return the decision value of every instance, from stored kernel rows where possible."""
         weights = np.zeros(self._n_kept)
         weights[self._slot[active]] = part
         scores = np.full(len(self._slot), self.intercept)
@@ -218,7 +231,7 @@ class InstanceSVM:
             tol=self.tol,
             cache_size=_CACHE_MB,
             max_iter=_MAX_STEPS,
-        ).fit(for_libsvm(self.instances[rows]), signs[rows])
+        ).fit(for_libsvm(self.instances[rows]), signs[rows], sample_weight=self.weights[rows])
         dual = svc.dual_coef_.toarray() if sp.issparse(svc.dual_coef_) else svc.dual_coef_
         self.signed = np.zeros(len(signs))
         self.signed[rows[svc.support_]] = dual.ravel()
@@ -230,9 +243,10 @@ class InstanceSVM:
         )  # fmt: skip
 
     def objective(self, scores: FloatArray, signs: Signs, costs: tuple[float, float]) -> float:
-        """Value of ``|w|^2 / 2 + C sum of cost_i hinge_i`` at the last training's solution."""
+        """Return ``|w|^2 / 2 + C sum of cost_i hinge_i`` at the solution of the last training."""
         norm = self.signed @ (scores - self.intercept)
-        hinge = np.maximum(0.0, 1.0 - signs * scores) * np.where(signs > 0, costs[1], costs[0])
+        factors = self.weights * np.where(signs > 0, costs[1], costs[0])
+        hinge = np.maximum(0.0, 1.0 - signs * scores) * factors
         return float(norm / 2 + self.C * hinge[signs != 0].sum())
 
 
@@ -259,18 +273,12 @@ class KernelInstanceClassifier(MaxInstanceClassifier):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "kernel": [StrOptions({"rbf", "linear"})],
-        "C": POSITIVE,
-        "gamma": POSITIVE,
-        "length_unit": LENGTH_UNIT,
-        "class_weight": CLASS_WEIGHT,
-        "max_iter": AT_LEAST_ONE,
-        "tol": POSITIVE,
-        "probability": ["boolean"],
-        "pos_label": POS_LABEL,
     }
 
-    def _set_kernel_width(self, instances: Any) -> None:
-        self.kernel_width_ = kernel_width(instances, self.kernel, self.gamma, self.length_unit)
+    def _set_kernel_width(self, instances: Any, weights: FloatArray | None = None) -> None:
+        self.kernel_width_ = kernel_width(
+            instances, self.kernel, self.gamma, self.length_unit, weights
+        )
 
     def _set_support(self, instances: Any, weights: FloatArray, intercept: float) -> None:
         support = np.flatnonzero(weights)
@@ -297,17 +305,26 @@ class SharedSlackSVM(InstanceSVM):
 
     Parameters
     ----------
-    instances, gamma, C, tol
-        As in :class:`InstanceSVM`.
+    instances, gamma, C, tol, weights
+        As in :class:`InstanceSVM`; rows of a bag have the same weight.
     owner : array of int of shape (n_rows,)
         Bag of every row.
     """
 
     def __init__(
-        self, instances: Any, owner: IntArray, *, gamma: float | None, C: float, tol: float = 1e-3
+        self,
+        instances: Any,
+        owner: IntArray,
+        *,
+        gamma: float | None,
+        C: float,
+        tol: float = 1e-3,
+        weights: FloatArray | None = None,
     ) -> None:
-        super().__init__(instances, gamma=gamma, C=C, tol=tol)
+        super().__init__(instances, gamma=gamma, C=C, tol=tol, weights=weights)
         self.owner = owner
+        self._bag_weights = np.zeros(owner.max() + 1)
+        self._bag_weights[owner] = self.weights
 
     def fit(self, signs: Signs, costs: tuple[float, float] = (1.0, 1.0)) -> FloatArray:
         """Train and return the decision value of every row; see :meth:`InstanceSVM.fit`.
@@ -321,10 +338,11 @@ class SharedSlackSVM(InstanceSVM):
         alphas = np.zeros(len(signs))
         while True:
             sign = signs[active].astype(np.float64)
-            # Every positive row is a group of its own.
+            # Every positive row is a separate group.
             labels = np.where(sign > 0, self.owner.max() + 1 + active, self.owner[active])
-            groups, group = np.unique(labels, return_inverse=True)
+            groups, first_row, group = np.unique(labels, return_index=True, return_inverse=True)
             caps = self.C * np.where(groups > self.owner.max(), costs[1], costs[0])
+            caps *= self.weights[active[first_row]]
             part, _, self.intercept, violation = solve_shared_slack(
                 self._gram(active), sign, group, caps, alphas[active], self.tol, _MAX_STEPS
             )
@@ -382,12 +400,13 @@ class SharedSlackSVM(InstanceSVM):
         """Return the value that :meth:`fit` minimises."""
         norm = self.signed @ (scores - self.intercept)
         slacks = self._slacks(scores, signs, np.arange(len(signs)))
-        hinge = np.maximum(0.0, 1.0 - scores[signs > 0]).sum()
-        return float(norm / 2 + self.C * (costs[1] * hinge + costs[0] * slacks.sum()))
+        hinge = self.weights[signs > 0] @ np.maximum(0.0, 1.0 - scores[signs > 0])
+        slack = self._bag_weights @ slacks
+        return float(norm / 2 + self.C * (costs[1] * hinge + costs[0] * slack))
 
 
 def spread_evenly(rows: IntArray) -> tuple[IntArray, float]:
-    """At most 2500 of the rows at even steps, and how many each of them stands for.
+    """Return at most 2500 evenly spaced rows, and the number of rows that each represents.
 
     Examples
     --------

@@ -20,16 +20,16 @@ def mix_kernels(
     alphas: FloatArray,
     tol: float,
 ) -> tuple[FloatArray, FloatArray, float, bool]:
-    """Best mixture of kernel matrices for an SVM with squared hinge loss.
+    """Return the optimal mixture of kernel matrices for an SVM with squared hinge loss.
 
-    Alternates the SVM under a mixture with a new mixture, ``mu_t`` in proportion to
-    ``mu_t |w_t / mu_t|^(2 p)``. With ``p = 1/2`` that is the best mixture for these ``w`` and
-    never raises the objective; larger powers get there in fewer steps, and are tried as long as
-    the objective falls. Ends at a duality gap of ``tol`` times the objective, or when twenty steps
-    have lowered the objective by less than a tenth of that: the gap is the last to close,
-    being as rough as the SVM it is taken from. ``among`` and ``across`` hold the kernel among the
-    positive rows, and between them and the negative rows, under each assignment; ``matrix`` is
-    overwritten there. Returns dual variables, mixture, objective, and whether it ended so.
+    Alternates between training an SVM with the current mixture and updating the mixture, ``mu_t``
+    in proportion to ``mu_t |w_t / mu_t|^(2 p)``. With ``p = 1/2`` this is the best mixture for
+    these ``w`` and never raises the objective; larger powers need fewer steps, and are tried as
+    long as the objective falls. Stops at a duality gap of ``tol`` times the objective, or when
+    twenty steps have lowered the objective by less than a tenth of that, because the gap is only
+    as accurate as the SVM. ``among`` and ``across`` contain the kernel among the positive rows, and
+    between positive and negative rows, for each assignment; this part of ``matrix`` is overwritten.
+    Returns dual variables, mixture, objective, and whether a stopping rule was met.
     """
     from pigmil.estimators._nonnegative_qp_kernels import solve_nonnegative_qp
 
@@ -74,7 +74,7 @@ def mix_kernels(
         if settled or norms.max() == 0:
             break
         if objective > lowest and kept is not None and power > 0.5:
-            # Too bold a step: go back, and take the safe one.
+            # The step was too large: go back, and take the safe one.
             power, (mixture, norms, _) = 0.5, kept
         else:
             lowest = objective
@@ -86,7 +86,7 @@ def mix_kernels(
 
 
 def _weighted_sum(weights: FloatArray, matrices: list[FloatArray]) -> FloatArray:
-    """Sum in the precision of the matrices; nothing but the result and one of them is held."""
+    """Return the weighted sum in the precision of the matrices, with one temporary matrix."""
     total = np.zeros_like(matrices[0])
     for weight, matrix in zip(weights.tolist(), matrices, strict=True):
         if weight > 0:

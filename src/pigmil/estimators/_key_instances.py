@@ -68,7 +68,7 @@ class Atoms:
         return bool(len(atoms)) and int(atoms.max()) < len(self._known)
 
     def block(self, atoms: IntArray, others: IntArray) -> FloatArray:
-        """Kernel between the given atoms and the others; rows of the first atoms are kept."""
+        """Return the kernel between given atoms and the others; cache rows of the first atoms."""
         if not self.keeps(atoms):
             return self.compute(atoms, others)
         new = np.unique(atoms[~self._known[atoms]])
@@ -77,11 +77,11 @@ class Atoms:
             some = new[start : start + _BLOCK_ROWS]
             self._kept[some] = self.compute(some, every)
             self._known[some] = True
-        found: FloatArray = self._kept[np.ix_(atoms, others)]
-        return found.astype(np.float64, copy=False)
+        kernel: FloatArray = self._kept[np.ix_(atoms, others)]
+        return kernel.astype(np.float64, copy=False)
 
     def compute(self, atoms: IntArray, others: IntArray) -> FloatArray:
-        """Kernel between the given atoms and the others, from the instances."""
+        """Return the kernel between the given atoms and the others, computed from the instances."""
         if len(atoms) and self._is_single[atoms].all() and self._is_single[others].all():
             values = kernel_values(
                 self.instances[self._first[atoms]], self.instances[self._first[others]], self.gamma
@@ -100,7 +100,7 @@ class Atoms:
         return values
 
     def within(self, offsets: IntArray) -> list[FloatArray]:
-        """Kernel among the first, single-instance atoms of each segment."""
+        """Return the kernel between the first, single-instance atoms of all segments."""
         return [
             self.compute(np.arange(start, stop), np.arange(start, stop))
             for start, stop in itertools.pairwise(offsets)
@@ -141,7 +141,7 @@ class KeyInstanceProgramme:
     Parameters
     ----------
     atoms : Atoms
-        First the instances of positive bags, then one mean a positive bag, then the negative
+        First the instances of positive bags, then one mean per positive bag, then the negative
         rows.
     offsets : array of int of shape (n_positive + 1,)
         Where the instances of each positive bag begin among the atoms.
@@ -172,7 +172,7 @@ class KeyInstanceProgramme:
     def solve(self, max_iter: int) -> KeySolution:
         """Add the most violated assignment until it lowers the optimum by less than ``tol``.
 
-        At least five rounds if assignments help at all; at most ``max_iter`` assignments, and no
+        There are at least five rounds if assignments help; at most ``max_iter`` assignments, and no
         more than 400 MB of their kernels.
         """
         each = self.n_positive * len(self.ridge) * np.dtype(self.atoms.dtype).itemsize
@@ -185,23 +185,23 @@ class KeyInstanceProgramme:
             if key is None:
                 break
             share = 1.0 / (len(best.mixture) + 1)
-            found = self._restricted(
+            solution = self._restricted(
                 [*best.assignments, key],
                 np.append(best.mixture * (1 - share), share),
                 best.alphas,
             )
-            settled = settled and found.settled
-            gain = objectives[-1] - found.objectives[0]
+            settled = settled and solution.settled
+            gain = objectives[-1] - solution.objectives[0]
             if gain > 0:
-                best = found
+                best = solution
             elif len(objectives) < _MIN_ROUNDS:
                 # Within the tolerance of the mixture: keep the optimum, search another assignment.
                 best = replace(
-                    best, assignments=found.assignments, mixture=np.append(best.mixture, 0.0)
+                    best, assignments=solution.assignments, mixture=np.append(best.mixture, 0.0)
                 )
             else:
                 break
-            objectives.append(min(objectives[-1], found.objectives[0]))
+            objectives.append(min(objectives[-1], solution.objectives[0]))
             if gain <= self.tol * objectives[-1] and len(objectives) >= _MIN_ROUNDS:
                 break
         else:
@@ -230,7 +230,7 @@ class KeyInstanceProgramme:
     def _restricted(
         self, keys: list[IntArray], mixture: FloatArray, alphas: FloatArray
     ) -> KeySolution:
-        """Optimum over the mixtures of given assignments."""
+        """Return the optimum over the mixtures of given assignments."""
         for key in keys:
             if key.tobytes() not in self._blocks:
                 among, across = self.atoms.block(key, key), self._towards_negatives(key)
@@ -252,7 +252,7 @@ class KeyInstanceProgramme:
         return KeySolution(coefficients, [objective], mixture, keys, alphas, settled)
 
     def _empty_matrix(self) -> FloatArray:
-        """The matrix of the dual; the part of the negative rows is the same in all rounds."""
+        """Return the matrix of the dual; its block of negative rows is the same in all rounds."""
         n_rows, start = len(self.ridge), self.n_positive
         matrix = np.zeros((n_rows, n_rows), dtype=self.atoms.dtype)
         for first in range(0, len(self.negatives), _BLOCK_ROWS):
@@ -274,7 +274,7 @@ class KeyInstanceProgramme:
         return coefficients
 
     def _kernel_to_negatives(self) -> FloatArray | None:
-        """Kernel between instances of positive bags and negative rows, where it can be kept."""
+        """Return the kernel of instances of positive bags with negative rows; None if too large."""
         n_values = self.n_instances * len(self.negatives)
         if self.atoms.keeps(self._inside[-1:]) or n_values > _KEEP_VALUES:
             return None
@@ -285,7 +285,7 @@ class KeyInstanceProgramme:
         return kernel
 
     def _towards_negatives(self, key: IntArray) -> FloatArray:
-        """Kernel between given atoms of positive bags and the negative rows."""
+        """Return the kernel between given atoms of positive bags and the negative rows."""
         if self._to_negatives is not None and key.max() < self.n_instances:
             return self._to_negatives[key]
         return self.atoms.block(key, self.negatives)
@@ -308,7 +308,7 @@ class KeyInstanceProgramme:
         return pull
 
     def _most_violated(self, solution: KeySolution) -> IntArray | None:
-        """Instances with the largest ``a Q a`` found, None if the search meets only known ones.
+        """Return the instances with the largest ``a Q a``, or None if only known ones are found.
 
         The search climbs from the highest- and from the lowest-scored instances (a quadratic
         form grows in both directions) and from the assignments found last.
@@ -324,13 +324,13 @@ class KeyInstanceProgramme:
             *solution.assignments[1:][-_MORE_STARTS:],
         ]
         known = {key.tobytes() for key in solution.assignments}
-        found: IntArray | None = None
+        best_key: IntArray | None = None
         largest = -np.inf
         for start in starts:
             key, value = self._climb(start.copy(), alphas, by_negatives)
             if value > largest and key.tobytes() not in known:
-                found, largest = key, value
-        return found
+                best_key, largest = key, value
+        return best_key
 
     def _climb(
         self, key: IntArray, alphas: FloatArray, by_negatives: FloatArray
@@ -349,7 +349,7 @@ class KeyInstanceProgramme:
                 value = 2 * others + alphas[bag] * kernel.diagonal()
                 chosen = int(np.argmax(value))
                 least = value[now]
-                # Above the rounding of the kept rows, or the search would go in circles.
+                # The gain must exceed the rounding of the cached rows, or the search may cycle.
                 if value[chosen] > least + self._rounding * max(1.0, abs(least)):
                     rows = self.atoms.block(
                         np.array([key[bag], inside.start + chosen]), self._inside

@@ -48,35 +48,34 @@ class L1SVM:
 
 
 @dataclass(slots=True)
-class _Corner:
-    """A corner of the objective: where as many rows have margin 1 as it has free variables.
+class _Vertex:
+    """A vertex of the objective: as many rows have margin 1 as there are free variables.
 
     Attributes
     ----------
     chosen : array of int
-        Columns at hand.
+        Columns in use.
     signed : array of shape (n_rows, n_chosen)
         ``y_i x_ik`` of these columns.
     active : array of int
-        Which of the chosen columns have a weight.
-    elbow : array of int of shape (n_active + 1,)
-        Rows of margin 1; weights and intercept follow from them.
+        Positions of the chosen columns with a weight.
+    on_margin : array of int of shape (n_active + 1,)
+        Rows of margin 1, which determine weights and intercept.
     """
 
     chosen: IntArray
     signed: FloatArray
     active: IntArray
-    elbow: IntArray
+    on_margin: IntArray
 
 
 def fit_l1_svm(X: NDArray[Any], positive: BoolArray, row_costs: FloatArray) -> L1SVM:
     """Minimise ``sum of |w_k| + sum of cost_i max(0, 1 - y_i (w x_i + b))``.
 
-    A simplex method walks down the corners of this function on a few columns. The dual variables
-    of the corner reached price every other column, ``|sum of alpha_i y_i x_ik|``, and those
-    priced above 1 enter; the walk goes on from where it is. When none is left the corner is
-    optimal for all columns, since the rest would enter with weight 0: the answer is that of the
-    whole programme.
+    A simplex method descends from vertex to vertex of this function on a few columns. The dual
+    variables of the last vertex give every other column a price, ``|sum of alpha_i y_i x_ik|``.
+    Columns with a price above 1 are added, and the descent continues. If there are none, the vertex
+    is optimal for all columns, because the others would have weight 0.
 
     Parameters
     ----------
@@ -93,14 +92,14 @@ def fit_l1_svm(X: NDArray[Any], positive: BoolArray, row_costs: FloatArray) -> L
 
     Notes
     -----
-    If rounding errors stop the walk, HiGHS solves the programme, also by column generation. It
-    reaches the same optimum everywhere in two to six times the time.
+    If rounding errors stop the descent, HiGHS solves the programme, also by column generation. It
+    reaches the same optimum on all data that were tried, in two to six times the time.
 
-    Ties between rows are broken by margins of ``1 + 1e-8 u_i`` instead of 1 on the way; the
-    weights returned are those of margin 1 at the same corner.
+    Ties between rows are broken by margins of ``1 + 1e-8 u_i`` instead of 1 during the descent;
+    the returned weights are those of margin 1 at the same vertex.
 
-    Cost: O(n_rows n_columns) a round for the prices, O(n_rows n_chosen) a pivot, where n_chosen
-    is some times the number of weights that are not 0.
+    Cost: O(n_rows n_columns) per round for the prices, O(n_rows n_chosen) per pivot, where n_chosen
+    is a small multiple of the number of non-zero weights.
 
     Examples
     --------
@@ -113,23 +112,23 @@ def fit_l1_svm(X: NDArray[Any], positive: BoolArray, row_costs: FloatArray) -> L
     sign = np.where(positive, 1.0, -1.0)
     breaks = 0.6180339887498949 * np.arange(1.0, len(sign) + 1.0) % 1.0
     margins = np.asarray(1.0 + _TIE_BREAK * breaks, dtype=np.float64)
-    corner = _first_corner(positive, row_costs)
+    vertex = _first_vertex(positive, row_costs)
     best, n_rounds = np.inf, 0
     while n_rounds < _MAX_ROUNDS:
         n_rounds += 1
         try:
-            n_pivots, alphas, objective = _descend(corner, sign, margins, row_costs)
+            n_pivots, alphas, objective = _descend(vertex, sign, margins, row_costs)
         except np.linalg.LinAlgError:
             return _fit_by_highs(X, sign, row_costs)
-        prices, entering = _price(X, alphas * sign, corner)
+        prices, entering = _price(X, alphas * sign, vertex)
         falls = objective < best * (1 - 1e-9)
         if entering.size == 0 and (n_pivots == 0 or not falls):
             break
         # Columns leave only after progress: a set of columns can then never come back.
         if falls:
             best = objective
-            _drop_idle(corner, prices)
-        _add(corner, entering, sign[:, None] * X[:, entering])
+            _drop_idle(vertex, prices)
+        _add(vertex, entering, sign[:, None] * X[:, entering])
     else:
         warnings.warn(
             f"The 1-norm SVM was not optimal after {_MAX_ROUNDS} rounds; the solution is the "
@@ -137,35 +136,35 @@ def fit_l1_svm(X: NDArray[Any], positive: BoolArray, row_costs: FloatArray) -> L
             ConvergenceWarning,
             stacklevel=2,
         )
-    return _model(corner, sign, row_costs, alphas, X.shape[1], n_rounds)
+    return _model(vertex, sign, row_costs, alphas, X.shape[1], n_rounds)
 
 
-def _first_corner(positive: BoolArray, row_costs: FloatArray) -> _Corner:
-    """No weights; the intercept gives a row of the costlier class its margin."""
-    dear = row_costs[positive].sum() > row_costs[~positive].sum()
+def _first_vertex(positive: BoolArray, row_costs: FloatArray) -> _Vertex:
+    """Start without weights; the intercept gives rows of the costlier class a margin."""
+    positive_costs_more = row_costs[positive].sum() > row_costs[~positive].sum()
     none = np.empty(0, dtype=np.int64)
-    elbow = np.flatnonzero(positive == dear)[:1]
-    return _Corner(none, np.empty((len(positive), 0)), none, elbow)
+    on_margin = np.flatnonzero(positive == positive_costs_more)[:1]
+    return _Vertex(none, np.empty((len(positive), 0)), none, on_margin)
 
 
 def _descend(
-    corner: _Corner, sign: FloatArray, margins: FloatArray, row_costs: FloatArray
+    vertex: _Vertex, sign: FloatArray, margins: FloatArray, row_costs: FloatArray
 ) -> tuple[int, FloatArray, float]:
-    """Walk to the best corner on the chosen columns; return pivots, dual variables, objective.
+    """Descend to the best vertex on the chosen columns; return pivots, dual variables, objective.
 
     Variables are the shortfalls ``r_i = margin_i - y_i (w x_i + b)`` of the rows, the weights and
-    the intercept, in this order. Outside the elbow shortfalls depend on the other variables;
-    weights that are 0 and the shortfalls of the elbow do not.
+    the intercept, in this order. Basic variables are the shortfalls of rows that are not on the
+    margin, the active weights and the intercept; the others are nonbasic.
     """
     from pigmil.estimators._l1_svm_kernels import descend
 
-    n_rows, n_chosen = corner.signed.shape
+    n_rows, n_chosen = vertex.signed.shape
     up = np.concatenate([row_costs, np.ones(n_chosen), [0.0]])
     down = np.concatenate([np.zeros(n_rows), np.ones(n_chosen), [0.0]])
     tolerance = _EXACT_TOLERANCE * max(1.0, float(row_costs.max()))
     total = 0
     while True:
-        table, values, basic, nonbasic = _table(corner, sign, margins)
+        table, values, basic, nonbasic = _table(vertex, sign, margins)
         above = values > 0
         slopes = np.where(above, up[basic], -down[basic]) @ table
         n_pivots = descend(
@@ -175,94 +174,96 @@ def _descend(
             raise np.linalg.LinAlgError
         total += n_pivots
         is_row = nonbasic < n_rows
-        corner.elbow = nonbasic[is_row]
-        corner.active = np.sort(basic[(basic >= n_rows) & (basic < n_rows + n_chosen)]) - n_rows
+        vertex.on_margin = nonbasic[is_row]
+        vertex.active = np.sort(basic[(basic >= n_rows) & (basic < n_rows + n_chosen)]) - n_rows
         if n_pivots < _MAX_PIVOTS:
             break
     gradient = np.where(above, up[basic], -down[basic])
     alphas = np.zeros(n_rows)
     alphas[basic[basic < n_rows]] = gradient[basic < n_rows]
-    alphas[corner.elbow] = -slopes[is_row]
+    alphas[vertex.on_margin] = -slopes[is_row]
     return total, alphas, float(gradient @ values)
 
 
 def _table(
-    corner: _Corner, sign: FloatArray, margins: FloatArray
+    vertex: _Vertex, sign: FloatArray, margins: FloatArray
 ) -> tuple[FloatArray, FloatArray, IntArray, IntArray]:
-    """Tableau of a corner: ``basic = values + table @ nonbasic``."""
-    n_rows, n_chosen = corner.signed.shape
-    elbow, active = corner.elbow, corner.active
-    rest = np.delete(np.arange(n_rows), elbow)
+    """Return the tableau of a vertex: ``basic = values + table @ nonbasic``."""
+    n_rows, n_chosen = vertex.signed.shape
+    on_margin, active = vertex.on_margin, vertex.active
+    rest = np.delete(np.arange(n_rows), on_margin)
     idle = np.delete(np.arange(n_chosen), active)
-    size = len(elbow)
-    inverse = np.linalg.inv(_core(corner, sign, elbow))
-    others = _core(corner, sign, rest)
+    size = len(on_margin)
+    inverse = np.linalg.inv(_core(vertex, sign, on_margin))
+    others = _core(vertex, sign, rest)
     table = np.empty((n_rows, n_chosen + 1))
     table[:size, :size] = -inverse
-    table[:size, size:] = -inverse @ corner.signed[np.ix_(elbow, idle)]
+    table[:size, size:] = -inverse @ vertex.signed[np.ix_(on_margin, idle)]
     np.matmul(-others, table[:size], out=table[size:])
-    table[size:, size:] -= corner.signed[np.ix_(rest, idle)]
+    table[size:, size:] -= vertex.signed[np.ix_(rest, idle)]
     values = np.empty(n_rows)
-    values[:size] = inverse @ margins[elbow]
+    values[:size] = inverse @ margins[on_margin]
     values[size:] = margins[rest] - others @ values[:size]
     basic = np.concatenate([n_rows + active, [n_rows + n_chosen], rest])
-    return table, values, basic, np.concatenate([elbow, n_rows + idle])
+    return table, values, basic, np.concatenate([on_margin, n_rows + idle])
 
 
-def _core(corner: _Corner, sign: FloatArray, rows: IntArray) -> FloatArray:
-    """Signed values of the rows in the active columns and in that of the intercept."""
-    return np.column_stack([corner.signed[np.ix_(rows, corner.active)], sign[rows]])
+def _core(vertex: _Vertex, sign: FloatArray, rows: IntArray) -> FloatArray:
+    """Return the signed values of the active columns and of the intercept column."""
+    return np.column_stack([vertex.signed[np.ix_(rows, vertex.active)], sign[rows]])
 
 
 def _price(
-    X: NDArray[Any], signed_alphas: FloatArray, corner: _Corner
+    X: NDArray[Any], signed_alphas: FloatArray, vertex: _Vertex
 ) -> tuple[FloatArray, IntArray]:
-    """Prices of all columns, and which of them enter: the dearest above 1."""
-    # Single precision is not widened, which would take twice the memory of X. It finds columns
-    # as long as they are dear beyond its error; the last ones are priced again.
+    """Return the prices of all columns, and the columns to add: the highest prices above 1."""
+    # Single precision is not converted, which would take twice the memory of X. It suffices for
+    # columns whose price exceeds 1 by more than its error; otherwise prices are recomputed.
     prices = np.abs(signed_alphas.astype(X.dtype) @ X)
     waiting = prices.astype(np.float64)
-    waiting[corner.chosen] = 0.0
+    waiting[vertex.chosen] = 0.0
     error = _SINGLE_ERROR * np.abs(signed_alphas).sum() if X.dtype == np.float32 else 0.0
-    dear = np.flatnonzero(waiting > 1 + _TOLERANCE + error)
-    if dear.size == 0 and error > 0:
+    entering = np.flatnonzero(waiting > 1 + _TOLERANCE + error)
+    if entering.size == 0 and error > 0:
         unsure = np.flatnonzero(waiting > 1 - error)
         for part in np.split(unsure, range(_CHUNK_COLUMNS, len(unsure), _CHUNK_COLUMNS)):
             waiting[part] = np.abs(signed_alphas @ X[:, part].astype(np.float64))
-        dear = unsure[waiting[unsure] > 1 + _TOLERANCE]
-    most = max(_FEW_COLUMNS, len(corner.elbow) // 2)
-    return prices, dear[np.argsort(-waiting[dear], kind="stable")[:most]]
+        entering = unsure[waiting[unsure] > 1 + _TOLERANCE]
+    most = max(_FEW_COLUMNS, len(vertex.on_margin) // 2)
+    return prices, entering[np.argsort(-waiting[entering], kind="stable")[:most]]
 
 
-def _drop_idle(corner: _Corner, prices: FloatArray) -> None:
-    """Let go of columns without weight that are far from getting one."""
-    kept = prices[corner.chosen] > _IDLE_PRICE
-    kept[corner.active] = True
-    corner.active = np.cumsum(kept)[corner.active] - 1
-    corner.chosen, corner.signed = corner.chosen[kept], corner.signed[:, kept]
+def _drop_idle(vertex: _Vertex, prices: FloatArray) -> None:
+    """Remove columns of weight 0 whose price is far below 1."""
+    kept = prices[vertex.chosen] > _IDLE_PRICE
+    kept[vertex.active] = True
+    vertex.active = np.cumsum(kept)[vertex.active] - 1
+    vertex.chosen, vertex.signed = vertex.chosen[kept], vertex.signed[:, kept]
 
 
-def _add(corner: _Corner, columns: IntArray, signed: FloatArray) -> None:
-    corner.chosen = np.concatenate([corner.chosen, columns])
-    corner.signed = np.concatenate([corner.signed, signed], axis=1)
+def _add(vertex: _Vertex, columns: IntArray, signed: FloatArray) -> None:
+    vertex.chosen = np.concatenate([vertex.chosen, columns])
+    vertex.signed = np.concatenate([vertex.signed, signed], axis=1)
 
 
 def _model(
-    corner: _Corner,
+    vertex: _Vertex,
     sign: FloatArray,
     row_costs: FloatArray,
     alphas: FloatArray,
     n_columns: int,
     n_rounds: int,
 ) -> L1SVM:
-    """Weights of the corner at margin 1, where ties may make some of them 0."""
-    free = np.linalg.solve(_core(corner, sign, corner.elbow), np.ones(len(corner.elbow)))
-    found, intercept = free[:-1], float(free[-1])
-    found[np.abs(found) < 100 * _TIE_BREAK * np.abs(found).max(initial=0.0)] = 0.0
-    margins = corner.signed[:, corner.active] @ found + sign * intercept
-    objective = np.abs(found).sum() + row_costs @ np.maximum(0.0, 1.0 - margins)
+    """Return the weights of the vertex at margin 1; ties may make some of them 0."""
+    free = np.linalg.solve(_core(vertex, sign, vertex.on_margin), np.ones(len(vertex.on_margin)))
+    active_weights, intercept = free[:-1], float(free[-1])
+    active_weights[
+        np.abs(active_weights) < 100 * _TIE_BREAK * np.abs(active_weights).max(initial=0.0)
+    ] = 0.0
+    margins = vertex.signed[:, vertex.active] @ active_weights + sign * intercept
+    objective = np.abs(active_weights).sum() + row_costs @ np.maximum(0.0, 1.0 - margins)
     weights = np.zeros(n_columns)
-    weights[corner.chosen[corner.active]] = found
+    weights[vertex.chosen[vertex.active]] = active_weights
     return L1SVM(weights, intercept, alphas, float(objective), n_rounds)
 
 

@@ -50,7 +50,7 @@ def descend(
     tolerance : float
         Least fall of the cost per unit of a move.
     max_pivots : int
-        Stop after so many.
+        Maximum number.
 
     Returns
     -------

@@ -1,6 +1,6 @@
 """Base of the classifiers whose instance score is linear in the features."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -10,12 +10,12 @@ from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.estimators._logistic import StandardisedBlocks
 from pigmil.estimators._selection import min_error_threshold
-from pigmil.estimators._standardise import standardised
-from pigmil.estimators.base import MaxInstanceClassifier
+from pigmil.estimators._standardise import linear_scores
+from pigmil.estimators.base import AcceptsWeights, MaxInstanceClassifier
 from pigmil.scale import LazyBags
 
 
-class LinearScores(MaxInstanceClassifier):
+class LinearScores(AcceptsWeights, MaxInstanceClassifier):
     """Score instances by ``coef_ . (x - centre_) / spread_ + intercept_``; the best decides."""
 
     _accepts_sparse = True
@@ -34,18 +34,20 @@ class LinearScores(MaxInstanceClassifier):
         bags: Bags | LazyBags,
         positive: BoolArray,
         blocks: StandardisedBlocks,
-        weights: tuple[FloatArray, float],
+        linear: tuple[FloatArray, float],
         costs: tuple[float, float] = (1.0, 1.0),
+        weights: FloatArray | None = None,
     ) -> None:
         """Set the fitted attributes; move the intercept so that 0 separates the best scores."""
         self.centre_, self.spread_ = blocks.centre, blocks.spread
-        self.coef_, intercept = weights
+        self.coef_, intercept = linear
         scores = blocks.scores(self.coef_, intercept)
         best = segment_reduce(np.maximum, scores, bags.offsets)
-        self.threshold_ = min_error_threshold(best, positive, costs=costs)
+        self.threshold_ = min_error_threshold(best, positive, costs=costs, weights=weights)
         self.intercept_ = intercept - self.threshold_
         self._set_detection(bags, positive, scores - self.threshold_)
 
     def _score_instances(self, bags: Bags) -> FloatArray:
-        instances: Any = standardised(bags.instances, self.centre_, self.spread_)
-        return np.asarray(instances @ self.coef_ + self.intercept_, dtype=np.float64)
+        return linear_scores(
+            bags.instances, self.centre_, self.spread_, self.coef_, self.intercept_
+        )

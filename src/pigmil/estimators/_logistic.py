@@ -14,11 +14,11 @@ from sklearn.exceptions import ConvergenceWarning
 from pigmil._core.segments import offsets_of, segment_reduce
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.estimators._standardise import centre_and_spread, standardised
-from pigmil.scale import LazyBags, map_instances, map_reduce
+from pigmil.estimators._standardise import centre_and_spread, linear_scores, standardised
+from pigmil.scale import LazyBags, hold_blocks, map_instances, map_reduce
 
 _KEPT_ELEMENTS = 1 << 25  # standardised values kept in memory; above that blocks are made anew
-_BLOCK_ELEMENTS = 1 << 22
+_PIECE_ELEMENTS = 1 << 18  # standardised at a time, so that they stay in the cache
 
 Loss = tuple[float, FloatArray, float]
 
@@ -45,27 +45,36 @@ class StandardisedBlocks:
     """Iterate over the instances in blocks of whole bags, centred and divided by one spread.
 
     Small data are standardised once and kept; large data are standardised again in every pass, so
-    that no second copy is held. Of bags on disk only sums over blocks are to be had
-    (:meth:`total_loss`, :meth:`scores`).
+    that no second copy is held. For bags on disk only sums over blocks are available
+    (:meth:`total_loss`, :meth:`scores`); their values as stored are kept if they fit, see
+    :func:`pigmil.scale.hold_blocks`.
 
     Parameters
     ----------
     bags : Bags or LazyBags
         The bags.
+    weights : array of shape (n_bags,), optional
+        Their weights in centre and spread.
 
     Attributes
     ----------
     centre : array of shape (n_features,)
     spread : float
+    total_weight : float
+        Sum of the weights of the bags.
     """
 
-    def __init__(self, bags: Bags | LazyBags) -> None:
+    def __init__(self, bags: Bags | LazyBags, weights: FloatArray | None = None) -> None:
         self.bags = bags
+        self.total_weight = float(bags.n_bags if weights is None else weights.sum())
         self._kept: list[Block] | None = None
         if isinstance(bags, LazyBags):
             self.centre, self.spread = centre_and_spread(bags)
+            self._parts = bags.partitions()
+            self._source = hold_blocks(bags)
             return
-        self.centre, self.spread = centre_and_spread(bags.instances)
+        by_instance = None if weights is None else np.repeat(weights, bags.sizes)
+        self.centre, self.spread = centre_and_spread(bags.instances, by_instance)
         if sp.issparse(bags.instances) or bags.instances.size <= _KEPT_ELEMENTS:
             self._kept = list(self._make())
 
@@ -74,20 +83,7 @@ class StandardisedBlocks:
 
     def _make(self) -> Iterator[Block]:
         assert isinstance(self.bags, Bags)
-        offsets = self.bags.offsets
-        rows_at_once = max(1, _BLOCK_ELEMENTS // max(1, self.bags.n_features))
-        first = 0
-        while first < self.bags.n_bags:
-            last = int(np.searchsorted(offsets, offsets[first] + rows_at_once, side="right")) - 1
-            last = min(max(last, first + 1), self.bags.n_bags)
-            rows = slice(int(offsets[first]), int(offsets[last]))
-            yield Block(
-                standardised(self.bags.instances[rows], self.centre, self.spread),
-                offsets[first : last + 1] - offsets[first],
-                slice(first, last),
-                rows,
-            )
-            first = last
+        return standardised_pieces(self.bags, self.centre, self.spread, _PIECE_ELEMENTS)
 
     def total_loss(
         self, loss: Callable[[Block, FloatArray, float], Loss], coef: FloatArray, intercept: float
@@ -96,33 +92,55 @@ class StandardisedBlocks:
         if not isinstance(self.bags, LazyBags):
             losses = (loss(block, coef, intercept) for block in self)
             return functools.reduce(_add_losses, losses)
-        parts = self.bags.partitions()
-        bags = offsets_of(np.array([part.n_bags for part in parts]))
-        rows = offsets_of(np.array([part.n_instances for part in parts]))
+        bags = offsets_of(np.array([part.n_bags for part in self._parts]))
+        rows = offsets_of(np.array([part.n_instances for part in self._parts]))
         centre, spread = self.centre, self.spread
 
         def block_loss(block: Bags, first_bag: int, first_row: int) -> Loss:
-            own = Block(
-                standardised(block.instances, centre, spread),
-                block.offsets,
-                slice(first_bag, first_bag + block.n_bags),
-                slice(first_row, first_row + block.n_instances),
+            pieces = standardised_pieces(
+                block, centre, spread, _PIECE_ELEMENTS, first_bag=first_bag, first_row=first_row
             )
-            return loss(own, coef, intercept)
+            return functools.reduce(_add_losses, (loss(own, coef, intercept) for own in pieces))
 
         return map_reduce(
-            self.bags, block_loss, _add_losses, bags[:-1].tolist(), rows[:-1].tolist()
+            self._source, block_loss, _add_losses, bags[:-1].tolist(), rows[:-1].tolist()
         )
 
     def scores(self, coef: FloatArray, intercept: float) -> FloatArray:
         """Return ``coef . x + intercept`` of every standardised instance."""
-        if isinstance(self.bags, LazyBags):
-            centre, spread = self.centre, self.spread
-            return map_instances(
-                lambda block: standardised(block.instances, centre, spread) @ coef + intercept,
-                self.bags,
-            )
-        return np.concatenate([block.instances @ coef + intercept for block in self])
+        centre, spread = self.centre, self.spread
+        return map_instances(
+            lambda block: linear_scores(block.instances, centre, spread, coef, intercept), self.bags
+        )
+
+
+def standardised_pieces(
+    bags: Bags,
+    centre: FloatArray,
+    spread: float,
+    n_elements: int,
+    *,
+    first_bag: int = 0,
+    first_row: int = 0,
+) -> Iterator[Block]:
+    """Yield blocks of whole bags with a bounded number of values, unless one bag has more.
+
+    ``first_bag`` and ``first_row`` are the positions of the first bag and instance in the whole.
+    """
+    offsets = bags.offsets
+    rows_at_once = max(1, n_elements // max(1, bags.n_features))
+    first = 0
+    while first < bags.n_bags:
+        last = int(np.searchsorted(offsets, offsets[first] + rows_at_once, side="right")) - 1
+        last = min(max(last, first + 1), bags.n_bags)
+        start, stop = int(offsets[first]), int(offsets[last])
+        yield Block(
+            standardised(bags.instances[start:stop], centre, spread),
+            offsets[first : last + 1] - start,
+            slice(first_bag + first, first_bag + last),
+            slice(first_row + start, first_row + stop),
+        )
+        first = last
 
 
 def _add_losses(left: Loss, right: Loss) -> Loss:
@@ -230,7 +248,8 @@ def minimise_penalised(
     C : float
         Weight of the loss.
     tol : float
-        Largest component of the gradient, divided by ``C n_bags``, at the end.
+        Largest component of the gradient, divided by ``C`` and the
+        weight of all bags, at the end.
     max_iter : int
         Largest number of iterations; a ConvergenceWarning is raised if they do not suffice.
     name : str
@@ -241,7 +260,7 @@ def minimise_penalised(
     (array, float, int)
         coef, intercept and number of iterations.
     """
-    scale = C * blocks.bags.n_bags
+    scale = C * blocks.total_weight
 
     def value_and_gradient(point: FloatArray) -> tuple[float, FloatArray]:
         coef, intercept = point[:-1], float(point[-1])

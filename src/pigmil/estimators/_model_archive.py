@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from pigmil._core.archives import read_member
 from pigmil._core.errors import ModelFileError
 from pigmil._core.memory import available_memory
 
@@ -19,7 +20,7 @@ MAX_MEMBERS = 50_000
 MAX_SCHEMA_BYTES = 1 << 28
 # Arrays are stored as they are; only sparse matrices are compressed, and never this much.
 MAX_RATIO = 200
-FREE_BYTES = 1 << 24  # unpacked size below which the ratio says nothing
+FREE_BYTES = 1 << 24  # unpacked size below which the ratio is not checked
 MAX_DIMENSIONS = 8
 
 _MEMBER = re.compile(r"[0-9]{1,20}\.np[yz]")
@@ -65,7 +66,7 @@ class ModelArchive:
             raise ModelFileError(f"it has no {SCHEMA}")
         if info.file_size > MAX_SCHEMA_BYTES:
             raise ModelFileError(f"its {SCHEMA} has {info.file_size} bytes")
-        return json.loads(self._zip.read(info))
+        return json.loads(read_member(self._zip, info))
 
     def check_array(self, name: Any) -> tuple[np.dtype[Any], tuple[int, ...]]:
         """Return type and shape of an array member; its values are not read yet."""
@@ -86,7 +87,7 @@ class ModelArchive:
                     _read_header(content, part.file_size, f"{name}/{part.filename}", "biufUS")
 
     def check_memory(self) -> None:
-        """Refuse to unpack more than the ratio bound, or than the memory that is available."""
+        """Raise an error if unpacking exceeds the allowed ratio or the available memory."""
         if self._unpacked > FREE_BYTES + MAX_RATIO * self._size:
             raise ModelFileError(
                 f"it unpacks to {self._unpacked} bytes, over {MAX_RATIO} times its size"

@@ -70,10 +70,10 @@ def _resolve(name: str) -> type | None:
     """Return the class of a name on a list, if the name is the class's own."""
     module, _, attribute = name.rpartition(".")
     try:
-        found: Any = getattr(importlib.import_module(module), attribute, None)
+        resolved: Any = getattr(importlib.import_module(module), attribute, None)
     except ImportError:
         return None
-    return found if isinstance(found, type) and full_name(found) == name else None
+    return resolved if isinstance(resolved, type) and full_name(resolved) == name else None
 
 
 def _trusted_class(name: Any) -> type:

@@ -30,6 +30,7 @@ _SCALE = state.Floats(shape=("features",), positive=True, none=True)
 _LINEAR: dict[str, state.Field] = {
     "coef_": state.Floats(shape=("rows", "features")),
     "intercept_": state.Floats(shape=("rows",)),
+    "classes_": state.Array(shape=("classes",), kinds="biufUO", least=2),
 }
 _PER_CLASS: dict[str, state.Field] = {
     **BaseMIL._state,
@@ -48,6 +49,7 @@ _SKLEARN_STATE: dict[type, dict[str, state.Field]] = {
     PCA: {
         "mean_": _PER_FEATURE,
         "components_": state.Floats(shape=("components", "features")),
+        "explained_variance_": state.Floats(shape=("components",)),
     },
     LogisticRegression: _LINEAR,
     LinearSVC: _LINEAR,
@@ -86,7 +88,10 @@ def _check_one(built: Any) -> None:
     if type(built) in _SKLEARN_STATE:
         if not hasattr(built, "n_features_in_"):  # never fitted
             return
-        state.check_state(built, _SKLEARN_STATE[type(built)])
+        sizes = state.check_state(built, _SKLEARN_STATE[type(built)])
+        n_classes = sizes.get("classes", 0)
+        if n_classes and sizes["rows"] != (1 if n_classes == 2 else n_classes):
+            raise state.StateError(f"coef_ has {sizes['rows']} rows for {n_classes} classes")
     elif hasattr(type(built), "_state"):
         fitted = state.state_fields(type(built))
         held = getattr(built, "__dict__", None)
@@ -143,6 +148,19 @@ def _check_one_vs_rest(model: OneVsRestClassifier) -> None:
     fitted = getattr(model, "estimators_", [])
     if not isinstance(fitted, list) or not all(isinstance(one, BaseEstimator) for one in fitted):
         raise state.StateError("estimators_ is not a list of estimators")
+
+
+def _check_scaler(scaler: StandardScaler | RobustScaler) -> None:
+    """Check that what the parameters ask for is there; without it, it may be None."""
+    standard = isinstance(scaler, StandardScaler)
+    needed = (
+        {"mean_": scaler.with_mean, "scale_": scaler.with_std}
+        if standard
+        else {"center_": scaler.with_centering, "scale_": scaler.with_scaling}
+    )
+    for name, used in needed.items():
+        if used and getattr(scaler, name, 0) is None:
+            raise state.StateError(f"{name} is missing")
 
 
 def _check_svc(svc: SVC) -> None:
@@ -204,5 +222,7 @@ _SPECIAL: dict[type, Callable[[Any], None]] = {
     OneVsRestClassifier: _check_one_vs_rest,
     Pipeline: _check_pipeline,
     RandomizedSearchCV: _check_search,
+    RobustScaler: _check_scaler,
+    StandardScaler: _check_scaler,
     SVC: _check_svc,
 }

@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +15,7 @@ from pigmil._core.segments import segment_gather, segment_ids, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import length_unit, squared_distance_blocks
-from pigmil.estimators._parameters import AT_LEAST_ONE, LENGTH_UNIT, NOT_NEGATIVE, POS_LABEL
+from pigmil.estimators._parameters import AT_LEAST_ONE, NOT_NEGATIVE
 from pigmil.estimators._selection import min_error_threshold
 from pigmil.estimators._standardise import centre_and_spread, standardised
 from pigmil.estimators.base import MaxInstanceClassifier
@@ -24,13 +23,13 @@ from pigmil.estimators.base import MaxInstanceClassifier
 # An instance at the concept itself has probability 1, and a negative bag that holds it
 # probability 0: log(0). Probabilities are kept this far from 1.
 _NEAREST = -1e-10
-# Below exp(-36) one minus a product of (1 - p) is the sum of the p to all digits.
+# Below exp(-36) one minus a product of (1 - p) equals the sum of the p in double precision.
 _TINY = -36.0
 _BLOCK = 1 << 21  # distances held at a time: 16 MB
 
 
 def log_membership(instances: Any, concept: FloatArray, scales: FloatArray) -> FloatArray:
-    """Logarithm of the probability that each instance belongs to the concept.
+    """Return the log probability that each instance belongs to the concept.
 
     ``log Pr(t | x) = -sum over features of scale^2 (x - t)^2``.
 
@@ -39,7 +38,7 @@ def log_membership(instances: Any, concept: FloatArray, scales: FloatArray) -> F
     instances : array of shape (n_instances, n_features)
         Instances x.
     concept, scales : array of shape (n_features,)
-        The point t and how much each feature matters.
+        The point t and the scale of each feature.
 
     Returns
     -------
@@ -59,7 +58,7 @@ def log_membership(instances: Any, concept: FloatArray, scales: FloatArray) -> F
 def bag_loss(
     exponents: FloatArray, offsets: IntArray, positive: BoolArray
 ) -> tuple[float, FloatArray]:
-    """Minus log diverse density of bags, and its derivative by the exponent of each instance.
+    """Return minus log diverse density, and its derivative by the exponent of each instance.
 
     A positive bag counts ``-log(1 - prod(1 - p))``, a negative bag ``-log prod(1 - p)`` with
     ``p = exp(exponent)``. Neither very small p nor p = 1 overflows.
@@ -101,7 +100,7 @@ def bag_loss(
 
 
 def _log_complement(exponents: FloatArray) -> FloatArray:
-    """``log(1 - exp(e))`` to all digits for e < 0 of any size."""
+    """Return ``log(1 - exp(e))`` accurately for all e < 0."""
     near = exponents > -0.5
     small = np.where(near, -1.0, exponents)
     large = np.where(near, exponents, -1.0)
@@ -109,7 +108,7 @@ def _log_complement(exponents: FloatArray) -> FloatArray:
 
 
 def _log_any(exponents: FloatArray, none: FloatArray, offsets: IntArray) -> FloatArray:
-    """``log(1 - prod(1 - p))`` of every bag along the last axis; ``none`` is the log-product."""
+    """Return ``log(1 - prod(1 - p))`` of every bag; ``none`` is the log of the product."""
     highest = np.maximum.reduceat(exponents, offsets[:-1], axis=-1)
     shifted = np.exp(exponents - np.repeat(highest, np.diff(offsets), axis=-1))
     log_sum = highest + np.log(np.add.reduceat(shifted, offsets[:-1], axis=-1))
@@ -145,13 +144,13 @@ class NoisyOr:
         self.positive = positive
 
     def exponents(self, concept: FloatArray, scales: FloatArray) -> FloatArray:
-        """Log-membership of every instance; the concept is given relative to the centre."""
+        """Return the log-membership of every instance; the concept is relative to the centre."""
         weight = scales * scales
         linear = np.concatenate([2.0 * weight * concept, -weight])
         return self.columns @ linear - float(weight @ (concept * concept))
 
     def loss(self, parameters: FloatArray) -> tuple[float, FloatArray]:
-        """Minus log diverse density and its gradient.
+        """Return minus log diverse density and its gradient.
 
         Parameters
         ----------
@@ -178,11 +177,11 @@ class Concept:
     Attributes
     ----------
     point, scales : array of shape (n_features,)
-        Where it is, and how much each feature matters.
+        The point, and the scale of each feature.
     loss : float
         Minus log diverse density.
     converged : bool
-        Whether the search ended by itself and not by its number of steps.
+        Whether the search converged before the maximum number of steps.
     n_iter : int
         Number of steps, at least 1.
     """
@@ -199,7 +198,7 @@ def climb(
 ) -> Concept:
     """Climb to the nearest peak of diverse density by L-BFGS-B.
 
-    Scales are bound to be at least 0, which loses nothing: only their squares enter.
+    Scales are bounded below by 0; only their squares are used.
 
     Parameters
     ----------
@@ -214,7 +213,7 @@ def climb(
 
     Notes
     -----
-    Cost: O(n_instances n_features) a step.
+    Cost: O(n_instances n_features) per step.
     """
     n = len(point)
     result = minimize(
@@ -236,7 +235,7 @@ def climb(
 
 
 def log_density_at(queries: Any, bags: Bags, positive: BoolArray, scale: float) -> FloatArray:
-    """Log diverse density of every query taken as the concept, with one scale for all features.
+    """Return the log diverse density of every query as a concept, with one scale for all features.
 
     Parameters
     ----------
@@ -267,7 +266,7 @@ def log_density_at(queries: Any, bags: Bags, positive: BoolArray, scale: float) 
     """
     result = np.zeros(queries.shape[0])
     for marked, part in ((True, bags[positive]), (False, bags[~positive])):
-        # Blocks of whole rows: a bag must not be cut, and the rows are few at a time.
+        # Blocks of a few whole rows, so that no bag is split.
         for start in range(0, queries.shape[0], step := max(1, _BLOCK // part.n_instances)):
             rows = slice(start, start + step)
             squared = np.empty((len(result[rows]), part.n_instances))
@@ -339,13 +338,7 @@ class ConceptClassifier(MaxInstanceClassifier):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_start_bags": [*AT_LEAST_ONE, None],
         "n_starts": [*AT_LEAST_ONE, None],
-        "length_unit": LENGTH_UNIT,
-        "max_iter": AT_LEAST_ONE,
         "tol": NOT_NEGATIVE,
-        "n_jobs": [Integral, None],
-        "random_state": ["random_state"],
-        "probability": ["boolean"],
-        "pos_label": POS_LABEL,
     }
 
     _state: ClassVar[dict[str, state.Field]] = {
@@ -362,7 +355,7 @@ class ConceptClassifier(MaxInstanceClassifier):
 
     @abstractmethod
     def _search(self, bags: Bags, positive: BoolArray, points: FloatArray, scale: float) -> None:
-        """Set ``concepts_`` and ``all_scales_`` and what documents the search."""
+        """Set ``concepts_``, ``all_scales_`` and the other results of the search."""
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
         rng = check_random_state(self.random_state)
@@ -378,7 +371,7 @@ class ConceptClassifier(MaxInstanceClassifier):
             n_starts=self.n_starts,
             rng=rng,
         )
-        # One BLAS thread whatever n_jobs: otherwise the last digits change.
+        # One BLAS thread for any n_jobs: otherwise the last digits change.
         with threadpool_limits(limits=1, user_api="blas"):
             self._search(moved, positive, moved.instances[starts], scale)
         self.concepts_ = self.concepts_ * spread + centre
@@ -403,7 +396,7 @@ class ConceptClassifier(MaxInstanceClassifier):
         self.loss_, self.n_iter_ = concepts[best].loss, concepts[best].n_iter
 
     def _score_by_concept(self, bags: Bags) -> FloatArray:
-        """Log of the mean membership in the concepts, less the threshold."""
+        """Return the log of the mean membership in the concepts, less the threshold."""
         memberships = [
             log_membership(bags.instances, point, scales)
             for point, scales in zip(self.concepts_, self.all_scales_, strict=True)

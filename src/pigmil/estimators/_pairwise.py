@@ -1,4 +1,4 @@
-"""Methods that see bags only through tables of bags by bags, and the fast search this allows."""
+"""Methods that only need tables of bags by bags, and a fast grid search for them."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ Scorer = Callable[[FloatArray], FloatArray]
 
 
 class PairwiseBagClassifier(MILClassifier):
-    """Base class of the methods that need nothing but tables of bags by bags.
+    """Base class of the methods that only need tables of bags by bags.
 
     A subclass implements ``_pairwise_tables`` and ``_fit_pairwise`` and lists in
     ``_pairwise_parameters`` the parameters that the tables depend on: settings that differ only
@@ -52,7 +52,7 @@ def grid_accuracies(
     method : PairwiseBagClassifier
         The method, not fitted; it is not changed.
     bags : Bags
-        All bags; units of length are taken from all of them.
+        All bags; units of length are computed from all of them.
     y : array of shape (n_bags,)
         Their labels.
     grid : mapping of str to sequence

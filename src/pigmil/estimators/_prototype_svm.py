@@ -13,7 +13,7 @@ from pigmil._core.model_parts import model_part
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import embed_bags
-from pigmil.estimators._selection import logistic_slope
+from pigmil.estimators._selection import choose_setting, logistic_slope
 from pigmil.estimators._svm_solvers import LinearSVM, centred, fit_gram_svm
 
 COSTS = (1.0, 10.0, 100.0, 1000.0)
@@ -21,7 +21,7 @@ DECAYS = (0.1, 0.3, 1.0, 3.0, 10.0)
 _INNER_FOLDS = 5
 _BLOCK_COLUMNS = 1024
 # With more bags greater costs, which take long, are tried only until the accuracy falls.
-_MANY_BAGS = 1000
+_MANY_BAGS = 300
 
 
 @model_part
@@ -40,10 +40,10 @@ class PrototypeSVM:
     C : float
         Cost of the SVM.
     uses_score : bool
-        Whether the best instance score is a column.
+        Whether the best instance score of a bag is a column beside its similarities.
     centre, scale : array of shape (n_columns,)
-        Subtracted from the columns, and divisors of the columns, before the SVM; 0 and 1 if they
-        are not scaled. Columns are the similarities and, if it is used, the best instance score.
+        Subtracted from the columns, and divisors of the columns, before the SVM; 0 and 1 for
+        similarities that are not scaled. The score is the last column.
     svm : LinearSVM
         The fitted SVM.
     slope : float
@@ -80,16 +80,16 @@ class PrototypeSVM:
         if sizes["columns"] != sizes["prototypes"] + bool(self.uses_score):
             raise state.StateError("classifier_ does not have one column per prototype")
 
-    def embed(self, bags: Bags, best_scores: FloatArray | None = None) -> FloatArray:
+    def embed(self, bags: Bags, best_scores: FloatArray | None) -> FloatArray:
         """Return the columns of every bag: similarities and best score, scaled as in training."""
         embedded = embed_bags(bags, self.prototypes, self.decay / self.unit**2)
-        if self.uses_score:
-            embedded = np.column_stack([embedded, np.asarray(best_scores)])
+        if best_scores is not None:
+            embedded = np.column_stack([embedded, best_scores])
         embedded -= self.centre
         embedded /= self.scale
         return embedded
 
-    def decide(self, bags: Bags, best_scores: FloatArray | None = None) -> FloatArray:
+    def decide(self, bags: Bags, best_scores: FloatArray | None) -> FloatArray:
         """Return the decision value of every bag."""
         return self.svm.decide(self.embed(bags, best_scores))
 
@@ -104,12 +104,11 @@ def fit_prototype_svm(
     decay: float | str,
     unit: float,
     scaled: bool,
-    best_scores: FloatArray,
-    score_column: bool | str,
+    best_scores: FloatArray | None,
     costs: tuple[float, float],
     random_state: Any,
 ) -> PrototypeSVM:
-    """Embed the bags, choose width, cost and columns where asked, and train the SVM.
+    """Embed the bags, choose width and cost where asked, and train the SVM.
 
     Parameters
     ----------
@@ -125,18 +124,16 @@ def fit_prototype_svm(
     C, decay : float or "cv"
         Cost and kernel width; ``"cv"`` chooses by stratified cross-validation over the training
         bags, the decay among ``DECAYS`` and C among ``COSTS``. Ties go to the smaller decay, then
-        to the smaller cost. With more than 1,000 bags greater costs are tried until the accuracy
+        to the smaller cost. With more than 300 bags greater costs are tried until the accuracy
         falls.
     unit : float
         Unit of length.
     scaled : bool
         Centre every similarity and give it the same spread over the training bags, so that a
         prototype far from most bags counts as much as a near one.
-    best_scores : array of shape (n_bags,)
+    best_scores : array of shape (n_bags,), optional
         Score of the best instance of every bag: one more column, with the weight of all
         similarities together.
-    score_column : bool or "cv"
-        Whether that column is used; ``"cv"`` chooses it likewise.
     costs : (float, float)
         Factors on C of the negative and the positive class.
     random_state : int, RandomState instance or None
@@ -151,51 +148,46 @@ def fit_prototype_svm(
     folds = _folds(positive, random_state)
     # One pass over the data: another width is a power of the same similarities.
     base = embed_bags(bags, prototypes, decays[0] / unit**2)
-    columns: list[FloatArray | None] = [None, best_scores]
-    if score_column != "cv":
-        columns = [best_scores if score_column else None]
     trials = {}
     for value in decays:
-        similarities = [
-            _scaled_gram(base[:, _kept(prototype_bag, test)], value / decays[0], scaled)
-            for _, test in folds
-        ]
-        for which, column in enumerate(columns):
-            grams = [_with_column(gram, column) for gram in similarities]
-            bounded, most = True, 0
-            for c in cs:
-                # Where no multiplier reaches its bound, a greater cost changes nothing.
-                if bounded:
-                    decisions, bounded = _held_out(grams, positive, folds, c, costs)
-                trials[which, value, c] = decisions
-                n_right = int(((decisions > 0) == positive).sum())
-                if n_right < most and len(positive) > _MANY_BAGS:
-                    break
-                most = max(most, n_right)
+        grams = _fold_grams(base, prototype_bag, folds, value / decays[0], scaled)
+        if best_scores is not None:
+            grams = [gram + _score_gram(best_scores) for gram in grams]
+        bounded, most = True, 0
+        for c in cs:
+            # Where no multiplier reaches its bound, a greater cost changes nothing.
+            if bounded:
+                decisions, bounded = _held_out(grams, positive, folds, c, costs)
+            trials[value, c] = decisions
+            n_right = int(((decisions > 0) == positive).sum())
+            if n_right < most and len(positive) > _MANY_BAGS:
+                break
+            most = max(most, n_right)
 
-    # The first of the best: without the column, the smaller decay, the smaller cost.
-    chosen = max(sorted(trials), key=lambda trial: ((trials[trial] > 0) == positive).sum())
-    (which, best_decay, best_c), held_out = chosen, trials[chosen]
-    column = columns[which]
-    accuracy = float(((held_out > 0) == positive).mean())
+    # The first of the best: the smaller decay, the smaller cost.
+    settings = sorted(trials)
+    selection = choose_setting(np.array([trials[setting] for setting in settings]), positive)
+    best_decay, best_c = settings[selection.index]
+    accuracy = float(selection.correct[selection.index] / len(positive))
     power = best_decay / decays[0]
-    gram = _with_column(_scaled_gram(base, power, scaled), column)
+    gram = _scaled_gram(base, power, scaled)
+    if best_scores is not None:
+        gram += _score_gram(best_scores)
     signed, intercept = fit_gram_svm(centred(gram), positive, C=best_c, costs=costs)
     # The weights of the columns from those of the bags, again in blocks of columns.
     blocks = [
         (block.T @ signed, block.mean(axis=0), centre, scale)
-        for block, centre, scale in _scaled_blocks(base, power, scaled, column)
+        for block, centre, scale in _scaled_blocks(base, power, scaled, best_scores)
     ]
     weights, means, centre, scale = map(np.concatenate, zip(*blocks, strict=True))
     svm = LinearSVM(weights, intercept - float(weights @ means), np.abs(signed))
-    slope = logistic_slope(held_out, positive)
-    uses_score = column is not None
-    columns_used = uses_score, centre, scale
-    return PrototypeSVM(prototypes, best_decay, unit, best_c, *columns_used, svm, slope, accuracy)
+    slope = logistic_slope(selection.values, positive)
+    columns = best_scores is not None, centre, scale
+    return PrototypeSVM(prototypes, best_decay, unit, best_c, *columns, svm, slope, accuracy)
 
 
 def _scaled_blocks(
-    base: FloatArray, power: float, scaled: bool, best_scores: FloatArray | None
+    base: FloatArray, power: float, scaled: bool, best_scores: FloatArray | None = None
 ) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
     """Yield the columns at another width, scaled, with their centres and scales.
 
@@ -211,27 +203,54 @@ def _scaled_blocks(
             block /= scale
         yield block, centre, scale
     if best_scores is not None:
-        yield _scaled_column(best_scores)
+        yield _scaled_scores(best_scores)
 
 
 def _scaled_gram(base: FloatArray, power: float, scaled: bool) -> FloatArray:
     """Return the inner products of the bags in the similarities."""
     gram = np.zeros((base.shape[0], base.shape[0]))
-    for block, *_ in _scaled_blocks(base, power, scaled, None):
+    for block, *_ in _scaled_blocks(base, power, scaled):
         gram += block @ block.T
     return gram
 
 
-def _with_column(gram: FloatArray, best_scores: FloatArray | None) -> FloatArray:
-    """Return the inner products with the column of best scores added."""
-    if best_scores is None:
-        return gram
-    scaled, _, _ = _scaled_column(best_scores)
-    return gram + scaled @ scaled.T
+def _fold_grams(
+    base: FloatArray,
+    prototype_bag: IntArray,
+    folds: list[tuple[NDArray[Any], NDArray[Any]]],
+    power: float,
+    scaled: bool,
+) -> list[FloatArray]:
+    """Return, per fold, the inner products in the similarities to prototypes of other folds.
+
+    Where a fold holds all prototypes, its inner products are in all of them. Every similarity
+    enters one product only: those of a fold are subtracted from the sum over all.
+    """
+    parts, counts = [], []
+    for _, test in folds:
+        inside = np.isin(prototype_bag, test)
+        counts.append(int(inside.sum()))
+        # Scaled similarities are divided by the root of the number of columns.
+        factor = counts[-1] if scaled else 1
+        parts.append(factor * _scaled_gram(base[:, inside], power, scaled))
+    total, n_columns = np.sum(parts, axis=0), base.shape[1]
+    grams = []
+    for part, count in zip(parts, counts, strict=True):
+        kept = total - part if count < n_columns else total
+        n_kept = n_columns - count or n_columns
+        grams.append(kept / n_kept if scaled else kept)
+    return grams
 
 
-def _scaled_column(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    column = values[:, None]
+def _score_gram(best_scores: FloatArray) -> FloatArray:
+    """Return the inner products of the bags in the column of best scores."""
+    column, _, _ = _scaled_scores(best_scores)
+    gram: FloatArray = column @ column.T
+    return gram
+
+
+def _scaled_scores(best_scores: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    column = best_scores[:, None]
     centre, scale = column.mean(axis=0), _spread(column)
     return (column - centre) / scale, centre, scale
 
@@ -249,12 +268,6 @@ def _folds(positive: BoolArray, random_state: Any) -> list[tuple[NDArray[Any], N
         return [(everything, everything)]  # too few bags to hold any out
     splitter = StratifiedKFold(min(_INNER_FOLDS, smallest), shuffle=True, random_state=random_state)
     return list(splitter.split(positive, positive))
-
-
-def _kept(prototype_bag: IntArray, test: NDArray[Any]) -> BoolArray:
-    """Mark the prototypes of other bags; all of them if there is no other."""
-    kept = ~np.isin(prototype_bag, test)
-    return kept if kept.any() else ~kept
 
 
 def _held_out(

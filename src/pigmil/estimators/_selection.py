@@ -13,7 +13,7 @@ N_FOLDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Outcome of :func:`select_by_cv`.
+    """Outcome of :func:`select_by_cv` and :func:`choose_setting`.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class Selection:
 def stratified_folds(
     positive: BoolArray, n_folds: int = N_FOLDS, *, order: IntArray | None = None
 ) -> list[BoolArray]:
-    """Deal the bags of each class to folds in turn, without randomness.
+    """Assign the bags of each class to folds in turn, without randomness.
 
     Parameters
     ----------
@@ -117,6 +117,28 @@ def select_by_cv(
     values = np.empty((len(fold_values[0][1]), len(positive)))
     for test, scores in fold_values:
         values[:, test] = scores
+    return choose_setting(
+        values, positive, costs=costs, choose_threshold=choose_threshold, one_se=one_se
+    )
+
+
+def choose_setting(
+    values: FloatArray,
+    positive: BoolArray,
+    *,
+    costs: tuple[float, float] = (1.0, 1.0),
+    choose_threshold: bool = False,
+    one_se: bool = False,
+) -> Selection:
+    """Choose the setting whose held-out decision values label most bags correctly.
+
+    Parameters
+    ----------
+    values : array of shape (n_settings, n_bags)
+        Decision value of each bag by a model that has not seen it, for each setting.
+    positive, costs, choose_threshold, one_se
+        As in :func:`select_by_cv`.
+    """
     weights = np.where(positive, costs[1], costs[0])
     thresholds = [
         one_se_threshold(row, positive, costs=costs) if choose_threshold else 0.0 for row in values
@@ -149,7 +171,11 @@ def standard_error(correct: float, weights: FloatArray) -> float:
 
 
 def min_error_threshold(
-    values: FloatArray, positive: BoolArray, *, costs: tuple[float, float] = (1.0, 1.0)
+    values: FloatArray,
+    positive: BoolArray,
+    *,
+    costs: tuple[float, float] = (1.0, 1.0),
+    weights: FloatArray | None = None,
 ) -> float:
     """Return the threshold above which bags are called positive with fewest errors.
 
@@ -164,6 +190,8 @@ def min_error_threshold(
         Which are positive.
     costs : (float, float), default=(1.0, 1.0)
         Weight of an error on a negative and on a positive bag.
+    weights : array of shape (n_bags,), optional
+        Further weight of an error on each bag.
 
     Notes
     -----
@@ -178,7 +206,9 @@ def min_error_threshold(
     order = np.argsort(values, kind="stable")
     sorted_values, sorted_positive = values[order], positive[order]
     # Gain when the first k bags are called negative, over calling none of them negative.
-    gains = np.concatenate([[0], np.cumsum(np.where(sorted_positive, -costs[1], costs[0]))])
+    steps = np.where(sorted_positive, -costs[1], costs[0])
+    steps = steps if weights is None else steps * weights[order]
+    gains = np.concatenate([[0], np.cumsum(steps)])
     thresholds = np.concatenate(
         [
             [sorted_values[0] - 1.0],
@@ -187,7 +217,10 @@ def min_error_threshold(
         ]
     )
     separates = np.concatenate([[True], sorted_values[:-1] < sorted_values[1:], [True]])
-    best = np.flatnonzero(separates & (gains == gains[separates].max()))
+    # Sums of weights that are equal on paper may differ in their last digits.
+    best = np.flatnonzero(
+        separates & (gains >= gains[separates].max() - 1e-9 * np.abs(steps).max())
+    )
     return float(thresholds[best[len(best) // 2]])
 
 
@@ -221,7 +254,9 @@ def one_se_threshold(
     return threshold if gain > np.sqrt((weights**2).sum()) else 0.0
 
 
-def logistic_slope(values: FloatArray, positive: BoolArray) -> float:
+def logistic_slope(
+    values: FloatArray, positive: BoolArray, weights: FloatArray | None = None
+) -> float:
     """Return the slope of Platt scaling without offset, so that value 0 has probability 1/2.
 
     Parameters
@@ -230,6 +265,8 @@ def logistic_slope(values: FloatArray, positive: BoolArray) -> float:
         Held-out decision values.
     positive : array of bool of shape (n,)
         Their classes.
+    weights : array of shape (n,), optional
+        Their weights.
 
     Examples
     --------
@@ -240,9 +277,10 @@ def logistic_slope(values: FloatArray, positive: BoolArray) -> float:
     """
     sign = np.where(positive, 1.0, -1.0)
     scale = float(np.abs(values).max(initial=0.0)) or 1.0
+    weights = np.ones(len(values)) if weights is None else weights
 
     def loss(log_slope: float) -> float:
-        return float(np.logaddexp(0.0, -np.exp(log_slope) * sign * values / scale).sum())
+        return float(weights @ np.logaddexp(0.0, -np.exp(log_slope) * sign * values / scale))
 
     best = minimize_scalar(loss, bounds=(-5.0, 5.0), method="bounded", options={"xatol": 1e-8})
     return float(np.exp(best.x)) / scale

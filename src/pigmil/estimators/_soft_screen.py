@@ -1,23 +1,30 @@
-"""The linear walk of SoftPIGMIL over all instances of bags that are too many to work with.
+"""The linear contrast of SoftPIGMIL over all instances of bags that are too many to work with.
 
-Each round is one pass: a block of whole bags needs one direction per bag, and returns one place
-per bag. So it runs alike on bags in memory and block by block on bags on disk.
+Each round is one pass: a block of whole bags needs some directions per bag, and returns a place
+and a best score per bag for each. So it runs on bags in memory and, block by block, on bags on
+disk. It is a walk of :class:`~pigmil.estimators._soft_steps.ContrastProblem` in one linear view,
+for all bags and without each fold of bags at the same time.
 """
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pigmil._core.segments import segment_ids
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.estimators._soft_steps import soft_pool
-from pigmil.estimators._soft_views import fit_scale, whitening
-from pigmil.scale import LazyBags, map_instances
+from pigmil.estimators._soft_committee import Fit
+from pigmil.estimators._soft_steps import CONTRAST_SHARPNESS, Direction
+from pigmil.estimators._soft_views import Scale, View, fit_scale, whitening
+from pigmil.estimators._soft_weights import bag_auc
+from pigmil.scale import LazyBags, hold_blocks, map_instances
 
 _RIDGE = 0.5
+_SAME_DIRECTION = 0.99  # cosine from which a walk has arrived
 
 
 @dataclass(frozen=True)
@@ -26,14 +33,23 @@ class Plane:
 
     Parameters
     ----------
+    scale : Scale
+        Standardizes the features.
+    view : View
+        Whitens them.
     axes : array of shape (n_features, n_directions)
     shift : array of shape (n_directions,)
+    center : array of shape (n_directions,)
+        Mean of the negatives in this view.
     spread : array of shape (n_directions, n_directions)
         Covariance of the negatives in this view.
     """
 
+    scale: Scale
+    view: View
     axes: FloatArray
     shift: FloatArray
+    center: FloatArray
     spread: FloatArray
 
 
@@ -42,19 +58,71 @@ def fit_plane(rows: FloatArray, negative: BoolArray) -> Plane:
     scale = fit_scale("standard", rows)
     scaled = scale.apply(rows)
     projection, shift = whitening(scaled, None, _RIDGE)
-    negatives = scaled[negative] @ projection
+    negatives = scaled[negative] @ projection - shift
     spread = np.atleast_2d(np.cov(negatives, rowvar=False, bias=True))
     axes = scale.factor[:, None] * projection
-    return Plane(axes, shift + scale.center @ axes, spread)
+    view = View(0, None, 0.0, False, projection, shift)
+    return Plane(scale, view, axes, shift + scale.center @ axes, negatives.mean(axis=0), spread)
+
+
+@dataclass(frozen=True)
+class Screening:
+    """Linear scores by a contrast in a plane, over all bags and without each fold.
+
+    Parameters
+    ----------
+    plane : Plane
+    coefs : array of shape (n_bags, 1 + n_folds, n_features)
+        Along which the instances of each bag score, by the walk over all bags and by those
+        without each fold. No bag has a part in its own direction.
+    intercepts : array of shape (n_bags, 1 + n_folds)
+        Added to these scores.
+    directions : list of Direction
+        The walks as linear scores of other instances.
+    """
+
+    plane: Plane
+    coefs: FloatArray
+    intercepts: FloatArray
+    directions: list[Direction]
+
+    def scores(self, rows: NDArray[Any], offsets: IntArray) -> NDArray[np.float32]:
+        """Return the scores of instances by all walks; ``offsets`` are those of their bags."""
+        return scores_along(rows, offsets, self.coefs, self.intercepts)
+
+    def as_fit(self, rows: NDArray[Any], offsets: IntArray, folds: list[BoolArray]) -> Fit:
+        """Return the screening as a model of some instances of each bag."""
+        scores, owner = self.scores(rows, offsets), segment_ids(offsets)
+        held_out = scores[:, 0]
+        if folds:
+            held_out = scores[np.arange(len(owner)), 1 + np.argmax(folds, axis=0)[owner]]
+        return Fit(
+            kind="screening",
+            scores=scores[:, 0].astype(np.float64),
+            held_out=held_out.astype(np.float64),
+            direction=self.directions[0],
+            apart=self.directions[1:],
+            inner=[scores[~fold[owner], 1 + number] for number, fold in enumerate(folds)],
+            traced=np.zeros(0, dtype=np.int64),
+            rounds=[],
+        )
 
 
 def screen(
-    bags: Bags | LazyBags, positive: BoolArray, plane: Plane, *, sharpness: float, n_rounds: int
-) -> FloatArray:
-    """Return the scores of all instances after some rounds of the walk in a plane.
+    bags: Bags | LazyBags,
+    positive: BoolArray,
+    plane: Plane,
+    folds: list[BoolArray],
+    *,
+    n_rounds: int,
+) -> Screening:
+    """Find linear scores of the instances by a contrast in a plane, also without each fold.
 
-    As :class:`~pigmil.estimators._soft_steps.WalkProblem`, but the standard deviation of the
-    negatives' scores is that of the sample.
+    In each round the direction of a bag is the mean place of the other positive bags less that of
+    the other negative bags (:func:`directions_of_bags`). Its instances score along it, in standard
+    deviations of the negatives of the sample, and the softmax of the scores gives its new place.
+    Of all rounds that one counts in which the best scores of bags have the greatest area under the
+    ROC curve.
 
     Parameters
     ----------
@@ -64,96 +132,169 @@ def screen(
         Which of them are positive.
     plane : Plane
         The view.
-    sharpness : float
-        Factor of the scores in the softmax that shares a place.
+    folds : list of arrays of bool of shape (n_bags,)
+        Bags to leave out together.
     n_rounds : int
-        Number of updates of the pool; each takes one pass over the bags.
+        Most rounds; each takes one pass over the bags. Fewer if all directions stay the same.
     """
-    means = map_instances(_bag_means, bags) @ plane.axes - plane.shift
-    places = means[positive]
-    for number in range(n_rounds + 1):
-        directions = directions_of_bags(places, means, np.diff(bags.offsets), positive)
-        overall = directions[~positive].mean(axis=0)
-        spread = float(np.sqrt(max(overall @ plane.spread @ overall, 0.0)))
-        directions /= spread if spread > 1e-12 else 1.0
-        coefs, intercepts = directions @ plane.axes.T, -directions @ plane.shift
-        if number == n_rounds:
+    taking_part = [np.ones(len(positive), dtype=bool), *(~fold for fold in folds)]
+    blocks = hold_blocks(bags) if isinstance(bags, LazyBags) else None
+    means = map_instances(_bag_means, bags, blocks=blocks)
+    places = np.repeat((means @ plane.axes - plane.shift)[:, None, :], len(taking_part), axis=1)
+    best_auc = np.full(len(taking_part), -1.0)
+    before: list[FloatArray] = []
+    # Per bag and walk: coefficients of the features and an intercept.
+    coefs = np.zeros((len(positive), len(taking_part), len(plane.axes)))
+    intercepts = np.zeros((len(positive), len(taking_part)))
+    chosen_coefs, chosen_intercepts = coefs.copy(), intercepts.copy()
+    directions = [Direction(np.zeros(plane.axes.shape[1]), 0.0, 1.0) for _ in taking_part]
+    for _ in range(n_rounds):
+        now = []
+        for number, part in enumerate(taking_part):
+            towards, overall = directions_of_bags(places[:, number], positive, part)
+            spread = float(np.sqrt(max(float(overall @ plane.spread @ overall), 0.0)))
+            now.append(Direction(overall, float(overall @ plane.center), max(spread, 1e-12)))
+            coefs[:, number] = towards @ plane.axes.T / now[-1].spread
+            shifts = towards @ plane.shift + now[-1].center
+            intercepts[:, number] = -shifts / now[-1].spread
+        table = map_instances(_best_and_place, bags, coefs, intercepts, blocks=blocks)
+        for number, part in enumerate(taking_part):
+            auc = bag_auc(table[part, number, 0], positive[part])
+            if auc > best_auc[number]:
+                best_auc[number], directions[number] = auc, now[number]
+                chosen_coefs[:, number] = coefs[:, number]
+                chosen_intercepts[:, number] = intercepts[:, number]
+        overalls = [direction.coef for direction in now]
+        if before and all(map(_same_direction, overalls, before)):
             break
-        pooled = partial(_soft_places, sharpness=sharpness)
-        places = map_instances(pooled, bags, coefs, intercepts, positive)[positive]
-        places = places @ plane.axes - plane.shift
-    return map_instances(_linear_scores, bags, coefs, intercepts)
+        before = overalls
+        places = table[:, :, 1:] @ plane.axes - plane.shift
+    return Screening(plane, chosen_coefs, chosen_intercepts, directions)
 
 
 def directions_of_bags(
-    places: FloatArray, means: FloatArray, sizes: IntArray, positive: BoolArray
-) -> FloatArray:
-    """Return for each bag the mean place of the positive bags less the mean of the negatives.
+    places: FloatArray, positive: BoolArray, taking_part: BoolArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return for each bag the mean place of the positive bags less that of the negative bags.
 
-    A bag counts neither itself among the places nor its instances among the negatives.
+    A bag does not count itself.
 
     Parameters
     ----------
-    places : array of shape (n_positive_bags, n_directions)
-        ``sum_j q_j psi_j`` of each positive bag.
-    means : array of shape (n_bags, n_directions)
-        Mean instance of each bag.
-    sizes : array of int of shape (n_bags,)
-        Numbers of instances.
+    places : array of shape (n_bags, n_directions)
+        ``sum_j q_j psi_j`` of each bag.
     positive : array of bool of shape (n_bags,)
         Which bags are positive.
+    taking_part : array of bool of shape (n_bags,)
+        Which bags count at all.
+
+    Returns
+    -------
+    directions : array of shape (n_bags, n_directions)
+    overall : array of shape (n_directions,)
+        The same for an instance of no bag that takes part.
 
     Examples
     --------
     >>> import numpy as np
-    >>> places, means = np.array([[2.0], [4.0]]), np.array([[1.0], [1.0], [-1.0], [-3.0]])
-    >>> directions_of_bags(places, means, np.array([5, 5, 1, 1]), np.arange(4) < 2).ravel()
-    array([6., 4., 6., 4.])
+    >>> places = np.array([[2.0], [4.0], [-1.0], [-3.0], [99.0]])
+    >>> positive = np.array([True, True, False, False, True])
+    >>> directions, overall = directions_of_bags(places, positive, np.arange(5) < 4)
+    >>> directions.ravel(), overall
+    (array([6., 4., 6., 4., 5.]), array([5.]))
     """
-    n_positive = len(places)
-    towards = np.repeat(places.mean(axis=0, keepdims=True), len(positive), axis=0)
-    towards[positive] = (places.sum(axis=0) - places) / max(n_positive - 1, 1)
-    own = np.where(positive, 0, sizes)
-    n_others = np.maximum(own.sum() - own, 1)[:, None]
-    against = (own @ means - own[:, None] * means) / n_others
-    return np.asarray(towards - against, dtype=np.float64)
+    sides, overall = [], []
+    for side in (positive & taking_part, ~positive & taking_part):
+        total, number = places[side].sum(axis=0), int(side.sum())
+        others = (total - places) / max(number - 1, 1)
+        overall.append(total / number)
+        sides.append(np.where(side[:, None], others, overall[-1]))
+    return np.asarray(sides[0] - sides[1], dtype=np.float64), overall[0] - overall[1]
+
+
+def _same_direction(first: FloatArray, second: FloatArray) -> bool:
+    lengths = float(np.linalg.norm(first) * np.linalg.norm(second))
+    return float(first @ second) >= _SAME_DIRECTION * lengths
 
 
 def _bag_means(block: Bags) -> FloatArray:
-    shares = 1.0 / np.repeat(block.sizes, block.sizes)
-    return _weighted_sums(block, shares)
-
-
-def _linear_scores(block: Bags, coefs: FloatArray, intercepts: FloatArray) -> FloatArray:
     rows = block.instances
+    means = [rows[a:b].mean(axis=0) for a, b in itertools.pairwise(block.offsets)]
+    return np.asarray(means, dtype=np.float64)
+
+
+def scores_along(
+    rows: NDArray[Any], offsets: IntArray, coefs: FloatArray, intercepts: FloatArray
+) -> NDArray[np.float32]:
+    """Return the scores of each instance along the directions of its bag."""
     coefs = coefs.astype(rows.dtype)
     parts = [
-        rows[start:stop] @ coef
-        for (start, stop), coef in zip(itertools.pairwise(block.offsets), coefs, strict=True)
+        rows[start:stop] @ each.T
+        for (start, stop), each in zip(itertools.pairwise(offsets), coefs, strict=True)
     ]
-    scores = np.concatenate(parts).astype(np.float64)
-    return np.asarray(scores + intercepts[segment_ids(block.offsets)], dtype=np.float64)
+    scores = np.concatenate(parts) + intercepts[segment_ids(offsets)]
+    return np.asarray(scores, dtype=np.float32)
 
 
-def _soft_places(
-    block: Bags,
-    coefs: FloatArray,
-    intercepts: FloatArray,
-    positive: BoolArray,
-    *,
-    sharpness: float,
-) -> FloatArray:
-    """Return the mean instance of each positive bag under the softmax of the scores, else 0."""
-    places = np.zeros((block.n_bags, block.n_features))
-    if positive.any():
-        some = block[np.flatnonzero(positive)]
-        scores = _linear_scores(some, coefs[positive], intercepts[positive])
-        places[positive] = _weighted_sums(some, soft_pool(scores, some.offsets, sharpness))
-    return places
+def _best_and_place(block: Bags, coefs: FloatArray, intercepts: FloatArray) -> FloatArray:
+    """Return the best score of each bag, and its mean instance under the softmax of the scores."""
+    rows, table = block.instances, []
+    scores = scores_along(rows, block.offsets, coefs, intercepts)
+    for start, stop in itertools.pairwise(block.offsets):
+        part = scores[start:stop].T
+        best = part.max(axis=1, keepdims=True)
+        shares = np.exp(CONTRAST_SHARPNESS * (part - best))
+        shares /= shares.sum(axis=1, keepdims=True)
+        table.append(np.column_stack([best, shares.astype(rows.dtype) @ rows[start:stop]]))
+    return np.asarray(table, dtype=np.float64)
 
 
-def _weighted_sums(block: Bags, shares: FloatArray) -> FloatArray:
-    rows = block.instances
-    shares = shares.astype(rows.dtype)
-    sums = [shares[a:b] @ rows[a:b] for a, b in itertools.pairwise(block.offsets)]
-    return np.asarray(sums, dtype=np.float64)
+def working_positions(
+    rankings: Sequence[FloatArray], offsets: IntArray, most: int, order: FloatArray
+) -> IntArray:
+    """Return the instances to work with: the best by each ranking and a random rest of each bag.
+
+    With k rankings each gives ``most / (k + 1)`` instances of a bag, rounded up.
+
+    Parameters
+    ----------
+    rankings : sequence of arrays of shape (n_instances,)
+        Scores so far; none for a random choice.
+    offsets : array of int of shape (n_bags + 1,)
+        Where bags begin.
+    most : int
+        Quota of each bag; smaller bags are taken whole.
+    order : array of shape (n_instances,)
+        Random numbers from 0 to 1 that break ties and choose the rest.
+
+    Returns
+    -------
+    array of int
+        Flat positions in ascending order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> working_positions(
+    ...     [np.array([1.0, 9.0, 2.0, 3.0])], np.array([0, 4]), 2, np.array([0.4, 0.3, 0.9, 0.1])
+    ... )
+    array([1, 2])
+    """
+    owner = segment_ids(offsets)
+    taken = np.zeros(len(order), dtype=bool)
+    each = -(-most // (len(rankings) + 1))
+    for scores in rankings:
+        taken |= _leaders(scores, order, owner, offsets, each)
+    # Those taken come first, then the random ones: the quota is filled up.
+    filled = _leaders(np.where(taken, 2.0, order), order, owner, offsets, most)
+    return np.flatnonzero(filled).astype(np.int64)
+
+
+def _leaders(
+    values: FloatArray, ties: FloatArray, owner: IntArray, offsets: IntArray, most: int
+) -> BoolArray:
+    """Mark the ``most`` instances of greatest value in each bag."""
+    ranking = np.lexsort((-ties, -values, owner))
+    marked = np.zeros(len(values), dtype=bool)
+    marked[ranking] = np.arange(len(values)) - offsets[owner] < most
+    return marked

@@ -1,10 +1,9 @@
-"""The steps of SoftPIGMIL: soft pool, walk, noisy-or, weights of the models, calibration.
+"""The models of SoftPIGMIL on one view: soft pool, two kinds of walk, noisy-or.
 
 Each is a sum over bags: a bag needs only the sums of the others to score itself again.
 ``psi`` holds one row per instance, whitened by a view (see ``_soft_views``).
 """
 
-import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from scipy.stats import rankdata
 
 from pigmil._core.segments import offsets_of, segment_ids, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
@@ -100,10 +98,10 @@ class WalkProblem:
         owner = segment_ids(offsets)
         sizes = np.diff(offsets)
         self.psi, self.offsets = psi, offsets
-        self.inside = np.flatnonzero(positive[owner])
+        self.traced = np.flatnonzero(positive[owner])
         self.certain = ~positive[owner]
         self.n_positive = int(positive.sum())
-        self._candidates = psi[self.inside]
+        self._candidates = psi[self.traced]
         self._starts = offsets_of(sizes[positive])
         self._place = segment_ids(self._starts)
         negatives = psi[self.certain]
@@ -136,11 +134,11 @@ class WalkProblem:
         direction : Direction
             The same score for an instance of no training bag.
         """
-        places = bag_sums(pool[self.inside], self._candidates, self._starts)
+        places = bag_sums(pool[self.traced], self._candidates, self._starts)
         total = places.sum(axis=0)
         towards = (self.psi @ total).astype(np.float64)
         own = np.einsum("ij,ij->i", self._candidates, places[self._place])
-        towards[self.inside] = (towards[self.inside] - own) / max(self.n_positive - 1, 1)
+        towards[self.traced] = (towards[self.traced] - own) / max(self.n_positive - 1, 1)
         towards[self.certain] /= self.n_positive
         values = towards - self._against
         coef = total / self.n_positive - self.negative_sum / self.n_negative
@@ -148,8 +146,56 @@ class WalkProblem:
         return (values - direction.center) / direction.spread, direction
 
 
+CONTRAST_SHARPNESS = 1.0  # of the softmax of a contrast: it moves places little by little
+
+
+class ContrastProblem:
+    """A walk that compares the pool of positive bags with that of negative bags.
+
+    Every bag, negative ones too, shares its place by the softmax of the scores: what the
+    softmax does to every bag cancels, and what is left is particular to positive bags. Parameters
+    as in :class:`WalkProblem`.
+    """
+
+    def __init__(self, psi: NDArray[Any], offsets: IntArray, positive: BoolArray) -> None:
+        self.psi, self.offsets, self.positive = psi, offsets, positive
+        self._owner = segment_ids(offsets)
+        self.certain = ~positive[self._owner]
+        self.traced = np.arange(len(psi))
+
+    def score(self, pool: FloatArray) -> tuple[FloatArray, Direction]:
+        """Score every instance against the pools of the other bags of both classes.
+
+        ``s_i = mean over the other positive bags b of sum_{j in b} q_j psi_i.psi_j - mean over
+        the other negative bags b of the same``, then in standard deviations of the negatives'
+        scores.
+
+        Parameters
+        ----------
+        pool : array of shape (n_instances,)
+            The shares q, which sum to 1 in each bag.
+
+        Returns
+        -------
+        scores, direction
+            As :meth:`WalkProblem.score`.
+        """
+        places = bag_sums(pool, self.psi, self.offsets)
+        own = np.einsum("ij,ij->i", self.psi, places[self._owner]).astype(np.float64)
+        means, coefs = [], []
+        for side in (self.positive, ~self.positive):
+            total, n_bags = places[side].sum(axis=0), int(side.sum())
+            along = (self.psi @ total).astype(np.float64)
+            others = (along - own) / max(n_bags - 1, 1)
+            means.append(np.where(side[self._owner], others, along / n_bags))
+            coefs.append(total / n_bags)
+        values = means[0] - means[1]
+        direction = standardized(coefs[0] - coefs[1], values, self.certain)
+        return (values - direction.center) / direction.spread, direction
+
+
 def walk(
-    problem: WalkProblem, *, sharpness: float, max_iter: int, tol: float
+    problem: WalkProblem | ContrastProblem, *, sharpness: float, max_iter: int, tol: float
 ) -> tuple[FloatArray, Direction, list[tuple[FloatArray, FloatArray]]]:
     """Score and share the places in turn, from equal shares, until the shares stay the same.
 
@@ -158,16 +204,17 @@ def walk(
     scores, direction
         Of the last round, see :meth:`WalkProblem.score`.
     rounds : list of (pool, scores)
-        The shares of each round and the scores they gave, of the instances of positive bags.
+        The shares of each round that count and the scores they gave: those of the instances
+        ``problem.traced``.
     """
-    offsets, inside = problem.offsets, problem.inside
+    offsets, traced = problem.offsets, problem.traced
     pool = soft_pool(np.zeros(len(problem.psi)), offsets, 1.0)
     rounds = []
     for _ in range(max_iter):
         scores, direction = problem.score(pool)
-        rounds.append((pool[inside], scores[inside]))
+        rounds.append((pool[traced], scores[traced]))
         updated = soft_pool(scores, offsets, sharpness)
-        change = np.abs(updated - pool)[inside].max()
+        change = np.abs(updated - pool)[traced].max()
         pool = updated
         if change < tol:
             break
@@ -241,205 +288,3 @@ def fit_noisy_or(
     coef = found.x[:-1]
     values = (psi @ coef.astype(psi.dtype)).astype(np.float64)
     return standardized(coef, values, ~positive[segment_ids(offsets)])
-
-
-def bag_auc(values: FloatArray, positive: BoolArray) -> float:
-    """Return the share of pairs of a positive and a negative bag in the right order.
-
-    Ties count one half.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> bag_auc(np.array([3.0, 1.0, 1.0, 0.0]), np.array([True, True, False, False]))
-    0.875
-    """
-    n_positive, n_negative = int(positive.sum()), int((~positive).sum())
-    rank_sum = float(rankdata(values)[positive].sum())
-    return (rank_sum - n_positive * (n_positive + 1) / 2) / (n_positive * n_negative)
-
-
-def model_weights(aucs: FloatArray, temperature: float, smallest: float = 0.01) -> FloatArray:
-    """Return the weights of the models, which sum to 1.
-
-    ``w_m ~ exp((auc_m - max auc) / temperature)``; those below ``smallest`` of the largest
-    become 0.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> model_weights(np.array([0.9, 0.9, 0.5]), 0.02)
-    array([0.5, 0.5, 0. ])
-    """
-    weights = np.exp((aucs - aucs.max()) / temperature)
-    weights[weights < smallest] = 0.0
-    return np.asarray(weights / weights.sum(), dtype=np.float64)
-
-
-def fit_sigmoid(
-    values: FloatArray, positive: BoolArray, *, max_iter: int = 100
-) -> tuple[float, float]:
-    """Return slope and intercept of ``P(positive) = 1 / (1 + exp(-(slope v + intercept)))``.
-
-    Platt's targets ``(n_positive + 1) / (n_positive + 2)`` and ``1 / (n_negative + 2)``, Newton's
-    method on standardized values; the slope is at least 0.05 per standard deviation, so that a
-    higher value never means a lower probability.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> slope, intercept = fit_sigmoid(np.array([-1.0, 1.0]), np.array([False, True]))
-    >>> round(slope, 4), round(abs(intercept), 4)
-    (0.6931, 0.0)
-    """
-    n_positive, n_negative = positive.sum(), (~positive).sum()
-    targets = np.where(positive, (n_positive + 1) / (n_positive + 2), 1 / (n_negative + 2))
-    center, spread = float(values.mean()), float(values.std())
-    spread = spread if spread > 1e-12 else 1.0
-    design = np.column_stack([(values - center) / spread, np.ones(len(values))])
-    prior = np.log(targets.mean() / (1.0 - targets.mean()))
-    parameters = np.array([0.0, prior])
-    for _ in range(max_iter):
-        chance = 1.0 / (1.0 + np.exp(-np.clip(design @ parameters, -500.0, 500.0)))
-        curvature = (design * (chance * (1.0 - chance))[:, None]).T @ design
-        step = np.linalg.solve(curvature + 1e-9 * np.eye(2), design.T @ (targets - chance))
-        parameters += step * min(1.0, 2.0 / max(float(np.abs(step).max()), 1e-300))
-        if np.abs(step).max() < 1e-10:
-            break
-    slope, intercept = (float(value) for value in parameters)
-    if slope < 0.05:
-        slope, intercept = 0.05, float(prior)
-    return slope / spread, intercept - slope * center / spread
-
-
-def copy_penalty(rows: Any, offsets: IntArray, positive: BoolArray) -> FloatArray:
-    """Return what to subtract from instances that are exact copies of negatives.
-
-    An instance of a positive bag with a copy in a negative bag loses ``-log(c)``, where ``c`` is
-    the share of the negatives that have a copy in another negative bag, at least one of them.
-    Where features are continuous ``c`` is near 0 and a copy is strong evidence; where they are
-    counts or categories ``c`` is near 1 and a copy means nothing.
-
-    Parameters
-    ----------
-    rows : array or CSR of shape (n_instances, n_features)
-        The instances.
-    offsets, positive
-        As in :class:`WalkProblem`.
-
-    Returns
-    -------
-    array of shape (n_instances,)
-        0 for all others.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rows = np.array([[1.0], [2.0], [1.0], [3.0], [4.0]])
-    >>> copy_penalty(rows, np.array([0, 2, 4, 5]), np.array([True, False, False])).round(2)
-    array([1.1, 0. , 0. , 0. , 0. ])
-    """
-    owner = segment_ids(offsets)
-    group = _groups_of_equal_rows(rows)
-    negative = ~positive[owner]
-    # Number of different negative bags in which each distinct row occurs.
-    pairs = np.unique(np.column_stack([group[negative], owner[negative]]), axis=0)
-    n_bags = np.bincount(pairs[:, 0], minlength=int(group.max()) + 1)[group]
-    repeated = int((n_bags[negative] > 1).sum())
-    penalty = -np.log(max(repeated, 1) / int(negative.sum()))
-    return np.where(~negative & (n_bags > 0), penalty, 0.0)
-
-
-def _groups_of_equal_rows(rows: Any) -> IntArray:
-    """Number the distinct rows; equal rows share a number."""
-    if sp.issparse(rows):
-        rows = sp.csr_matrix(rows, copy=True)
-        rows.sum_duplicates()
-        rows.eliminate_zeros()
-        ends = rows.indptr
-        parts = itertools.pairwise(ends)
-        keys = [rows.indices[a:b].tobytes() + rows.data[a:b].tobytes() for a, b in parts]
-    else:
-        keys = [row.tobytes() for row in np.ascontiguousarray(rows) + 0.0]
-    numbers: dict[bytes, int] = {}
-    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
-
-
-def robust_spread(rows: FloatArray) -> float:
-    """Return the sum over features of the squared median absolute deviation from the median.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> robust_spread(np.array([[0.0], [1.0], [2.0], [3.0], [100.0]]))
-    1.0
-    """
-    deviations = np.abs(rows - np.median(rows, axis=0))
-    return float((np.median(deviations, axis=0) ** 2).sum())
-
-
-def quota(sizes: IntArray, most: int) -> int:
-    """Return the largest number per bag with which all bags together give at most ``most``.
-
-    At least 1: no bag is left out.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> quota(np.array([2, 10, 10]), 12)
-    5
-    """
-    low, high = 1, int(sizes.max())
-    while low < high:
-        middle = (low + high + 1) // 2
-        if np.minimum(sizes, middle).sum() <= most:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def working_positions(
-    scores: FloatArray, offsets: IntArray, most: int, order: FloatArray
-) -> IntArray:
-    """Return the instances to work with: the best half and a random half of each bag's quota.
-
-    Parameters
-    ----------
-    scores : array of shape (n_instances,)
-        Scores so far; equal ones for a random choice.
-    offsets : array of int of shape (n_bags + 1,)
-        Where bags begin.
-    most : int
-        Quota of each bag; smaller bags are taken whole.
-    order : array of shape (n_instances,)
-        Random numbers that break ties and choose the other half.
-
-    Returns
-    -------
-    array of int
-        Flat positions in ascending order.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> working_positions(
-    ...     np.array([1.0, 9.0, 2.0, 3.0]), np.array([0, 4]), 2, np.array([0.4, 0.3, 0.9, 0.1])
-    ... )
-    array([1, 2])
-    """
-    owner = segment_ids(offsets)
-    best = _leaders(scores, order, owner, offsets, (most + 1) // 2)
-    rest = np.where(best, -1.0, order)
-    others = _leaders(rest, order, owner, offsets, most - (most + 1) // 2) & ~best
-    return np.flatnonzero(best | others).astype(np.int64)
-
-
-def _leaders(
-    values: FloatArray, ties: FloatArray, owner: IntArray, offsets: IntArray, most: int
-) -> BoolArray:
-    """Mark the ``most`` instances of greatest value in each bag."""
-    ranking = np.lexsort((-ties, -values, owner))
-    marked = np.zeros(len(values), dtype=bool)
-    marked[ranking] = np.arange(len(values)) - offsets[owner] < most
-    return marked

@@ -1,11 +1,12 @@
 """The views of SoftPIGMIL: scales of the features, and whitened maps on top of each scale.
 
 A scale is a map of the features (standardized, normal scores of ranks, principal components of
-equal variance). A view is a linear map, or a Gaussian kernel of some width seen through landmarks,
-followed by whitening: the inner product of two instances in a view is what the exemplar LDA of
-one says about the other.
+equal variance, with their squares, in bins). A view is a linear map, or a Gaussian kernel of some
+width seen through landmarks, followed by whitening: the inner product of two instances in a view
+is what the exemplar LDA of one says about the other.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -20,6 +21,8 @@ from pigmil._core.typing import BoolArray, FloatArray, IntArray
 
 _BLOCK_ROWS = 4096
 _MOST_KNOTS = 256  # of the table of ranks of a feature
+_MOST_BINS = 8  # of a feature
+_MOST_FEATURES = {"squares": 256, "bins": 128}  # they have several columns per feature
 _SMALLEST_EIGENVALUE = 1e-6  # of a kernel between landmarks, beside the largest
 _SMALLEST_SHARE = 1e-3  # of the variance that a whitened direction keeps
 
@@ -31,27 +34,46 @@ class Scale:
 
     Parameters
     ----------
-    kind : {"raw", "standard", "rank", "whitened"}
+    kind : {"raw", "standard", "rank", "whitened", "squares", "bins"}
         Which map.
     center, factor : array of shape (n_features,)
-        Subtracted and multiplied, after the ranks and before the rotation.
+        Subtracted and multiplied, after the ranks and before everything else.
     knots, levels : array of shape (n_knots, n_features) or None
         Values of each feature and their normal scores.
     rotation : array of shape (n_features, n_features) or None
         Applied last.
+    after : Scale or None
+        Of the standardized features and their squares.
+    bin_feature, bin_low, bin_high : array of shape (n_columns,) or None
+        A column is 1 where its feature is at least the low and below the high value.
     single : bool, default=False
         Whether dense instances come out in single precision.
     """
 
     _state: ClassVar[dict[str, state.Field]] = {
-        "kind": state.Choice(among=("raw", "standard", "rank", "whitened")),
+        "kind": state.Choice(among=("raw", "standard", "rank", "whitened", "squares", "bins")),
         "center": state.Floats(shape=("features",)),
         "factor": state.Floats(shape=("features",)),
         "knots": state.Floats(shape=("knots", "features"), least=1, none=True),
         "levels": state.Floats(shape=("knots", "features"), none=True),
         "rotation": state.Floats(shape=("features", "features"), none=True),
+        "bin_feature": state.Integers(shape=("columns",), of="features", none=True),
+        "bin_low": state.Floats(shape=("columns",), infinite=True, none=True),
+        "bin_high": state.Floats(shape=("columns",), infinite=True, none=True),
         "single": state.Flag(),
     }
+
+    def _check_state(self, sizes: state.Sizes) -> None:
+        if (self.kind == "squares") != (self.after is not None):
+            raise state.StateError("a scale has no second scale for its squares")
+        if (self.kind == "bins") != (self.bin_feature is not None):
+            raise state.StateError("a scale has no bins")
+        if self.after is not None:
+            lengths = {"features": 2 * sizes["features"]}
+            part = state.Part(classes=(Scale,), same={"features": "features"})
+            part.bind(self.after, "after", lengths)
+            if self.after.kind != "standard":
+                raise state.StateError("the second scale of a scale is not a standard one")
 
     kind: str
     center: FloatArray
@@ -59,7 +81,23 @@ class Scale:
     knots: FloatArray | None = None
     levels: FloatArray | None = None
     rotation: FloatArray | None = None
+    after: "Scale | None" = None
+    bin_feature: IntArray | None = None
+    bin_low: FloatArray | None = None
+    bin_high: FloatArray | None = None
     single: bool = False
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns of what :meth:`apply` returns."""
+        if self.bin_feature is not None:
+            return len(self.bin_feature)
+        return len(self.center) if self.after is None else 2 * len(self.center)
+
+    @property
+    def has_more_columns(self) -> bool:
+        """Whether there are several columns per feature."""
+        return self.kind in ("squares", "bins")
 
     def apply(self, rows: Any) -> Any:
         """Return the instances on this scale; sparse ones stay sparse and are not centred.
@@ -68,13 +106,18 @@ class Scale:
         """
         if sp.issparse(rows):
             return sp.csr_matrix(rows.multiply(self.factor[None, :]))
+        precision = np.float32 if self.single else np.float64
         values = np.asarray(rows)
+        if self.bin_feature is not None:
+            values = values[:, self.bin_feature]
+            return ((values >= self.bin_low) & (values < self.bin_high)).astype(precision)
         if self.knots is not None and self.levels is not None:
             columns = zip(values.T, self.knots.T, self.levels.T, strict=True)
             values = np.column_stack([np.interp(x, *table) for x, *table in columns])
         values = np.subtract(values, self.center, dtype=np.float64)
         values *= self.factor
-        precision = np.float32 if self.single else np.float64
+        if self.after is not None:
+            return self.after.apply(np.hstack([values, values**2]))
         values = values.astype(precision, copy=False)
         return values if self.rotation is None else values @ self.rotation.astype(precision)
 
@@ -86,16 +129,19 @@ def fit_scale(kind: str, rows: Any, *, centred: bool = True, single: bool = Fals
     features become 0); ``"rank"`` replaces each value by ``Phi^-1(r)``, ``r`` its mid-rank
     divided by the number of instances, interpolated between at most 256 values, and standardizes;
     ``"whitened"`` standardizes and multiplies by ``U (l + 0.1 mean(l))^(-1/2)`` with the
-    covariance ``U diag(l) U'``.
+    covariance ``U diag(l) U'``; ``"squares"`` standardizes the standardized features together
+    with their squares, in which an axis-parallel Gaussian bump is linear; ``"bins"`` has one
+    column for each interval of each feature (:func:`bin_limits`), in which any function of single
+    features is nearly linear.
 
     Parameters
     ----------
-    kind : {"raw", "standard", "rank", "whitened"}
+    kind : {"raw", "standard", "rank", "whitened", "squares", "bins"}
         Which map; a sparse matrix takes the first two only.
     rows : array or CSR of shape (n_instances, n_features)
         The instances.
     centred : bool, default=True
-        Whether to subtract the mean. Without it sparse and dense instances are mapped alike.
+        Whether to subtract the mean. Without it sparse and dense instances are mapped equally.
     single : bool, default=False
         Whether the scale returns single precision.
 
@@ -111,7 +157,9 @@ def fit_scale(kind: str, rows: Any, *, centred: bool = True, single: bool = Fals
     array([[0.  ],
            [1.22]])
     """
-    knots = levels = rotation = None
+    knots = levels = rotation = after = None
+    if kind == "bins":
+        return _fit_bins(np.asarray(rows), single)
     if kind == "rank":
         tables = [rank_table(column) for column in np.asarray(rows, dtype=np.float64).T]
         knots = np.column_stack([table[0] for table in tables])
@@ -127,9 +175,52 @@ def fit_scale(kind: str, rows: Any, *, centred: bool = True, single: bool = Fals
         values = (np.asarray(rows, dtype=np.float64) - center) * factor
         variances, axes = np.linalg.eigh(values.T @ values / len(values))
         rotation = axes / np.sqrt(np.maximum(variances, 0.0) + 0.1 * variances.mean() + 1e-30)
+    if kind == "squares":
+        values = (np.asarray(rows, dtype=np.float64) - center) * factor
+        after = fit_scale("standard", np.hstack([values, values**2]), single=single)
     if not centred:
         center = np.zeros_like(center)
-    return Scale(kind, center, factor, knots, levels, rotation, single)
+    return Scale(kind, center, factor, knots, levels, rotation, after, single=single)
+
+
+def _fit_bins(rows: NDArray[Any], single: bool) -> Scale:
+    limits = [bin_limits(column) for column in rows.T]
+    features = np.repeat(np.arange(len(limits)), [len(each) + 1 for each in limits])
+    low = np.concatenate([np.append(-np.inf, each) for each in limits])
+    high = np.concatenate([np.append(each, np.inf) for each in limits])
+    nothing = np.zeros(rows.shape[1])
+    return Scale(
+        "bins",
+        nothing,
+        nothing,
+        bin_feature=features,
+        bin_low=low,
+        bin_high=high,
+        single=single,
+    )
+
+
+def bin_limits(column: NDArray[Any]) -> FloatArray:
+    """Return the limits between at most eight intervals of a feature.
+
+    Each lies midway between neighbouring values: between all of them if there are at most eight,
+    otherwise after each octile.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> bin_limits(np.array([0.0, 3.0, 1.0, 0.0]))
+    array([0.5, 2. ])
+    >>> bin_limits(np.arange(16.0))
+    array([ 1.5,  3.5,  5.5,  7.5,  9.5, 11.5, 13.5])
+    """
+    values, counts = np.unique(np.asarray(column, dtype=np.float64), return_counts=True)
+    last = np.arange(len(values) - 1)
+    if len(values) > _MOST_BINS:
+        octiles = np.arange(1, _MOST_BINS) * len(column) / _MOST_BINS
+        last = np.unique(np.searchsorted(np.cumsum(counts), octiles))
+        last = last[last < len(values) - 1]
+    return np.asarray((values[last] + values[last + 1]) / 2)
 
 
 def rank_table(column: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -161,8 +252,24 @@ def column_moments(rows: Any) -> tuple[FloatArray, FloatArray]:
     return np.mean(rows, axis=0, dtype=np.float64), np.var(rows, axis=0, dtype=np.float64)
 
 
+def useful_scales(kinds: Sequence[str], rows: Any, wide: bool) -> list[str]:
+    """Leave out what the data cannot have, and the raw scale where it is the standard one."""
+    useful = [
+        kind
+        for kind in kinds
+        if (not wide or kind in ("raw", "standard"))
+        and rows.shape[1] <= _MOST_FEATURES.get(kind, rows.shape[1])
+    ]
+    if len(useful) > 1:
+        factor = fit_scale("standard", rows).factor
+        factor = factor[factor > 0]
+        if factor.size == 0 or factor.max() < 1.1 * factor.min():
+            useful.remove("raw")
+    return useful
+
+
 def evenly_spaced(n: int, most: int) -> IntArray:
-    """Return at most so many positions of ``range(n)``, evenly spaced, with both ends.
+    """Return at most ``most`` positions of ``range(n)``, evenly spaced, with both ends.
 
     Examples
     --------
@@ -201,6 +308,12 @@ def squared_distances(rows: Any, landmarks: Any) -> FloatArray:
     values += _square_norms(rows)[:, None]
     values += _square_norms(landmarks)[None, :]
     return np.maximum(values, 0.0, out=values)
+
+
+def square_unit(scaled: Any) -> float:
+    """Return half the total variance: the square of the unit of length."""
+    total = float(column_moments(scaled)[1].sum())
+    return total / 2.0 if total > 1e-300 else 1.0
 
 
 @model_part

@@ -47,7 +47,7 @@ class LinearSVM:
     alphas: FloatArray
 
     def decide(self, X: Any) -> FloatArray:
-        """Decision value of every row."""
+        """Return the decision value of every row."""
         return np.asarray(X @ self.weights, dtype=np.float64) + self.intercept
 
 
@@ -129,6 +129,7 @@ def fit_gram_svm(
     *,
     C: float = 1.0,
     costs: tuple[float, float] = (1.0, 1.0),
+    weights: FloatArray | None = None,
     tol: float = 1e-3,
 ) -> tuple[FloatArray, float]:
     """Solve the same problem in any kernel, from the Gram matrix.
@@ -139,6 +140,8 @@ def fit_gram_svm(
         Kernel between the rows.
     positive, C, costs, tol
         As in :func:`fit_linear_svm`.
+    weights : array of shape (n_rows,), optional
+        Further factors on the cost of each row, above 0.
 
     Returns
     -------
@@ -153,6 +156,7 @@ def fit_gram_svm(
         kernel="precomputed",
         C=C,
         class_weight=np.array(costs, dtype=np.float64),
+        sample_weight=np.ones(len(positive)) if weights is None else weights,
         tol=tol,
         cache_size=_CACHE_MB,
         max_iter=_MAX_STEPS,
@@ -176,7 +180,7 @@ def hinge_objective(
     C: float = 1.0,
     costs: tuple[float, float] = (1.0, 1.0),
 ) -> float:
-    """Value of what :func:`fit_linear_svm` minimises, at given decision values.
+    """Return the objective of :func:`fit_linear_svm` at given decision values.
 
     Examples
     --------
@@ -190,9 +194,13 @@ def hinge_objective(
 
 
 def class_costs(
-    class_weight: Any, positive: BoolArray, classes: Any = (False, True), positive_label: Any = True
+    class_weight: Any,
+    positive: BoolArray,
+    classes: Any = (False, True),
+    positive_label: Any = True,
+    weights: FloatArray | None = None,
 ) -> tuple[float, float]:
-    """Cost factors of the negative and the positive class, from scikit-learn's ``class_weight``.
+    """Return the cost factors of the negative and the positive class from ``class_weight``.
 
     Parameters
     ----------
@@ -205,6 +213,8 @@ def class_costs(
         The labels of the user, sorted.
     positive_label : label
         Which of them is positive.
+    weights : array of shape (n_rows,), optional
+        Weights of the rows, which "balanced" then sums instead of counting.
 
     Returns
     -------
@@ -216,6 +226,9 @@ def class_costs(
     >>> class_costs("balanced", np.array([False, False, False, True]))
     (0.6666666666666666, 2.0)
     """
+    if isinstance(class_weight, str) and weights is not None:
+        total = weights.sum() / 2
+        return float(total / weights[~positive].sum()), float(total / weights[positive].sum())
     known = np.asarray(classes)
     is_positive = known == positive_label
     labels = np.where(positive, known[is_positive][0], known[~is_positive][0])
@@ -224,7 +237,7 @@ def class_costs(
 
 
 def centred(gram: FloatArray) -> FloatArray:
-    """Gram matrix of the rows less their mean."""
+    """Return the Gram matrix of the centred rows."""
     means = gram.mean(axis=0)
     gram -= means
     gram -= means[:, None] - means.mean()
@@ -236,7 +249,7 @@ def _as_dict(costs: tuple[float, float]) -> dict[bool, float]:
 
 
 def for_libsvm(X: Any) -> Any:
-    """Sparse rows with the 32-bit indices libsvm asks for."""
+    """Return sparse rows with the 32-bit indices that libsvm requires."""
     if not sp.issparse(X):
         return X
     return sp.csr_array(

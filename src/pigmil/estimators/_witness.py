@@ -1,7 +1,7 @@
 """Base of mi-SVM and MI-SVM: alternate training and imputing labels until nothing changes."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from pigmil._core.typing import FloatArray
 from pigmil.estimators._instance_svm import InstanceSVM, KernelInstanceClassifier, Signs
 from pigmil.estimators._svm_solvers import class_costs
+from pigmil.estimators.base import AcceptsWeights
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +28,15 @@ class Alternation:
         The objective of every training.
     converged : bool
         Whether imputing from ``scores`` gives ``signs`` again.
+    problem : str
+        Why it did not converge; empty if it did.
     """
 
     scores: FloatArray
     signs: Signs
     objectives: list[float]
     converged: bool
+    problem: str = ""
 
 
 def alternate(
@@ -42,12 +46,11 @@ def alternate(
     costs_of: Callable[[Signs], tuple[float, float]],
     *,
     max_iter: int,
-    name: str,
 ) -> Alternation:
     """Train on imputed labels and impute from the trained scores until the labels stop changing.
 
     With equal costs no step raises the objective, so there are finitely many; with unequal ones
-    labels may recur. The loop then ends with the best of the cycle and a warning.
+    labels may recur. The loop then ends with the best of the cycle.
 
     Parameters
     ----------
@@ -61,8 +64,6 @@ def alternate(
         Cost factors of the two classes for given labels.
     max_iter : int
         Largest number of trainings.
-    name : str
-        Name of the method, for the warning.
 
     Returns
     -------
@@ -89,13 +90,10 @@ def alternate(
         cause = f"but repeated a cycle of {len(history) - first} rounds; the best is kept"
         signs = history[first + int(np.argmin(objectives[first:]))]
         scores = svm.fit(signs, costs_of(signs))
-    warnings.warn(
-        f"The labels of {name} did not converge {cause}.", ConvergenceWarning, stacklevel=2
-    )
-    return Alternation(scores, signs, objectives, False)
+    return Alternation(scores, signs, objectives, False, cause)
 
 
-class WitnessSVM(KernelInstanceClassifier):
+class WitnessSVM(AcceptsWeights, KernelInstanceClassifier):
     """Base class of mi-SVM and MI-SVM: the alternation and the scores.
 
     A subclass defines in ``_fit`` the first labels and how labels are imputed.
@@ -127,21 +125,37 @@ class WitnessSVM(KernelInstanceClassifier):
     def _alternate(
         self,
         svm: InstanceSVM,
-        start: Signs,
+        starts: Sequence[Signs],
         impute: Callable[[FloatArray], Signs],
         costs_of: Callable[[Signs], tuple[float, float]] | None = None,
     ) -> Alternation:
-        """Run the alternation and keep the model it ends with."""
+        """Run the alternation from each start and keep the model of lowest objective."""
 
         def instance_costs(signs: Signs) -> tuple[float, float]:
-            trained_on = signs[signs != 0] > 0
-            return class_costs(self.class_weight, trained_on, self.classes_, self.positive_label_)
+            used = signs != 0
+            return class_costs(
+                self.class_weight,
+                signs[used] > 0,
+                self.classes_,
+                self.positive_label_,
+                svm.weights[used],
+            )
 
         costs_of = costs_of or instance_costs
-        result = alternate(
-            svm, start, impute, costs_of, max_iter=self.max_iter, name=type(self).__name__
-        )
-        self._set_support(svm.instances, svm.signed, svm.intercept)
-        self.objectives_ = np.array(result.objectives)
-        self.n_iter_ = len(result.objectives)
-        return result
+        best: Alternation | None = None
+        for start in starts:
+            result = alternate(svm, start, impute, costs_of, max_iter=self.max_iter)
+            # Of equal objectives the first is kept; they differ in what the solver leaves open.
+            if best is None or result.objectives[-1] < best.objectives[-1] * (1 - self.tol):
+                best = result
+                self._set_support(svm.instances, svm.signed, svm.intercept)
+        assert best is not None
+        if best.problem:
+            warnings.warn(
+                f"The labels of {type(self).__name__} did not converge {best.problem}.",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+        self.objectives_ = np.array(best.objectives)
+        self.n_iter_ = len(best.objectives)
+        return best

@@ -98,15 +98,21 @@ class ABMIL(DeepMIL):
         title="Attention-based deep multiple-instance learning",
         paper="Ilse, Tomczak, Welling: Attention-based Deep Multiple Instance Learning, ICML",
         year=2018,
+        default_chosen="hidden_layer_sizes, attention_size, learning_rate, weight_decay and "
+        "dropout follow the published experiments; batch_size, patience, "
+        "validation_fraction, n_networks and max_epochs are round numbers that "
+        "were not tuned.",
         detects=True,
         classifies=True,
         cost="O(n_networks n_epochs N p), p weights",
         when_to_use="Many bags; features from a deep network, as of image patches.",
+        shortfall="Gated, on Musk-1: 85.9 in 10 folds, 4.1 below the published 90.0, with a "
+        "standard error of 3.6; without gate 90.2. On MNIST bags 3 to 4.5 below the authors' "
+        "network, which has convolutions.",
         extra="deep",
     )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **DeepMIL._parameter_constraints,
         "attention_size": AT_LEAST_ONE,
         "gated": ["boolean"],
         "score_by": [StrOptions({"logit", "attention", "both"})],

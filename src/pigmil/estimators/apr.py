@@ -1,4 +1,4 @@
-"""APR: an axis-parallel rectangle around one instance of every positive bag, and no negatives."""
+"""APR: an axis-parallel rectangle with an instance of every positive bag and few negatives."""
 
 from numbers import Real
 from typing import Any, ClassVar
@@ -11,7 +11,7 @@ from pigmil._core._sklearn_compat import Interval
 from pigmil._core.segments import segment_ids, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.estimators._parameters import AT_LEAST_ONE, NOT_NEGATIVE, POS_LABEL
+from pigmil.estimators._parameters import AT_LEAST_ONE, NOT_NEGATIVE
 from pigmil.estimators.base import MaxInstanceClassifier
 from pigmil.estimators.card import Card
 
@@ -28,9 +28,9 @@ def grow_box(
     """Choose one instance of every bag so that the box around them is small.
 
     Starts from the instance nearest to the middle of the minimax box (the least upper bound and
-    the greatest lower bound of the bags), adds the instance of an uncovered bag that lengthens
-    the sum of the sides least, and after each addition chooses again in every earlier bag until
-    nothing changes (back-fitting).
+    the greatest lower bound of the bags) and adds, among the bags without an instance in the box,
+    the instance that increases the sum of the sides least. After each addition the instances of
+    all earlier bags are chosen again until nothing changes (back-fitting).
 
     Parameters
     ----------
@@ -39,10 +39,10 @@ def grow_box(
     offsets : array of int of shape (n_bags + 1,)
         Where each bag begins.
     negatives : array of shape (n_negatives, n_features), optional
-        Read only where there are several seeds.
+        Only needed with several seeds.
     n_seeds : int, default=1
-        Grow from so many seeds, spread evenly over the instances from the nearest to the farthest
-        from the middle, and keep the box that holds fewest negatives, of those the smallest.
+        Number of seeds, spread evenly over the instances from the nearest to the farthest from the
+        middle. The box with fewest negatives is kept, and of several the smallest.
 
     Returns
     -------
@@ -66,18 +66,18 @@ def grow_box(
     lowest = segment_reduce(np.minimum, instances, offsets).max(axis=0)
     away = instances - (highest + lowest) / 2
     nearest_first = np.argsort(np.einsum("ij,ij->i", away, away), kind="stable")
-    places = np.linspace(0, len(instances) - 1, min(n_seeds, len(instances))).astype(np.int64)
+    seeds = np.linspace(0, len(instances) - 1, min(n_seeds, len(instances))).astype(np.int64)
     owner = segment_ids(offsets)
     values = np.ascontiguousarray(instances)
     best: IntArray | None = None
     lowest_cost = (np.inf, np.inf)
-    for seed in nearest_first[places]:
+    for seed in nearest_first[seeds]:
         chosen: IntArray = grow(values, offsets, int(seed), int(owner[seed]), _BACKFIT_PASSES)
         if n_seeds == 1 or negatives is None:
             return chosen
         lower, upper = values[chosen].min(axis=0), values[chosen].max(axis=0)
-        held = ((negatives >= lower) & (negatives <= upper)).all(axis=1).sum()
-        cost = (float(held), float((upper - lower).sum()))
+        n_negatives = ((negatives >= lower) & (negatives <= upper)).all(axis=1).sum()
+        cost = (float(n_negatives), float((upper - lower).sum()))
         if best is None or cost < lowest_cost:
             best, lowest_cost = chosen, cost
     assert best is not None
@@ -87,11 +87,11 @@ def grow_box(
 def discriminating_features(
     negatives: FloatArray, lower: FloatArray, upper: FloatArray, margin: float
 ) -> IntArray:
-    """Choose greedily the features that shut the negatives out of a box.
+    """Choose greedily the features that exclude the negatives from a box.
 
-    A feature counts for a negative that it excludes by more than ``margin``, or excludes by more
-    than any other feature does. The feature that counts for most is taken, its negatives are
-    done with, and so on until no negative outside the box is left.
+    A feature counts for a negative that it excludes by more than ``margin``, or by more than any
+    other feature does. The feature that counts for most negatives is taken, these negatives are
+    removed, and the choice is repeated until no negative outside the box is left.
 
     Parameters
     ----------
@@ -105,11 +105,11 @@ def discriminating_features(
     Returns
     -------
     array of int
-        The features taken, in rising order; empty if the box holds all negatives.
+        The chosen features in increasing order; empty if the box contains all negatives.
 
     Notes
     -----
-    Cost: O(n_negatives n_features), whatever the number of features taken.
+    Cost: O(n_negatives n_features) for any number of chosen features.
 
     Examples
     --------
@@ -137,11 +137,11 @@ def discriminating_features(
 def expand_bounds(
     covered: FloatArray, lower: FloatArray, upper: FloatArray, *, tau: float, epsilon: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Widen the bounds of each feature until a kernel density leaves ``epsilon`` outside.
+    """Widen the bounds of each feature until a kernel density has mass ``epsilon`` outside.
 
-    The density is a Gaussian at each covered instance; its width is such that a Gaussian at the
-    middle of the tight bounds has mass ``tau`` between them. Half of ``epsilon`` is left on
-    either side. Bounds are never narrowed.
+    The density has a Gaussian kernel at each covered instance. Its width is chosen so that a
+    kernel at the middle of the tight bounds has mass ``tau`` between them. Half of ``epsilon`` is
+    left on each side. Bounds are never narrowed.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def expand_bounds(
     """
     width = (upper - lower) / (2 * ndtri((1 + tau) / 2))
     safe = np.where(width > 0, width, 1.0)
-    # No kernel reaches epsilon / 2 beyond this many widths from the outermost instance.
+    # Farther than this from the outermost instance the mass is below epsilon / 2.
     reach = -ndtri(epsilon / 2) * width
 
     def search(inner: FloatArray, outer: FloatArray, sign: float) -> FloatArray:
@@ -193,26 +193,27 @@ class APR(MaxInstanceClassifier):
     Implements the iterated-discrimination algorithm of Dietterich, Lathrop and Lozano-Perez: grow
     a tight box around one instance of every positive bag with back-fitting, choose the features
     that discriminate against the negatives, alternate the two until the features stop changing,
-    and expand the bounds by kernel density estimation. A bag is positive when one of its
-    instances lies inside.
+    and expand the bounds by kernel density estimation. A bag is positive if one of its instances
+    lies inside.
 
     Departs from the paper: the margin of a strong exclusion, 1 Angstrom there, is ``margin`` in
-    units of the (z-scored) features. Where the box holds every negative no feature discriminates,
-    and the present features are kept.
+    units of the (z-scored) features. If the box contains every negative, no feature discriminates
+    and the current features are kept.
 
     Parameters
     ----------
     margin : float, default=1.0
-        How far outside the box, in units of the features, a negative is excluded strongly.
+        Distance from the box, in units of the features, beyond which a negative is strongly
+        excluded.
     tau : float, default=0.999
-        Mass of a kernel at the middle of the tight bounds that lies between them: the nearer to
-        1, the narrower the kernel and the smaller the expansion.
+        Mass between the tight bounds of a kernel at their middle: the nearer to 1, the narrower
+        the kernel and the smaller the expansion.
     epsilon : float, default=0.01
         Mass of the density of each feature left outside the final bounds.
     n_seeds : int, default=1
-        Boxes to grow in each round. 1 is the paper: a box knows nothing of the negatives while
-        it grows, and may close around a dense background that all bags share. With more seeds the
-        box that holds fewest negatives is kept.
+        Boxes to grow in each round; 1 is the paper. A box is grown without looking at the
+        negatives, so it may enclose a dense background that all bags share. With more seeds the
+        box with fewest negatives is kept.
     probability : bool, default=False
         Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
     pos_label : label, optional
@@ -229,7 +230,7 @@ class APR(MaxInstanceClassifier):
     n_iter_ : int
         Number of alternations.
     detected_instances_ : array of int of shape (n_positive_bags,)
-        Flat index of the instance deepest inside the box, of each positive training bag.
+        Flat index of the instance of each positive training bag that lies deepest in the box.
     instance_scores_ : array of shape (n_instances,)
         Score of each training instance.
 
@@ -264,12 +265,14 @@ class APR(MaxInstanceClassifier):
             "axis-parallel rectangles, Artificial Intelligence"
         ),
         year=1997,
+        default_chosen="epsilon and tau are published; margin is one unit of a z-scored feature, "
+        "and n_seeds the one seed of the paper. None was tuned.",
         detects=True,
         classifies=True,
-        cost="O(B+ N+ d + N- d) an alternation, a few alternations",
+        cost="O(B+ N+ d + N- d) per round, few rounds",
         when_to_use="A concept that is a range of a few features, such as drug activity.",
         shortfall="Tiger: 56.6 in 5 x 10 folds, 3.2 below the printed 59.8. A box with an instance "
-        "of every positive bag lets most negative bags in.",
+        "of every positive bag contains instances of most negative bags.",
     )
 
     _state: ClassVar[dict[str, state.Field]] = {
@@ -287,8 +290,6 @@ class APR(MaxInstanceClassifier):
         "tau": [Interval(Real, 0, 1, closed="neither")],
         "epsilon": [Interval(Real, 0, 1, closed="neither")],
         "n_seeds": AT_LEAST_ONE,
-        "probability": ["boolean"],
-        "pos_label": POS_LABEL,
     }
 
     def __init__(
@@ -309,10 +310,10 @@ class APR(MaxInstanceClassifier):
         self.pos_label = pos_label
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
-        inside = bags[positive]
-        instances = np.asarray(inside.instances, dtype=np.float64)
+        positive_bags = bags[positive]
+        instances = np.asarray(positive_bags.instances, dtype=np.float64)
         negatives = np.asarray(bags[~positive].instances, dtype=np.float64)
-        self._alternate(instances, inside.offsets, negatives)
+        self._alternate(instances, positive_bags.offsets, negatives)
         covered = instances[:, self.features_]
         within = (covered >= self.tight_lower_) & (covered <= self.tight_upper_)
         self.lower_, self.upper_ = expand_bounds(
@@ -322,7 +323,7 @@ class APR(MaxInstanceClassifier):
             tau=self.tau,
             epsilon=self.epsilon,
         )
-        # Least half width that counts: a feature may have a single value in the box.
+        # Lower bound of the half width: a feature may have a single value in the box.
         largest = np.maximum(np.abs(self.lower_), np.abs(self.upper_))
         spread = np.concatenate([instances, negatives])[:, self.features_].std(axis=0)
         self._resolution = np.maximum(4 * np.spacing(largest), 1e-9 * spread)
@@ -333,7 +334,7 @@ class APR(MaxInstanceClassifier):
         """Grow and discriminate until the features stop changing."""
         features = np.arange(instances.shape[1])
         self.n_iter_ = 0
-        # Every round keeps a part of the features, so this comes to an end.
+        # Every round drops some features, so the loop ends.
         while True:
             self.n_iter_ += 1
             chosen = grow_box(instances[:, features], offsets, negatives[:, features], self.n_seeds)
@@ -347,7 +348,7 @@ class APR(MaxInstanceClassifier):
 
     def _score_instances(self, bags: Bags) -> FloatArray:
         middle = (self.lower_ + self.upper_) / 2
-        # The surface belongs to the box, whatever the rounding of its middle and half width.
+        # The surface belongs to the box, in spite of rounding.
         half = (self.upper_ - self.lower_) / 2 * (1 + 1e-9) + self._resolution
         values = np.asarray(bags.instances[:, self.features_], dtype=np.float64)
         return 1.0 - (np.abs(values - middle) / half).max(axis=1)

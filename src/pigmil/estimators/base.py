@@ -14,11 +14,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from pigmil._core import state
-from pigmil._core._sklearn_compat import fit_context, validate_data
+from pigmil._core._sklearn_compat import check_sample_weight, fit_context, validate_data
 from pigmil._core.errors import PositiveLabelWarning, SingletonBagsWarning
-from pigmil._core.segments import segment_argmax, segment_reduce
-from pigmil._core.typing import BoolArray, FloatArray
+from pigmil._core.segments import segment_argmax, segment_gather, segment_reduce
+from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags, as_bags, check_no_missing, is_plain_table
+from pigmil.estimators._doc_links import DocLinks
+from pigmil.estimators._parameters import complete_constraints
 from pigmil.estimators._selection import logistic_slope, stratified_folds
 from pigmil.estimators._standardise import content_order
 from pigmil.estimators.card import Card
@@ -40,8 +42,8 @@ def _detects(method: "BaseMIL") -> bool:
     return True
 
 
-class BaseMIL(BaseEstimator, metaclass=ABCMeta):
-    """Base class of all methods, detectors and classifiers alike.
+class BaseMIL(DocLinks, BaseEstimator, metaclass=ABCMeta):
+    """Base class of all methods.
 
     A subclass implements ``_fit(bags, positive)`` and, if it detects, ``_score_instances(bags)``;
     ``fit`` validates and calls them. Its class attribute ``card`` describes the method.
@@ -60,8 +62,11 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
     """
 
     card: ClassVar[Card]
+    _parameter_constraints: ClassVar[dict[str, Any]] = {}
     _accepts_sparse: ClassVar[bool] = False
     _fits_lazy_bags: ClassVar[bool] = False  # whether ``_fit`` takes LazyBags too
+    instance_scores_: FloatArray
+    detected_instances_: IntArray
 
     _state: ClassVar[dict[str, state.Field]] = {
         "n_features_in_": state.Number(integer=True, low=1),
@@ -75,6 +80,11 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
         "detected_instances_": state.Integers(shape=("detected",), of="instances", optional=True),
     }
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.__init__ is not object.__init__:
+            cls._parameter_constraints = complete_constraints(cls)
+
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> Any:
         """Fit on bags and their labels.
@@ -86,22 +96,61 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
             methods also fit on bags that stay on disk, see :meth:`pigmil.Bags.scan`.
         y : array of shape (n_bags,), optional
             Labels. Of two values the greater is the positive class unless ``pos_label`` is given.
-            Optional if ``X`` carries labels.
+            Optional if ``X`` has labels.
 
         Returns
         -------
         self
         """
+        return self._fit_checked(X, y)
+
+    def _fit_checked(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         bags = self._check_lazy(X) if isinstance(X, LazyBags) else self._check_X(X, reset=True)
         y = self._check_y(bags.y if y is None else y, bags)
         self._fitted_on_bags = bool(bags.sizes.max() > 1)
         self.__dict__.pop("estimators_", None)
-        if len(self.classes_) > 2:
-            self._fit_one_vs_rest(bags, y)
-        else:
-            self._fit(bags, y == self.positive_label_)
-        self._calibrate(bags, y)
+        if sample_weight is None:
+            self._fit_labelled(bags, y)
+            return self
+        if isinstance(bags, LazyBags):
+            raise TypeError(
+                f"{type(self).__name__} takes sample_weight for instances in memory only; call "
+                ".load() first if they fit."
+            )
+        weights = check_sample_weight(sample_weight, y, dtype=np.float64, ensure_non_negative=True)
+        kept = np.flatnonzero(weights > 0)
+        if len(np.unique(y[kept])) < len(self.classes_):
+            raise ValueError(
+                f"{type(self).__name__} needs bags of every class to learn from, but the bags of "
+                f"weight above 0 are of the class{'es' if len(np.unique(y[kept])) > 1 else ''} "
+                f"{np.unique(y[kept]).tolist()} only."
+            )
+        self._fit_labelled(bags[kept], y[kept], weights[kept])
+        if len(kept) < len(y):
+            self._add_left_out(bags, kept)
         return self
+
+    def _fit_labelled(self, bags: Any, y: NDArray[Any], weights: FloatArray | None = None) -> None:
+        weighted = () if weights is None else (weights,)
+        if len(self.classes_) > 2:
+            self._fit_one_vs_rest(bags, y, *weighted)
+        else:
+            self._fit(bags, y == self.positive_label_, *weighted)
+        self._calibrate(bags, y, *weighted)
+
+    def _add_left_out(self, bags: Bags, kept: IntArray) -> None:
+        """Let the detection refer to all bags that were given, also those of weight 0."""
+        if not self.card.detects:
+            return
+        for model in getattr(self, "estimators_", []):
+            model._add_left_out(bags, kept)
+        rows = segment_gather(bags.offsets, kept)
+        self.detected_instances_ = rows[self.detected_instances_]
+        fitted, self.instance_scores_ = (
+            self.instance_scores_,
+            self.decision_function_instances(bags),
+        )
+        self.instance_scores_[rows] = fitted
 
     def _check_state(self, sizes: state.Sizes) -> None:
         """Raise an error if the fitted attributes contradict each other; ``sizes`` are lengths."""
@@ -114,10 +163,10 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
         if self.card.detects and not hasattr(self, "detected_instances_"):
             raise state.StateError("detected_instances_ is missing")
 
-    def _fit_one_vs_rest(self, bags: Bags, y: NDArray[Any]) -> None:
+    def _fit_one_vs_rest(self, bags: Bags, y: NDArray[Any], *weights: FloatArray) -> None:
         """Fit one model per class, and collect what they detect."""
         self.estimators_ = [
-            self._binary_clone(label).fit(bags, y == label) for label in self.classes_
+            self._binary_clone(label).fit(bags, y == label, *weights) for label in self.classes_
         ]
         models = self.estimators_
         if hasattr(models[0], "n_iter_"):
@@ -130,7 +179,7 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
             )
 
     def _binary_clone(self, label: Any) -> Any:
-        """Return an unfitted copy for the labels False and True, which stands for ``label``."""
+        """Return an unfitted copy for the labels False and True, where True is ``label``."""
         settings: dict[str, Any] = {"pos_label": None, "probability": False}
         class_weight = getattr(self, "class_weight", None)
         if isinstance(class_weight, dict):
@@ -140,12 +189,16 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
         known = self.get_params(deep=False)
         return clone(self).set_params(**{k: v for k, v in settings.items() if k in known})
 
-    def _calibrate(self, bags: Bags, y: NDArray[Any]) -> None:
+    def _calibrate(self, bags: Bags, y: NDArray[Any], *weights: FloatArray) -> None:
         """Prepare probabilities; only classifiers have them."""
 
     @abstractmethod
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
-        """Run the algorithm: ``positive`` marks the positive bags; set the fitted attributes."""
+        """Run the algorithm: ``positive`` marks the positive bags; set the fitted attributes.
+
+        In a subclass of :class:`AcceptsWeights` there is a third argument, the weights of the
+        bags, all above 0, or None.
+        """
 
     def _score_instances(self, bags: Bags) -> FloatArray:
         """Score every instance, higher is more positive; implemented where ``card.detects``."""
@@ -160,7 +213,8 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
 
     def _check_X(self, X: Any, *, reset: bool) -> Bags:
         bags = self._check_table(X, reset=reset) if is_plain_table(X) else as_bags(X)
-        check_no_missing(bags, type(self).__name__)
+        if bags.has_missing:
+            check_no_missing(bags, type(self).__name__)
         if bags.is_sparse and not self._accepts_sparse:
             raise TypeError(
                 f"{type(self).__name__} needs dense instances, and these are sparse; use "
@@ -178,7 +232,8 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
             raise TypeError(
                 f"{name} fits on instances in memory only. Call .load() first if the "
                 f"{bags.nbytes / 1e9:.1f} GB fit, or use a method that fits on bags on disk: "
-                "SoftPIGMIL, MaxPoolingLR, SIL, KDEMin. Predictions stream for every method."
+                "SoftPIGMIL, PIGMIL, MaxPoolingLR, MMIL, SIL, KDEMin. Predictions stream for every "
+                "method."
             )
         if bags.is_sparse and not self._accepts_sparse:
             raise TypeError(f"{name} needs dense instances, and these are sparse.")
@@ -235,7 +290,7 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
         if y is None:
             raise ValueError(
                 f"{name} requires y to be passed, but the target y is None: give the labels of "
-                "the bags, or bags that carry them."
+                "the bags, or bags that have labels."
             )
         y = column_or_1d(y, warn=True)
         assert_all_finite(y, input_name="y")
@@ -249,7 +304,7 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
         if len(self.classes_) < 2:
             raise ValueError(
                 f"{name} needs bags of both classes to learn from, but all {bags.n_bags} bags are "
-                f"of one class, {self.classes_[0]!r}."
+                f"of one class, '{self.classes_[0]}'."
             )
         if len(self.classes_) > 2:
             self.__dict__.pop("positive_label_", None)
@@ -318,6 +373,41 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
         return tags
 
 
+class AcceptsWeights(BaseMIL):
+    """Mixin of the methods whose formulas allow weights of bags.
+
+    A bag of weight 2 counts as two copies of it, and one of weight 0 as left out. A subclass takes
+    the weights as third argument of ``_fit``.
+    """
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+        """Fit on bags and their labels.
+
+        Parameters
+        ----------
+        X : bags
+            Anything :func:`pigmil.as_bags` takes; a 2-D array is bags of one instance. Some
+            methods also fit on bags that stay on disk, see :meth:`pigmil.Bags.scan`.
+        y : array of shape (n_bags,), optional
+            Labels. Of two values the greater is the positive class unless ``pos_label`` is given.
+            Optional if ``X`` has labels.
+        sample_weight : array of shape (n_bags,), optional
+            Weight of every bag, 1 by default. A bag of weight 2 counts as two copies of it, and
+            one of weight 0 as left out. The folds of ``probability=True`` are made of bags, not
+            of copies.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit_checked(X, y, sample_weight)
+
+    @abstractmethod
+    def _fit(self, bags: Bags, positive: BoolArray, weights: FloatArray | None = None) -> None:
+        """Run the algorithm with weights of bags."""
+
+
 class MILClassifier(ClassifierMixin, BaseMIL):
     """Base class of the methods that label unseen bags.
 
@@ -359,7 +449,7 @@ class MILClassifier(ClassifierMixin, BaseMIL):
         scores = self._check_and_score(X)
         if scores.ndim == 2:
             return scores
-        # scikit-learn ties the sign to the order of the classes, whatever ``pos_label`` is.
+        # scikit-learn ties the sign to the order of the classes, for any ``pos_label``.
         return scores if self.positive_label_ == self.classes_[1] else -scores
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -408,7 +498,7 @@ class MILClassifier(ClassifierMixin, BaseMIL):
             columns.reverse()
         return np.column_stack(columns)
 
-    def _calibrate(self, bags: Bags, y: NDArray[Any]) -> None:
+    def _calibrate(self, bags: Bags, y: NDArray[Any], *weights: FloatArray) -> None:
         """Fit the slope of the probabilities on held-out scores of five folds."""
         if not getattr(self, "probability", False):
             return
@@ -420,11 +510,16 @@ class MILClassifier(ClassifierMixin, BaseMIL):
             values = np.empty(bags.n_bags)
             for fold in stratified_folds(positive, order=order) or [np.full(bags.n_bags, True)]:
                 train = np.flatnonzero(~fold) if not fold.all() else np.arange(bags.n_bags)
-                model = self._binary_clone(label).fit(bags[train], positive[train])
+                own = [values[train] for values in weights]
+                model = self._binary_clone(label).fit(bags[train], positive[train], *own)
                 values[fold] = map_instances(model._score_bags, bags[np.flatnonzero(fold)])
             scores.append(values)
             truths.append(positive)
-        self.probability_slope_ = logistic_slope(np.concatenate(scores), np.concatenate(truths))
+        self.probability_slope_ = logistic_slope(
+            np.concatenate(scores),
+            np.concatenate(truths),
+            np.tile(weights[0], len(labels)) if weights else None,
+        )
 
 
 class MaxInstanceClassifier(MILClassifier):
@@ -460,7 +555,9 @@ def _checked_scores(scores: FloatArray, bags: Bags) -> FloatArray:
 def _check_magnitude(bags: Bags) -> None:
     """Raise an error that names the place if a value is too large to be squared."""
     values = bags.instances.data if bags.is_sparse else bags.instances
-    if values.size == 0 or float(max(values.max(), -values.min())) <= _LARGEST_VALUE:
+    if values.size == 0 or values.dtype == np.float32:  # whose largest value can be squared
+        return
+    if float(max(values.max(), -values.min())) <= _LARGEST_VALUE:
         return
     dense = np.abs(bags.instances)
     row, column = np.unravel_index(int(dense.argmax()), bags.instances.shape)

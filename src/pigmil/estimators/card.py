@@ -30,6 +30,9 @@ class Card:
     shortfall : str
         Where its accuracy on the benchmark sets stays more than two points below what was
         published, by how much, and why; empty where it does not.
+    default_chosen : str
+        Where the defaults come from: the paper, a rule, or data, and which. Names every parameter
+        with a number as default that changes the model.
     extra : str
         The extra of the installation that fitting it needs; empty where it needs none.
     """
@@ -44,4 +47,5 @@ class Card:
     when_to_use: str
     grid: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     shortfall: str = ""
+    default_chosen: str = ""
     extra: str = ""

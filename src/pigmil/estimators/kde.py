@@ -1,14 +1,14 @@
-"""KDE, KDE_min and KDE_max: the instance of a positive bag where negatives are least dense."""
+"""KDE, KDE_min and KDE_max: detect instances of positive bags where negatives are rare."""
 
 from typing import Any, ClassVar
+
+import numpy as np
 
 from pigmil._core import state
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
-from pigmil.distances import length_unit
-from pigmil.distances.density import log_density
-from pigmil.estimators._parameters import LENGTH_UNIT, POS_LABEL, POSITIVE
-from pigmil.estimators.base import BaseMIL, bags_state
+from pigmil.distances import length_unit, log_density
+from pigmil.estimators.base import AcceptsWeights, bags_state
 from pigmil.estimators.card import Card
 from pigmil.scale import LazyBags, map_instances
 
@@ -19,8 +19,8 @@ _PAPER = (
 _COST = "O(N_query N_negative d)"
 
 
-class _KernelDensity(BaseMIL):
-    """A detector by the density of negative bags; the subclass says how a bag is reduced."""
+class _KernelDensity(AcceptsWeights):
+    """Score instances by minus the log density of negative bags; subclasses set ``_reduction``."""
 
     _accepts_sparse = True
     _fits_lazy_bags = True
@@ -29,12 +29,7 @@ class _KernelDensity(BaseMIL):
     _state: ClassVar[dict[str, state.Field]] = {
         "length_unit_": state.Number(positive=True),
         "negative_bags_": bags_state("negative bags"),
-    }
-
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "gamma": POSITIVE,
-        "length_unit": LENGTH_UNIT,
-        "pos_label": POS_LABEL,
+        "negative_weights_": state.Floats(shape=("negative bags",), optional=True),
     }
 
     def __init__(
@@ -44,8 +39,14 @@ class _KernelDensity(BaseMIL):
         self.length_unit = length_unit
         self.pos_label = pos_label
 
-    def _fit(self, bags: Bags | LazyBags, positive: BoolArray) -> None:
-        self.length_unit_ = length_unit(bags, self.length_unit)
+    def _fit(
+        self, bags: Bags | LazyBags, positive: BoolArray, weights: FloatArray | None = None
+    ) -> None:
+        by_instance = None if weights is None else np.repeat(weights, bags.sizes)
+        self.length_unit_ = length_unit(bags, self.length_unit, weights=by_instance)
+        self.__dict__.pop("negative_weights_", None)
+        if weights is not None:
+            self.negative_weights_ = weights[~positive]
         negative = bags[~positive]
         self.negative_bags_ = negative.load() if isinstance(negative, LazyBags) else negative
         scores = map_instances(self._score_instances, bags)
@@ -58,19 +59,21 @@ class _KernelDensity(BaseMIL):
             gamma=self.gamma,
             unit=self.length_unit_,
             reduction=self._reduction,
+            weights=getattr(self, "negative_weights_", None),
         )
 
 
 class KDEMin(_KernelDensity):
-    """KDE_min: detect in each positive bag the instance farthest from all negative bags.
+    """KDE_min: detect the instance of each positive bag that is farthest from negative bags.
 
     Implements Definition 2 (Eq. 1): ``f(x) = 1/N- sum over negative bags of
     exp(-gamma |x - nearest instance of the bag|)``; the detected instance of a positive bag has
-    the lowest ``f``. A pure detector: it labels no bags.
+    the lowest ``f``. This method detects instances and does not classify bags.
 
-    Departs from the paper: min is over distances, not over exponentials as printed (only then
-    do the figures of Table I come out); lengths are measured in ``length_unit`` (1.0 is the
-    paper); scores are ``-log f``, which orders instances alike and cannot underflow.
+    Departs from the paper: the minimum is taken over distances, not over exponentials as printed
+    (otherwise the results of Table I cannot be reproduced); lengths are measured in
+    ``length_unit`` (1.0 is the paper); scores are ``-log f``, which has the reverse order of ``f``
+    and cannot underflow.
 
     Parameters
     ----------
@@ -90,7 +93,9 @@ class KDEMin(_KernelDensity):
     length_unit_ : float
         The unit that was used.
     negative_bags_ : Bags
-        The negative training bags, which are all the model keeps.
+        The negative training bags.
+    negative_weights_ : array of shape (n_negative_bags,)
+        Their weights, if some were given.
 
     Notes
     -----
@@ -116,6 +121,7 @@ class KDEMin(_KernelDensity):
         title="Kernel density of the nearest instance of each negative bag",
         paper=_PAPER,
         year=2016,
+        default_chosen="gamma is the paper's, in units of length_unit.",
         detects=True,
         classifies=False,
         cost=_COST,
@@ -124,10 +130,10 @@ class KDEMin(_KernelDensity):
 
 
 class KDE(_KernelDensity):
-    """KDE: detect in each positive bag the instance where negatives are least dense.
+    """KDE: detect the instance of each positive bag where negative instances are least dense.
 
-    Implements footnote 1: as :class:`KDEMin`, which documents parameters and attributes, with
-    the sum of ``exp(-gamma |x - x_ji|)`` over all instances of a negative bag.
+    Implements footnote 1: like :class:`KDEMin`, which documents parameters and attributes, but
+    with the sum of ``exp(-gamma |x - x_ji|)`` over all instances of a negative bag.
     """
 
     _reduction = "sum"
@@ -136,17 +142,18 @@ class KDE(_KernelDensity):
         title="Kernel density of all negative instances",
         paper=_PAPER,
         year=2016,
+        default_chosen="gamma is the paper's, in units of length_unit.",
         detects=True,
         classifies=False,
         cost=_COST,
-        when_to_use="A quick first look where negatives do not surround the positives.",
+        when_to_use="A quick first result if negatives do not surround the positives.",
     )
 
 
 class KDEMax(_KernelDensity):
-    """KDE_max: as :class:`KDEMin`, by the farthest instance of each negative bag.
+    """KDE_max: like :class:`KDEMin`, but with the farthest instance of each negative bag.
 
-    Implements footnote 2, with the same reading: max is over distances.
+    Implements footnote 2; the maximum is taken over distances, as in :class:`KDEMin`.
     """
 
     _reduction = "farthest"
@@ -155,8 +162,9 @@ class KDEMax(_KernelDensity):
         title="Kernel density of the farthest instance of each negative bag",
         paper=_PAPER,
         year=2016,
+        default_chosen="gamma is the paper's, in units of length_unit.",
         detects=True,
         classifies=False,
         cost=_COST,
-        when_to_use="Positives outside the hull of the negatives, never inside it.",
+        when_to_use="Only if positives lie outside the convex hull of the negatives.",
     )

@@ -21,7 +21,7 @@ _PAPER = (
 )
 
 _MOST_NEGATIVES = 6000  # 150 MB for the matrix of the dual
-# Of more instances than this there is no room for the kernel to so many negatives.
+# With more instances than this the kernel with that many negatives does not fit in memory.
 _MANY_INSTANCES = 10000
 _FEWER_NEGATIVES = 2000
 
@@ -63,9 +63,9 @@ class _KISVM(KernelInstanceClassifier):
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
         self._set_kernel_width(bags.instances)
         chosen = np.flatnonzero(positive)
-        inside = segment_gather(bags.offsets, chosen)
-        single = _averages(inside, np.ones(len(inside), dtype=np.int64), bags.n_instances)
-        means = _averages(inside, bags.sizes[chosen], bags.n_instances)
+        rows = segment_gather(bags.offsets, chosen)
+        single = _averages(rows, np.ones(len(rows), dtype=np.int64), bags.n_instances)
+        means = _averages(rows, bags.sizes[chosen], bags.n_instances)
         negative, shares = self._negative_rows(bags, np.flatnonzero(~positive))
         combination = sp.csr_array(sp.vstack([single, means, negative]))
         costs = class_costs(self.class_weight, positive, self.classes_, self.positive_label_)
@@ -97,8 +97,8 @@ class BagKISVM(_KISVM):
     Departs from the paper: the margin is fixed to 1 instead of maximised in the objective, which
     only scales the decision value; the most violated assignment, hard to find exactly, is
     sought by exchanging one bag's instance at a time until none helps, from several starts (the
-    authors make one pass), so that the optimum of the relaxation may be missed by a little; the
-    intercept is a constant 1 added to either kernel (the authors: to the linear one); widths
+    authors make one pass), so the result may be slightly worse than the optimum; the intercept is
+    a constant 1 added to either kernel (the authors: to the linear one); widths
     are measured in ``length_unit``.
 
     Parameters
@@ -175,6 +175,8 @@ class BagKISVM(_KISVM):
         title="Key-instance SVM, one constraint per bag",
         paper=_PAPER,
         year=2009,
+        default_chosen='gamma is scikit-learn\'s "scale"; C was chosen on Elephant, Fox, Tiger, a '
+        "newsgroup, mutagenesis and breast cells, after a look at Musk-1.",
         detects=True,
         classifies=True,
         cost="O(N^2 d + rounds (MKL of B rows))",
@@ -183,8 +185,8 @@ class BagKISVM(_KISVM):
     )
 
     def _negative_rows(self, bags: Bags, negatives: IntArray) -> tuple[Any, FloatArray]:
-        inside = segment_gather(bags.offsets, negatives)
-        means = _averages(inside, bags.sizes[negatives], bags.n_instances)
+        rows = segment_gather(bags.offsets, negatives)
+        means = _averages(rows, bags.sizes[negatives], bags.n_instances)
         return means, np.ones(len(negatives))
 
 
@@ -205,6 +207,8 @@ class InsKISVM(_KISVM):
         title="Key-instance SVM, one constraint per negative instance",
         paper=_PAPER,
         year=2009,
+        default_chosen='gamma is scikit-learn\'s "scale"; C was chosen on Elephant, Fox, Tiger, a '
+        "newsgroup, mutagenesis and breast cells, after a look at Musk-1.",
         detects=True,
         classifies=True,
         cost="O(S N d + rounds (MKL of S rows)), S support vectors",
@@ -213,15 +217,15 @@ class InsKISVM(_KISVM):
     )
 
     def _negative_rows(self, bags: Bags, negatives: IntArray) -> tuple[Any, FloatArray]:
-        inside = segment_gather(bags.offsets, negatives)
+        rows = segment_gather(bags.offsets, negatives)
         shares = np.repeat(1.0 / bags.sizes[negatives], bags.sizes[negatives])
         most = _MOST_NEGATIVES if bags.n_instances <= _MANY_INSTANCES else _FEWER_NEGATIVES
-        step = -(-len(inside) // most)
-        inside, shares = inside[::step], step * shares[::step]
-        return _averages(inside, np.ones(len(inside), dtype=np.int64), bags.n_instances), shares
+        step = -(-len(rows) // most)
+        rows, shares = rows[::step], step * shares[::step]
+        return _averages(rows, np.ones(len(rows), dtype=np.int64), bags.n_instances), shares
 
 
-def _averages(inside: IntArray, sizes: IntArray, n_instances: int) -> Any:
+def _averages(rows: IntArray, sizes: IntArray, n_instances: int) -> Any:
     """Return one row per group of instances: the mean of the group as a combination."""
     weights = np.repeat(1.0 / sizes, sizes)
-    return sp.csr_array((weights, inside, offsets_of(sizes)), shape=(len(sizes), n_instances))
+    return sp.csr_array((weights, rows, offsets_of(sizes)), shape=(len(sizes), n_instances))

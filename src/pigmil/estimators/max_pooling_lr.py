@@ -14,7 +14,7 @@ from pigmil.estimators._logistic import (
     minimise_penalised,
     pooled_loss,
 )
-from pigmil.estimators._parameters import AT_LEAST_ONE, CLASS_WEIGHT, POS_LABEL, POSITIVE
+from pigmil.estimators._parameters import POSITIVE
 from pigmil.estimators._svm_solvers import class_costs
 from pigmil.estimators.card import Card
 from pigmil.scale import LazyBags
@@ -93,6 +93,8 @@ class MaxPoolingLR(LinearScores):
         title="Logistic regression pooled by log-sum-exp",
         paper="Ray, Craven: Supervised versus Multiple Instance Learning, ICML",
         year=2005,
+        default_chosen="sharpness is published and C that of scikit-learn's LogisticRegression; "
+        "neither was tuned.",
         detects=True,
         classifies=True,
         cost="O(iterations N d)",
@@ -100,13 +102,7 @@ class MaxPoolingLR(LinearScores):
         grid={"C": (0.1, 1.0, 10.0)},
     )
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "C": POSITIVE,
         "sharpness": POSITIVE,
-        "class_weight": CLASS_WEIGHT,
-        "max_iter": AT_LEAST_ONE,
-        "tol": POSITIVE,
-        "probability": ["boolean"],
-        "pos_label": POS_LABEL,
     }
 
     def __init__(
@@ -128,17 +124,22 @@ class MaxPoolingLR(LinearScores):
         self.probability = probability
         self.pos_label = pos_label
 
-    def _fit(self, bags: Bags | LazyBags, positive: BoolArray) -> None:
-        blocks = StandardisedBlocks(bags)
+    def _fit(
+        self, bags: Bags | LazyBags, positive: BoolArray, weights: FloatArray | None = None
+    ) -> None:
+        blocks = StandardisedBlocks(bags, weights)
         targets = positive.astype(np.float64)
-        costs = class_costs(self.class_weight, positive, self.classes_, self.positive_label_)
-        weights = np.where(positive, costs[1], costs[0])
+        costs = class_costs(
+            self.class_weight, positive, self.classes_, self.positive_label_, weights
+        )
+        factors = np.where(positive, costs[1], costs[0])
+        factors = factors if weights is None else factors * weights
 
         sharpness = float(self.sharpness)
 
         def loss(block: Block, coef: FloatArray, intercept: float) -> Loss:
             own = block.bags
-            return pooled_loss(coef, intercept, block, targets[own], weights[own], sharpness)
+            return pooled_loss(coef, intercept, block, targets[own], factors[own], sharpness)
 
         coef, intercept, self.n_iter_ = minimise_penalised(
             loss,
@@ -149,4 +150,4 @@ class MaxPoolingLR(LinearScores):
             max_iter=self.max_iter,
             name="MaxPoolingLR",
         )
-        self._set_linear(bags, positive, blocks, (coef, intercept), costs)
+        self._set_linear(bags, positive, blocks, (coef, intercept), costs, weights)

@@ -94,15 +94,19 @@ class MINet(DeepMIL):
         paper="Wang, Yan, Tang, Bai, Liu: Revisiting Multiple Instance Neural Networks, Pattern "
         "Recognition 74",
         year=2018,
+        default_chosen="hidden_layer_sizes is published; learning_rate, weight_decay, dropout, "
+        "batch_size, patience, validation_fraction, n_networks and max_epochs are "
+        "those of ABMIL and were not tuned.",
         detects=True,
         classifies=True,
         cost="O(n_networks n_epochs N p), p weights",
-        when_to_use="A neural baseline beside ABMIL.",
+        when_to_use="A neural baseline to compare with ABMIL.",
+        shortfall='mi-Net (level="instance") on Musk-1: 81.5 in 10 folds, 7.4 below the published '
+        "88.9, with a standard error of 4.0.",
         extra="deep",
     )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **DeepMIL._parameter_constraints,
         "level": [StrOptions({"embedding", "instance"})],
         "pooling": [StrOptions({"max", "mean"})],
     }

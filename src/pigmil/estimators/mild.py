@@ -14,7 +14,7 @@ from pigmil._core.segments import segment_argmax, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import embed_bags, length_unit, nearest_in_bags
-from pigmil.estimators._parameters import CLASS_WEIGHT, LENGTH_UNIT, POS_LABEL, POSITIVE_OR_CV
+from pigmil.estimators._parameters import POSITIVE_OR_CV
 from pigmil.estimators._selection import min_error_threshold, select_by_cv, stratified_folds
 from pigmil.estimators._standardise import content_order
 from pigmil.estimators._svm_solvers import LinearSVM, class_costs, fit_linear_svm, for_libsvm
@@ -66,7 +66,7 @@ def best_precision(
     distances = np.take_along_axis(squared, order, axis=1)
     signs = np.where(positive, 1, -1)
     right = np.cumsum(signs[order], axis=1) + int((~positive).sum())
-    # A threshold takes in all bags at its distance: only the last of equal ones counts.
+    # A threshold includes all bags at its distance: only the last of equal ones counts.
     right[:, :-1][distances[:, :-1] == distances[:, 1:]] = -1
     right[np.isinf(distances)] = -1
     best = right.argmax(axis=1)
@@ -79,14 +79,14 @@ class MILD(MILClassifier):
 
     Implements Li and Yeung: for an instance x and a threshold, call a bag positive when its
     nearest instance is within the threshold of x; the empirical precision of x is the largest
-    fraction of training bags labelled right, over all thresholds. The true positive of a positive
-    bag is its instance of best empirical precision. At bag level every bag is described by its
-    similarity to each true positive; at instance level the true positives are trained against
+    fraction of training bags labelled correctly, over all thresholds. The true positive of a
+    positive bag is its instance of best empirical precision. At bag level every bag is described by
+    its similarity to each true positive; at instance level the true positives are trained against
     all negative instances and the best instance decides for its bag.
 
-    Departs from the paper: the bag of an instance has no part in its empirical precision, so that
-    training instances and new ones are scored alike; of instances with equal precision the one
-    with the smaller threshold is taken (the paper names no rule); the kernel width follows from a
+    Departs from the paper: the bag of an instance is left out of its empirical precision, so that
+    training and new instances are scored in the same way; of instances with equal precision the one
+    with the smaller threshold is taken (the paper gives no rule); the kernel width is measured in a
     unit of length; the semi-supervised extension is left out; cost and width may be chosen by
     cross-validation over the training bags, which searches the true positives without the
     held-out bags.
@@ -94,7 +94,7 @@ class MILD(MILClassifier):
     Parameters
     ----------
     level : {"bag", "instance"}, default="bag"
-        Which representation is classified.
+        Whether bags or instances are classified.
     kernel : {"linear", "rbf"}, default="linear"
         Kernel of the SVM.
     C : float or "cv", default="cv"
@@ -106,7 +106,7 @@ class MILD(MILClassifier):
     length_unit : {"auto", "median"} or float, default="auto"
         See :func:`pigmil.distances.length_unit`.
     class_weight : None, "balanced" or dict, default="balanced"
-        Cost factors of the classes. At instance level there are many negatives to a positive.
+        Cost factors of the classes. At instance level there are many negatives for each positive.
     probability : bool, default=False
         Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
     pos_label : label, optional
@@ -117,7 +117,7 @@ class MILD(MILClassifier):
     detected_instances_ : array of int of shape (n_positive_bags,)
         Flat index of the true positive of each positive training bag.
     true_positives_ : array or CSR of shape (n_positive_bags, n_features)
-        Those instances.
+        The true positives themselves.
     instance_scores_ : array of shape (n_instances,)
         Score of each training instance. At bag level the empirical precision over the other bags,
         less a tie-break (smaller than the step of one bag) and ``precision_threshold_``; new
@@ -137,7 +137,7 @@ class MILD(MILClassifier):
     Notes
     -----
     The choice of cost and width matters most on few bags, which a large cost overfits. Bags are
-    dealt to the folds by their content, without randomness. If a class has only one bag, or if
+    assigned to folds by their content, without randomness. If a class has only one bag, or if
     there are more than 2000 bags, "cv" means C 10 and gamma 1.
 
     Cost: O(n_instances (n_instances n_features + n_bags log n_bags)), in blocks, and an SVM of
@@ -164,6 +164,8 @@ class MILD(MILClassifier):
         title="Multiple-instance learning via disambiguation",
         paper="Li, Yeung: MILD: multiple-instance learning via disambiguation, IEEE TKDE",
         year=2010,
+        default_chosen="C and gamma are chosen by cross-validation over the training bags; that "
+        "rule was compared with others on other splits of the benchmark sets.",
         detects=True,
         classifies=True,
         cost="O(N+ (N d + B log B)), and some SVMs of bags",
@@ -186,10 +188,6 @@ class MILD(MILClassifier):
         "kernel": [StrOptions({"linear", "rbf"})],
         "C": POSITIVE_OR_CV,
         "gamma": POSITIVE_OR_CV,
-        "length_unit": LENGTH_UNIT,
-        "class_weight": CLASS_WEIGHT,
-        "probability": ["boolean"],
-        "pos_label": POS_LABEL,
     }
 
     def __init__(
@@ -256,7 +254,7 @@ class MILD(MILClassifier):
         for rows, squared in nearest_in_bags(instances, self.training_bags_):
             counts_own = np.zeros(len(squared), dtype=bool)
             if owner is not None:
-                # At infinite distance the own bag is called negative whatever the threshold.
+                # At infinite distance the own bag is called negative for any threshold.
                 squared[np.arange(len(squared)), owner[rows]] = np.inf
                 counts_own = ~self.training_positive_[owner[rows]]
             for column, bags in enumerate(kept):

@@ -10,7 +10,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from pigmil._core import state
 from pigmil._core._sklearn_compat import Interval, StrOptions
-from pigmil._core.typing import BoolArray, FloatArray
+from pigmil._core.segments import segment_gather
+from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.estimators._linear_scores import LinearScores
 from pigmil.estimators._logistic import (
@@ -20,8 +21,8 @@ from pigmil.estimators._logistic import (
     instance_loss,
     minimise_penalised,
 )
-from pigmil.estimators._parameters import AT_LEAST_ONE, POS_LABEL, POSITIVE
 from pigmil.estimators.card import Card
+from pigmil.scale import LazyBags
 
 _MAX_ITER = 500  # of L-BFGS in one M-step
 
@@ -116,6 +117,7 @@ class MMIL(LinearScores):
     20
     """
 
+    _fits_lazy_bags = True
     card: ClassVar[Card] = Card(
         name="MMIL",
         title="Mixture modelling for multiple-instance learning",
@@ -124,6 +126,8 @@ class MMIL(LinearScores):
             "algorithm for disease associated cell type discovery"
         ),
         year=2024,
+        default_chosen="C is that of scikit-learn's LogisticRegression; positive_share is "
+        "estimated. Nothing was tuned.",
         detects=True,
         classifies=True,
         cost="O(rounds iterations N d)",
@@ -137,11 +141,6 @@ class MMIL(LinearScores):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "positive_share": [StrOptions({"em"}), Interval(Real, 0, 1, closed="neither")],
-        "C": POSITIVE,
-        "max_iter": AT_LEAST_ONE,
-        "tol": POSITIVE,
-        "probability": ["boolean"],
-        "pos_label": POS_LABEL,
     }
 
     def __init__(
@@ -161,15 +160,19 @@ class MMIL(LinearScores):
         self.probability = probability
         self.pos_label = pos_label
 
-    def _fit(self, bags: Bags, positive: BoolArray) -> None:
-        blocks = StandardisedBlocks(bags)
-        in_positive = positive[bags.bag_index]
-        bag_share = float(in_positive.mean())
+    def _fit(
+        self, bags: Bags | LazyBags, positive: BoolArray, bag_weights: FloatArray | None = None
+    ) -> None:
+        blocks = StandardisedBlocks(bags, bag_weights)
+        in_positive = np.repeat(positive, bags.sizes)
+        bag_weights = np.ones(bags.n_bags) if bag_weights is None else bag_weights
+        weights = np.repeat(bag_weights, bags.sizes)
+        positive_weights = weights[in_positive]
+        bag_share = float(positive_weights.sum() / weights.sum())
         # Every positive bag has a positive instance: the share is at least bags over instances.
-        least = float(positive.sum() / in_positive.sum())
+        least = float(bag_weights[positive].sum() / positive_weights.sum())
         share = 0.5 if isinstance(self.positive_share, str) else float(self.positive_share)
         probabilities = np.where(in_positive, share, 0.0)
-        weights = np.ones(bags.n_instances)
         coef, intercept = np.zeros(bags.n_features), 0.0
         self.n_iter_ = 0
         for _ in range(self.max_iter):
@@ -177,10 +180,11 @@ class MMIL(LinearScores):
             coef, intercept = self._maximise(blocks, probabilities, weights, (coef, intercept))
             scores = blocks.scores(coef, intercept)
             updated = np.where(in_positive, posterior(scores, share, bag_share), 0.0)
-            change = float(np.abs(updated - probabilities)[in_positive].mean())
+            changes = np.abs(updated - probabilities)[in_positive]
+            change = float(np.average(changes, weights=positive_weights))
             probabilities = updated
             if isinstance(self.positive_share, str):
-                mean = float(probabilities[in_positive].mean())
+                mean = float(np.average(probabilities[in_positive], weights=positive_weights))
                 share = min(max(mean, min(least, 0.95)), 0.95)
             if change <= self.tol:
                 break
@@ -192,7 +196,15 @@ class MMIL(LinearScores):
             )
         self.positive_share_ = share
         self.instance_probabilities_ = probabilities
-        self._set_linear(bags, positive, blocks, (coef, intercept))
+        self._set_linear(bags, positive, blocks, (coef, intercept), weights=bag_weights)
+
+    def _add_left_out(self, bags: Bags, kept: IntArray) -> None:
+        super()._add_left_out(bags, kept)
+        if hasattr(self, "estimators_"):
+            return
+        probabilities = np.zeros(bags.n_instances)
+        probabilities[segment_gather(bags.offsets, kept)] = self.instance_probabilities_
+        self.instance_probabilities_ = probabilities
 
     def _maximise(
         self,
@@ -201,7 +213,7 @@ class MMIL(LinearScores):
         weights: FloatArray,
         start: tuple[FloatArray, float],
     ) -> tuple[FloatArray, float]:
-        """M-step: train on the soft labels, starting from the last weights."""
+        """Train on the soft labels, starting from the last weights (M-step)."""
 
         def loss(block: Block, coef: FloatArray, intercept: float) -> Loss:
             own = block.rows

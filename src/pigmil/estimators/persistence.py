@@ -29,7 +29,7 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> Path:
     model : estimator
         What to keep.
     path : path
-        Where; by custom with the suffix ``.skops``. The file appears whole or not at all.
+        The file, usually with the suffix ``.skops``; it is written atomically.
 
     Returns
     -------

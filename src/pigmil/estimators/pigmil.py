@@ -11,19 +11,15 @@ from sklearn.utils import check_random_state
 
 from pigmil._core import state
 from pigmil._core._sklearn_compat import Interval, StrOptions
-from pigmil._core.logs import log_to_stderr
 from pigmil._core.segments import segment_argmax, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import length_unit, log_density, worth_screening
 from pigmil.estimators._parameters import (
     AT_LEAST_ONE,
-    CLASS_WEIGHT,
-    LENGTH_UNIT,
-    NOT_NEGATIVE,
-    POS_LABEL,
     POSITIVE_OR_CV,
 )
+from pigmil.estimators._pigmil_on_disk import working_bags_on_disk
 from pigmil.estimators._prototype_svm import PrototypeSVM, fit_prototype_svm
 from pigmil.estimators._selection import min_error_threshold, stratified_folds
 from pigmil.estimators._svm_solvers import class_costs
@@ -51,8 +47,11 @@ from pigmil.graph import (
 )
 from pigmil.graph.csdg import CSDG
 from pigmil.graph.trace import Trace
+from pigmil.scale import LazyBags, map_instances
 
 DECAYS = (1.0, 2.0, 3.0, 5.0, 8.0, 12.0)
+_MAX_PROTOTYPES = 7000  # beyond it they are sampled
+_MOST_IN_MEMORY = 15_000  # instances of bags on disk to fit on
 _DEFAULT_DECAY = 8.0  # preferred among decays that the bags do not distinguish
 _PROTOTYPES = {
     "cv",
@@ -63,7 +62,7 @@ _PROTOTYPES = {
 }
 # Why a parameter departs from the paper; shown where it does.
 _REASONS = {
-    "working_score": "asks for support by other positive bags; KDE_min picks outliers",
+    "working_score": "requires support by other positive bags; KDE_min picks outliers",
     "decay": "no width fits all data; chosen on held-out training bags",
     "length_unit": "grows with the dimension; with 1 all distances of wide data are far",
     "density_screen": "densities of large data are estimated first",
@@ -71,12 +70,12 @@ _REASONS = {
     "prototypes": "the instance of each negative bag nearest to the pool joins it",
     "embedding_decay": "per squared unit of length, chosen on held-out training bags",
     "embedding_scaling": "a prototype far from most bags counts as much as a near one",
-    "score_column": "the score of the best instance of a bag is a further column",
+    "score_column": "finds the positive bags whose positive instance is hidden among many",
     "C": "chosen on held-out training bags",
     "reading__confidence_bias": "the confidence of an exemplar includes its intercept",
     "reading__walk_start": "nothing depends on a seed",
 }
-_NOT_OF_THE_METHOD = {"reading", "random_state", "n_jobs", "verbose", "callback", "pos_label"}
+_NOT_OF_THE_METHOD = {"reading", "random_state", "n_jobs", "callback", "pos_label"}
 
 _logger = logging.getLogger("pigmil")
 
@@ -113,19 +112,15 @@ class PIGMIL(MILClassifier):
     working_score : {"supported", "density_ratio", "kde_min"}, default="supported"
         Initial ranking of the instances; ``"kde_min"`` is the paper's. See
         :func:`pigmil.graph.working_score`.
-    margin, penalty : float, default=0.7, 10.0
-        Of the ``"supported"`` score.
     decay : float or "cv", default="cv"
         Decay of the densities and of the kernel similarity per unit of length (paper: 1).
         ``"cv"`` chooses among 1, 2, 3, 5, 8 and 12 by cross-validation over the training bags: of
         those whose best-scored instances separate held-out bags about best, the nearest to 8.
-        With screened densities (large data), or one bag of a class, it is 8.
+        With one bag of a class it is 8.
     length_unit : {"auto", "median"} or float, default="auto"
         Unit of length; 1.0 is the paper. See :func:`pigmil.distances.length_unit`.
     working_set_fraction : float, default=0.4
         Share of a positive bag in its working set.
-    t_threshold : float, default=1.5
-        A bag with a greater t value is set aside.
     similarity : {"rbf", "svm", "lda"}, default="rbf"
         Exemplar classifiers behind the similarity: kernels, linear SVMs (the paper), or linear
         discriminants.
@@ -145,16 +140,14 @@ class PIGMIL(MILClassifier):
         the instance of each negative bag nearest to the pool; ``"cv"``, one of these two by
         cross-validation over the training bags; ``"working_sets+hard_negatives"``; or
         ``"all_instances"``, with which bags are classified regardless of what was detected.
-    max_prototypes : int, default=7000
-        Maximum number of prototypes; beyond it they are sampled by ``random_state``.
     embedding_decay : float or "cv", default="cv"
         Kernel width of the embedding per squared unit of length; ``"cv"`` chooses among 0.1, 0.3,
         1, 3 and 10 by cross-validation over the training bags.
     embedding_scaling : bool, default=True
         Centre every similarity and give it the same spread over the training bags (paper: not).
-    score_column : bool or "cv", default=False
-        Classify bags also by the score of their best instance; ``"cv"`` decides by
-        cross-validation over the training bags.
+    score_column : bool, default=True
+        Classify bags also by the score of their best instance by the pool, see
+        :func:`pigmil.graph.pool_scores` (paper: not).
     C : float or "cv", default="cv"
         Cost of the bag SVM; ``"cv"`` chooses among 1, 10, 100 and 1000.
     class_weight : None, "balanced" or dict, default=None
@@ -166,8 +159,6 @@ class PIGMIL(MILClassifier):
         For inner folds and a random start of the walk.
     n_jobs : int, default=None
         Threads for the exemplar SVMs.
-    verbose : bool, default=False
-        Show the log messages of the stages on standard error while fitting.
     callback : callable, default=None
         Called with an :class:`pigmil.graph.UpdateStep` after every examined vertex.
     pos_label : label, default=None
@@ -200,6 +191,10 @@ class PIGMIL(MILClassifier):
 
     Notes
     -----
+    Of more than 15,000 instances on disk (:meth:`pigmil.Bags.scan`) some of each bag are chosen in
+    two passes, by densities that a few representatives of every bag give; the fit works with
+    these, and a third pass scores the others.
+
     What differs from the paper, its setting first:
 
     <differences>
@@ -228,12 +223,18 @@ class PIGMIL(MILClassifier):
     """
 
     _accepts_sparse = True
+    _fits_lazy_bags = True
     card = Card(
         name="PIGMIL",
         title="Positive instance detection via graph updating",
         paper="Xu, Wu, Zhang, Tian: PIGMIL: Positive Instance Detection via Graph Updating for "
         "Multiple Instance Learning",
         year=2016,
+        default_chosen="C, decay and embedding_decay are chosen by cross-validation over the "
+        "training bags. score_column was chosen by the bag labels of 14 development sets. "
+        "working_set_fraction, max_updates and the other constants were chosen on "
+        "BASIC, RHOMBUS and RING and on labelled development sets: figures on these are "
+        "optimistic.",
         detects=True,
         classifies=True,
         cost="O(N_positive N_negative d) + O(m^2 d) and O(m) graphs for m candidates",
@@ -253,81 +254,63 @@ class PIGMIL(MILClassifier):
         "best_instances_": state.Integers(shape=("positive bags",), of="instances"),
         "_score_offset": state.Number(),
         "_scoring_pool": state.Floats(shape=("scoring", "features"), sparse=True, least=1),
+        "_pool_instances": state.Floats(shape=("pool", "features"), sparse=True),
         "prototypes_": state.Integers(shape=("chosen",), of="instances"),
         "classifier_": state.Part(classes=(PrototypeSVM,), same={"features": "features"}),
     }
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "working_score": [StrOptions({"supported", "density_ratio", "kde_min"})],
-        "margin": [Real],
-        "penalty": NOT_NEGATIVE,
         "decay": POSITIVE_OR_CV,
-        "length_unit": LENGTH_UNIT,
         "working_set_fraction": [Interval(Real, 0, 1, closed="right")],
-        "t_threshold": [Real],
         "similarity": [StrOptions({"svm", "lda", "rbf"})],
         "max_updates": [Interval(Integral, 0, None, closed="left")],
         "density_screen": ["boolean", StrOptions({"auto"})],
         "max_candidates": AT_LEAST_ONE,
         "n_instances_per_bag": AT_LEAST_ONE,
         "prototypes": [StrOptions(_PROTOTYPES)],
-        "max_prototypes": AT_LEAST_ONE,
         "embedding_decay": POSITIVE_OR_CV,
         "embedding_scaling": ["boolean"],
-        "score_column": ["boolean", StrOptions({"cv"})],
+        "score_column": ["boolean"],
         "C": POSITIVE_OR_CV,
-        "class_weight": CLASS_WEIGHT,
         "reading": [PaperReading, None],
-        "random_state": ["random_state"],
-        "n_jobs": [Integral, None],
-        "verbose": ["verbose"],
         "callback": [callable, None],
-        "pos_label": POS_LABEL,
     }
 
     def __init__(
         self,
         *,
         working_score: str = "supported",
-        margin: float = 0.7,
-        penalty: float = 10.0,
         decay: float | str = "cv",
         length_unit: str | float = "auto",
         working_set_fraction: float = 0.4,
-        t_threshold: float = 1.5,
         similarity: str = "rbf",
         max_updates: int = 20,
         density_screen: bool | str = "auto",
         max_candidates: int = 3000,
         n_instances_per_bag: int = 1,
         prototypes: str = "pool+hard_negatives",
-        max_prototypes: int = 7000,
         embedding_decay: float | str = "cv",
         embedding_scaling: bool = True,
-        score_column: bool | str = False,
+        score_column: bool = True,
         C: float | str = "cv",
         class_weight: Any = None,
         reading: PaperReading | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
-        verbose: bool = False,
         callback: Callable[..., None] | None = None,
         pos_label: Any = None,
     ) -> None:
         self.working_score = working_score
-        self.margin = margin
-        self.penalty = penalty
         self.decay = decay
         self.length_unit = length_unit
         self.working_set_fraction = working_set_fraction
-        self.t_threshold = t_threshold
         self.similarity = similarity
         self.max_updates = max_updates
         self.density_screen = density_screen
         self.max_candidates = max_candidates
         self.n_instances_per_bag = n_instances_per_bag
         self.prototypes = prototypes
-        self.max_prototypes = max_prototypes
         self.embedding_decay = embedding_decay
         self.embedding_scaling = embedding_scaling
         self.score_column = score_column
@@ -336,7 +319,6 @@ class PIGMIL(MILClassifier):
         self.reading = reading
         self.random_state = random_state
         self.n_jobs = n_jobs
-        self.verbose = verbose
         self.callback = callback
         self.pos_label = pos_label
 
@@ -459,18 +441,24 @@ class PIGMIL(MILClassifier):
             self.reading = (self.reading or PaperReading()).replace(**changes)
         return self
 
-    def _fit(self, bags: Bags, positive: BoolArray) -> None:
-        with log_to_stderr(bool(self.verbose)):
-            rng = check_random_state(self.random_state)
-            reading = self.reading or PaperReading()
-            self.length_unit_ = length_unit(bags.instances, self.length_unit, random_state=rng)
-            split = self._split_by_class(bags, positive)
-            width = self._choose_width(bags, split, reading)
-            self.decay_ = split.decays[width]
-            self.negative_bags_ = split.negative
-            self._update(split, width, self._initialise(split, width, reading), reading, rng)
-            self._detect(bags, split, width)
-            self._fit_classifier(bags, positive, rng)
+    def _fit(self, bags: Bags | LazyBags, positive: BoolArray) -> None:
+        rng = check_random_state(self.random_state)
+        if isinstance(bags, LazyBags):
+            self._fit_on_disk(bags, positive, rng)
+            return
+        self.length_unit_ = length_unit(bags.instances, self.length_unit, random_state=rng)
+        self._fit_in_memory(bags, positive, rng)
+
+    def _fit_in_memory(self, bags: Bags, positive: BoolArray, rng: np.random.RandomState) -> None:
+        """Run Algorithm 3 in the unit of length that is set."""
+        reading = self.reading or PaperReading()
+        split = self._split_by_class(bags, positive)
+        width = self._choose_width(bags, split, reading)
+        self.decay_ = split.decays[width]
+        self.negative_bags_ = split.negative
+        self._update(split, width, self._initialise(split, width, reading), reading, rng)
+        self._detect(bags, split, width)
+        self._fit_classifier(bags, positive, split.log_negative_density[width], rng)
 
     def _initialise(self, split: ClassSplit, width: int, reading: PaperReading) -> Initialisation:
         """Find working sets and working bags (Section III-A, lines 1 and 2 of Alg. 3)."""
@@ -478,15 +466,15 @@ class PIGMIL(MILClassifier):
         scores = split.working_scores(
             width,
             kind=self.working_score,  # type: ignore[arg-type]
-            margin=self.margin,
-            penalty=self.penalty,
+            margin=reading.margin,
+            penalty=reading.penalty,
             literal=reading.kde == "literal",
         )
         members = working_sets(scores, bags.offsets, fraction=self.working_set_fraction)
         t, kept = np.zeros(bags.n_bags), np.ones(bags.n_bags, dtype=bool)
         if reading.t_test is not None:
             t = t_values(scores, members, bags.offsets, test=reading.t_test)  # type: ignore[arg-type]
-            kept = working_bags(t, threshold=self.t_threshold)
+            kept = working_bags(t, threshold=reading.t_threshold)
         return Initialisation(scores, members, t, kept)
 
     def _split_by_class(self, bags: Bags, positive: BoolArray) -> ClassSplit:
@@ -494,8 +482,7 @@ class PIGMIL(MILClassifier):
         screen = self.density_screen is True or (
             self.density_screen == "auto" and worth_screening(bags, positive)
         )
-        choose = self.decay == "cv" and not screen
-        folds = stratified_folds(positive) if choose else []
+        folds = stratified_folds(positive) if self.decay == "cv" else []
         fixed = _DEFAULT_DECAY if self.decay == "cv" else float(self.decay)
         return ClassSplit.from_bags(
             bags,
@@ -632,12 +619,22 @@ class PIGMIL(MILClassifier):
             self.n_instances_per_bag,
         )
 
-    def _fit_classifier(self, bags: Bags, positive: BoolArray, rng: np.random.RandomState) -> None:
+    def _fit_classifier(
+        self,
+        bags: Bags,
+        positive: BoolArray,
+        log_negative_density: FloatArray,
+        rng: np.random.RandomState,
+    ) -> None:
         """Embed the bags by the prototypes and train the SVM (line 6 of Alg. 3)."""
+        self._pool_instances = bags.instances[self.pool_]
+        best_scores = None
+        if self.score_column:
+            own = {"query_bag": bags.bag_index, "pool_bag": bags.bag_index[self.pool_]}
+            best_scores = self._best_scores(bags, log_negative_density, **own)
         kinds = ("pool", "pool+hard_negatives") if self.prototypes == "cv" else (self.prototypes,)
         seed = rng.randint(np.iinfo(np.int32).max)
         costs = class_costs(self.class_weight, positive, self.classes_, self.positive_label_)
-        best = segment_reduce(np.maximum, self.instance_scores_, bags.offsets)
         fitted = []
         for kind in kinds:
             chosen = self._choose_prototypes(kind, bags, positive, rng)
@@ -650,8 +647,7 @@ class PIGMIL(MILClassifier):
                 decay=self.embedding_decay,
                 unit=self.length_unit_,
                 scaled=self.embedding_scaling,
-                best_scores=best,
-                score_column=self.score_column,
+                best_scores=best_scores,
                 costs=costs,
                 random_state=seed,
             )
@@ -669,26 +665,65 @@ class PIGMIL(MILClassifier):
             chosen = np.concatenate([self.working_sets_[bag] for bag in kept])
         if kind.endswith("hard_negatives"):
             chosen = np.append(chosen, hard_negatives(bags, ~positive, bags.instances[self.pool_]))
-        if len(chosen) > self.max_prototypes:
-            chosen = np.sort(rng.choice(chosen, self.max_prototypes, replace=False))
+        if len(chosen) > _MAX_PROTOTYPES:
+            chosen = np.sort(rng.choice(chosen, _MAX_PROTOTYPES, replace=False))
         return chosen
 
+    def _fit_on_disk(self, bags: LazyBags, positive: BoolArray, rng: np.random.RandomState) -> None:
+        """Fit on instances chosen by densities, block by block, and score all the others."""
+        self.length_unit_ = length_unit(bags, self.length_unit)
+        gamma = _DEFAULT_DECAY if self.decay == "cv" else float(self.decay)
+        reduced, rows = working_bags_on_disk(
+            bags, positive, gamma=gamma, unit=self.length_unit_, most=_MOST_IN_MEMORY
+        )
+        self._fit_in_memory(reduced, positive, rng)
+        if len(rows) == bags.n_instances:
+            return
+        for name in ("pool_", "initial_pool_", "prototypes_", "detected_instances_"):
+            setattr(self, name, rows[getattr(self, name)])
+        self.csdg_ = replace(self.csdg_, vertices=rows[self.csdg_.vertices])
+        self.trace_ = replace(self.trace_, instance=rows[self.trace_.instance])
+        self.working_sets_ = [rows[members] for members in self.working_sets_]
+        known = self.instance_scores_
+        del self.instance_scores_
+        self.instance_scores_ = map_instances(self._score_instances, bags)
+        self.instance_scores_[rows] = known
+        self.best_instances_ = segment_argmax(self.instance_scores_, bags.offsets)[positive]
+
     def _score_bags(self, bags: Bags) -> FloatArray:
-        best = None
+        best_scores = None
         if self.classifier_.uses_score:
-            best = segment_reduce(np.maximum, self._score_instances(bags), bags.offsets)
-        return self.classifier_.decide(bags, best)
+            best_scores = self._best_scores(bags, self._log_negative_density(bags))
+        return self.classifier_.decide(bags, best_scores)
+
+    def _best_scores(
+        self, bags: Bags, log_negative_density: FloatArray, **own: IntArray
+    ) -> FloatArray:
+        """Return the best score of each bag by the updated pool and the negative bags alone."""
+        scores = pool_scores(
+            bags.instances,
+            log_negative_density,
+            self._pool_instances,
+            gamma=self.decay_,
+            unit=self.length_unit_,
+            **own,
+        )
+        return segment_reduce(np.maximum, scores, bags.offsets)
+
+    def _log_negative_density(self, bags: Bags) -> FloatArray:
+        gamma, unit = self.decay_, self.length_unit_
+        return log_density(bags.instances, self.negative_bags_, gamma=gamma, unit=unit)
 
     def _score_instances(self, bags: Bags) -> FloatArray:
         gamma, unit = self.decay_, self.length_unit_
-        negative = log_density(bags.instances, self.negative_bags_, gamma=gamma, unit=unit)
+        negative = self._log_negative_density(bags)
         scores = pool_scores(bags.instances, negative, self._scoring_pool, gamma=gamma, unit=unit)
         return scores - self._score_offset
 
     # The bag SVM has held-out decisions from its inner folds, so probabilities cost nothing.
     probability = True
 
-    def _calibrate(self, bags: Bags, y: Any) -> None:
+    def _calibrate(self, bags: Bags, y: Any, *weights: FloatArray) -> None:
         models = getattr(self, "estimators_", [self])
         self.probability_slope_ = float(np.mean([model.classifier_.slope for model in models]))
 

@@ -1,9 +1,11 @@
 """The list of all methods, by name, loaded when they are asked for."""
 
-import difflib
 import importlib
+import json
+from importlib.resources import files
 from typing import Any
 
+from pigmil._core.text import did_you_mean
 from pigmil.estimators.card import Card
 
 # Class name -> module, in the order in which the methods are shown.
@@ -49,7 +51,7 @@ def _modules() -> dict[str, str]:
 def all_estimators(
     *, detects: bool | None = None, classifies: bool | None = None, deep: bool = False
 ) -> list[Card]:
-    """Cards of all methods, or of those that detect or classify.
+    """Return the cards of all methods, or of those that detect or classify.
 
     Parameters
     ----------
@@ -73,7 +75,7 @@ def all_estimators(
 
 
 def get_estimator(name: str) -> Any:
-    """Class of a method, by class name or printed name, whatever the case."""
+    """Return the class of a method by class name or printed name, ignoring case."""
     modules = _modules()
     for class_name, module in modules.items():
         if class_name == name:
@@ -84,13 +86,21 @@ def get_estimator(name: str) -> Any:
     matches = [known for known in modules if known.lower() == name.lower().replace("-", "")]
     if len(matches) == 1:
         return get_estimator(matches[0])
-    by_lower_case = {key.lower(): key for key in modules}
-    close = difflib.get_close_matches(name.lower(), by_lower_case, n=3)
-    hint = f" Did you mean {' or '.join(by_lower_case[key] for key in close)}?" if close else ""
+    hint = did_you_mean(name, modules)
     raise ValueError(f"Unknown method {name!r}.{hint} Known methods: {', '.join(modules)}.")
 
 
+def assumption_results(name: str) -> dict[str, dict[str, Any]]:
+    """Return how a method did in the tests of assumptions, by test; empty if it was not run.
+
+    See :func:`pigmil.evaluation.assumptions`; ``benchmarks/bench_assumptions.py`` made the file.
+    """
+    file = files("pigmil.estimators") / "assumptions.json"
+    results: dict[str, dict[str, dict[str, Any]]] = json.loads(file.read_text(encoding="utf-8"))
+    return results.get(card_of(name).name, {})
+
+
 def card_of(name: str) -> Card:
-    """Card of a method."""
+    """Return the card of a method."""
     card: Card = get_estimator(name).card
     return card

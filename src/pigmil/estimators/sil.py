@@ -19,15 +19,14 @@ from pigmil.estimators._logistic import (
     instance_loss,
     minimise_penalised,
 )
-from pigmil.estimators._parameters import POS_LABEL
 from pigmil.estimators._selection import min_error_threshold
-from pigmil.estimators._standardise import centre_and_spread, standardised
-from pigmil.estimators.base import MaxInstanceClassifier
+from pigmil.estimators._standardise import centre_and_spread, linear_scores, standardised
+from pigmil.estimators.base import AcceptsWeights, MaxInstanceClassifier
 from pigmil.estimators.card import Card
 from pigmil.scale import LazyBags, map_instances
 
 
-class SIL(MaxInstanceClassifier):
+class SIL(AcceptsWeights, MaxInstanceClassifier):
     """SIL: every instance is labelled like its bag, and a classifier of instances is trained.
 
     Ignores that most instances of a positive bag may be negative, and is still hard to beat where
@@ -43,7 +42,7 @@ class SIL(MaxInstanceClassifier):
     estimator : classifier, optional
         A scikit-learn classifier with ``decision_function`` or ``predict_proba``;
         ``LogisticRegression(max_iter=1000)`` if not given. Features are centred and divided by
-        one common spread before it sees them.
+        one common spread before it sees them. ``sample_weight`` is passed on to it.
     probability : bool, default=False
         Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
     pos_label : label, optional
@@ -88,6 +87,7 @@ class SIL(MaxInstanceClassifier):
         title="Single-instance learning",
         paper="Ray, Craven: Supervised versus Multiple Instance Learning, ICML",
         year=2005,
+        default_chosen="The classifier has the defaults of scikit-learn; nothing was tuned.",
         detects=True,
         classifies=True,
         cost="That of the classifier on N instances",
@@ -106,8 +106,6 @@ class SIL(MaxInstanceClassifier):
             HasMethods(["fit", "predict_proba"]),
             None,
         ],
-        "probability": ["boolean"],
-        "pos_label": POS_LABEL,
     }
 
     def __init__(
@@ -122,20 +120,24 @@ class SIL(MaxInstanceClassifier):
         if getattr(self.estimator_, "n_features_in_", None) != sizes["features"]:
             raise state.StateError("estimator_ takes other features")
 
-    def _fit(self, bags: Bags | LazyBags, positive: BoolArray) -> None:
+    def _fit(
+        self, bags: Bags | LazyBags, positive: BoolArray, weights: FloatArray | None = None
+    ) -> None:
         classifier = LogisticRegression(max_iter=1000) if self.estimator is None else self.estimator
         if isinstance(bags, LazyBags):
             self._fit_blocks(clone(classifier), bags, positive)
         else:
-            self.centre_, self.spread_ = centre_and_spread(bags.instances)
+            own = None if weights is None else np.repeat(weights, bags.sizes)
+            self.centre_, self.spread_ = centre_and_spread(bags.instances, own)
             self.estimator_ = clone(classifier).fit(
                 standardised(bags.instances, self.centre_, self.spread_),
                 positive[bags.bag_index].astype(np.int64),
+                **({} if own is None else {"sample_weight": own}),
             )
         self.threshold_ = 0.0
         scores = map_instances(self._score_instances, bags)
         best = segment_reduce(np.maximum, scores, bags.offsets)
-        self.threshold_ = min_error_threshold(best, positive)
+        self.threshold_ = min_error_threshold(best, positive, weights=weights)
         self._set_detection(bags, positive, scores - self.threshold_)
 
     def _fit_blocks(self, classifier: Any, bags: LazyBags, positive: BoolArray) -> None:
@@ -174,5 +176,9 @@ class SIL(MaxInstanceClassifier):
         self.centre_, self.spread_ = blocks.centre, blocks.spread
 
     def _score_instances(self, bags: Bags) -> FloatArray:
+        model = self.estimator_
+        if type(model) is LogisticRegression:
+            coef, intercept = model.coef_[0], float(model.intercept_[0]) - self.threshold_
+            return linear_scores(bags.instances, self.centre_, self.spread_, coef, intercept)
         instances = standardised(bags.instances, self.centre_, self.spread_)
-        return decision_values(self.estimator_, instances) - self.threshold_
+        return decision_values(model, instances) - self.threshold_

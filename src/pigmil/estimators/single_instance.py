@@ -12,16 +12,15 @@ from pigmil._core.segments import segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.estimators._decision_values import decision_values
-from pigmil.estimators._parameters import POS_LABEL
 from pigmil.estimators._selection import min_error_threshold
-from pigmil.estimators.base import MILClassifier
+from pigmil.estimators.base import AcceptsWeights, MILClassifier
 from pigmil.estimators.card import Card
 from pigmil.estimators.mi_kernel import MIKernel
 
 _BLOCK_ELEMENTS = 2**22  # values in the perturbed bags of one call: 32 MiB in double precision
 
 
-class SingleInstance(MILClassifier):
+class SingleInstance(AcceptsWeights, MILClassifier):
     """Single instance: make any bag classifier score instances, by perturbing its bags.
 
     The classifier is asked about bags from which instances were taken away. With
@@ -90,6 +89,7 @@ class SingleInstance(MILClassifier):
         paper="Early, Evers, Ramchurn: Model Agnostic Interpretability for Multiple Instance "
         "Learning, ICLR",
         year=2022,
+        default_chosen="Nothing was tuned; the classifier has its own defaults.",
         detects=True,
         classifies=True,
         cost="That of the classifier and of its prediction for N bags",
@@ -100,8 +100,6 @@ class SingleInstance(MILClassifier):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "estimator": [HasMethods(["fit", "predict"]), None],
         "mode": [StrOptions({"keep_only", "leave_out"})],
-        "probability": ["boolean"],
-        "pos_label": POS_LABEL,
     }
 
     def __init__(
@@ -123,13 +121,15 @@ class SingleInstance(MILClassifier):
         if taken != sizes["features"]:
             raise state.StateError("estimator_ takes other features")
 
-    def _fit(self, bags: Bags, positive: BoolArray) -> None:
+    def _fit(self, bags: Bags, positive: BoolArray, weights: FloatArray | None = None) -> None:
         chosen = MIKernel() if self.estimator is None else self.estimator
-        self.estimator_ = clone(chosen).fit(bags, positive.astype(np.int64))
+        passed_on = {} if weights is None else {"sample_weight": weights}
+        self.estimator_ = clone(chosen).fit(bags, positive.astype(np.int64), **passed_on)
         self.threshold_ = 0.0
         scores = self._score_instances(bags)
         best = segment_reduce(np.maximum, scores, bags.offsets)
-        self.threshold_ = min_error_threshold(best, self._score_bags(bags) > 0)
+        called = self._score_bags(bags) > 0
+        self.threshold_ = min_error_threshold(best, called, weights=weights)
         self._set_detection(bags, positive, scores - self.threshold_)
 
     def _score_bags(self, bags: Bags) -> FloatArray:

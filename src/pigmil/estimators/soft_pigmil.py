@@ -1,62 +1,60 @@
 """SoftPIGMIL: soft pools in several metrics, weighted by how well they rank held-out bags."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from numbers import Integral
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from joblib import Parallel, delayed
-from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
 from pigmil._core import state
 from pigmil._core._sklearn_compat import StrOptions
-from pigmil._core.model_parts import model_part
-from pigmil._core.segments import (
-    offsets_of,
-    segment_argmax,
-    segment_argmin,
-    segment_gather,
-    segment_ids,
-    segment_mean,
-    segment_reduce,
-)
+from pigmil._core.segments import segment_ids, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.estimators._parameters import AT_LEAST_ONE, POS_LABEL, POSITIVE
-from pigmil.estimators._selection import stratified_folds
-from pigmil.estimators._soft_screen import fit_plane, screen
-from pigmil.estimators._soft_steps import (
-    Direction,
-    WalkProblem,
-    bag_auc,
-    copy_penalty,
-    fit_noisy_or,
-    fit_sigmoid,
-    model_weights,
-    quota,
-    robust_spread,
-    walk,
-    working_positions,
+from pigmil.estimators._parameters import AT_LEAST_ONE, POSITIVE
+from pigmil.estimators._soft_committee import (
+    WIDE,
+    Committee,
+    Fit,
+    Models,
+    ModelSettings,
+    ModelTrace,
+    dense_rows,
+    fit_model,
+    row_blocks,
 )
+from pigmil.estimators._soft_forest import fit_forest_apart
+from pigmil.estimators._soft_rivals import without_trap
+from pigmil.estimators._soft_screen import Screening, fit_plane, scores_along, screen
 from pigmil.estimators._soft_views import (
     Scale,
     View,
-    column_moments,
     fit_scale,
     landmark_positions,
+    square_unit,
     squared_distances,
+    useful_scales,
     view_features,
     whitening,
 )
+from pigmil.estimators._soft_weights import (
+    bag_auc,
+    copy_penalty,
+    fit_sigmoid,
+    model_weights,
+    ordered_folds,
+)
+from pigmil.estimators._soft_working_set import choose_instances, instances_per_bag
 from pigmil.estimators.base import MILClassifier
 from pigmil.estimators.card import Card
-from pigmil.scale import LazyBags, map_instances, take_rows
-from pigmil.scale import column_moments as moments_of_bags
+from pigmil.scale import LazyBags, map_calls, map_instances, take_rows
+
+__all__ = ["ModelTrace", "SoftPIGMIL"]
 
 # Width of the kernel in units of length (None: linear) and ridge of its whitening.
 VIEWS: tuple[tuple[float | None, float], ...] = (
@@ -68,117 +66,12 @@ VIEWS: tuple[tuple[float | None, float], ...] = (
 )
 NOISY_OR_WIDTHS = (None, 1.0, 3.0)
 FEW_VIEWS = tuple(view for view in VIEWS if view[0] in NOISY_OR_WIDTHS)
-SCALES = ("raw", "standard", "rank", "whitened")
-SCALES_OF_MANY = ("raw", "standard", "whitened")  # ranks of many instances take long
-_N_FOLDS = 4
-_WIDE = 1024  # features from which ranks and rotations are left out
+SCALES = ("raw", "standard", "rank", "whitened", "squares", "bins")
+SCALES_OF_MANY = ("raw", "standard", "whitened", "squares", "bins")  # ranks of many take long
+_FOREST_SHARE = 0.25  # of the final score
 _WIDEST_SCREENED = 2048  # features up to which a covariance matrix is cheap
-_SCREENING_ROUNDS = 4  # passes over all instances
-_TOLERANCE = 1e-3  # of the shares of a pool
-_SATURATED = 0.99  # held-out AUC from which bag labels are as good as explained
-_NEARLY_SATURATED = 0.9  # of the single walk that finds the first group
-_FAR_TIGHTER = 4.0  # ratio of squared spreads
-_BLOCK_ROWS = 4096
-
-
-@dataclass(frozen=True)
-class Fit:
-    """One model on one view: scores of the working instances, seen and held out."""
-
-    kind: str
-    scores: FloatArray
-    held_out: FloatArray
-    direction: Direction
-    rounds: list[tuple[FloatArray, FloatArray]]
-
-
-@model_part
-@dataclass(frozen=True)
-class ModelTrace:
-    """How one model of :class:`SoftPIGMIL` came about.
-
-    Parameters
-    ----------
-    scale, width, kind
-        Its scale, the width of its kernel (None: linear), and ``"walk"`` or ``"noisy_or"``.
-    auc : float
-        Area under the ROC curve of the best instance scores of bags held out.
-    weight : float
-        Share in the final score.
-    instances : array of int
-        Flat positions of the instances of positive bags that took part.
-    pools, scores : array of shape (n_rounds, n_instances)
-        For every round of a walk the shares of these instances in the places of their bags, and
-        the scores that followed; the next shares are the softmax of them. Empty for a noisy-or.
-    """
-
-    scale: str
-    width: float | None
-    kind: str
-    auc: float
-    weight: float
-    instances: IntArray
-    pools: NDArray[np.float32]
-    scores: NDArray[np.float32]
-
-
-@model_part
-@dataclass(frozen=True)
-class Committee:
-    """The linear scores of all views that count, with what they need to see an instance."""
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "intercept": state.Number(),
-    }
-
-    def _check_state(self, sizes: state.Sizes) -> None:
-        lists = (self.scales, self.landmarks, self.views, self.coefs)
-        if not all(isinstance(part, list) and part for part in lists):
-            raise state.StateError("scales, landmarks, views or coefs are not lists")
-        for scale, landmarks in zip(self.scales, self.landmarks, strict=True):
-            state.Part(classes=(Scale,), same={"features": "features"}).bind(scale, "scale", sizes)
-            expected = state.Floats(shape=("landmarks", "features"), sparse=True, least=1)
-            expected.bind(landmarks, "landmarks", {"features": sizes["features"]})
-            expected.verify(landmarks, "landmarks", sizes)
-        for view, coef in zip(self.views, self.coefs, strict=True):
-            lengths: state.Sizes = {}
-            same = {"directions": "directions", "basis": "basis"}
-            state.Part(classes=(View,), same=same).bind(view, "view", lengths)
-            weights = state.Floats(shape=("directions",))
-            weights.bind(coef, "coef", lengths)
-            weights.verify(coef, "coef", lengths)
-            on_landmarks = view.uses_landmarks or view.width is not None
-            rows = self.landmarks[view.scale].shape[0]
-            if lengths["basis"] != (rows if on_landmarks else sizes["features"]):
-                raise state.StateError("a view does not have the features of its scale")
-
-    scales: list[Scale]
-    landmarks: list[Any]
-    views: list[View]
-    coefs: list[FloatArray]
-    intercept: float
-
-    def scores(self, instances: Any) -> FloatArray:
-        """Return the score of every instance, in blocks of rows."""
-        parts = [self._block(rows) for rows in _row_blocks(instances)]
-        return np.concatenate(parts) + self.intercept
-
-    def _block(self, rows: Any) -> FloatArray:
-        total = np.zeros(rows.shape[0])
-        for number, (scale, landmarks) in enumerate(zip(self.scales, self.landmarks, strict=True)):
-            pairs = zip(self.views, self.coefs, strict=True)
-            mine = [(view, coef) for view, coef in pairs if view.scale == number]
-            if not mine:
-                continue
-            scaled = scale.apply(rows)
-            squared = None
-            if any(view.width is not None for view, _ in mine):
-                squared = squared_distances(scaled, landmarks)
-            for view, coef in mine:
-                features = view.features(scaled, landmarks, squared)
-                weights = (view.projection @ coef).astype(features.dtype)
-                total += features @ weights - view.shift @ coef
-        return total
+_SCREENING_ROUNDS = 16  # passes over all instances
+_MOST_PLACES = 1_000_000  # bags times features up to which screening also runs without each fold
 
 
 class SoftPIGMIL(MILClassifier):
@@ -192,17 +85,21 @@ class SoftPIGMIL(MILClassifier):
        other, the tighter one is taken for a trap and left out.
     1. Views. On each scale of the features (as given, standardized, normal scores of ranks,
        principal components of equal variance) the instances are whitened as they are and through
-       Gaussian kernels of several widths with landmarks.
+       Gaussian kernels of several widths with landmarks; with squares of the features, and in
+       bins, as they are.
     2. On each view a walk: an instance scores its mean similarity to the pool of the other
        positive bags less that to the negatives of other bags; the place of each bag is shared by
-       the softmax of the scores; and so on until the shares stay the same. On some views also a
-       noisy-or over bags, fitted by its likelihood.
+       the softmax of the scores; and so on until the shares stay the same. A contrast does the
+       same with a pool of the negative bags in place of all their instances. On some views also
+       a noisy-or over bags, fitted by its likelihood.
     3. Each model is judged by the area under the ROC curve of the best instance scores of bags
-       held out. The final score is the mean of the models' scores, weighted by
-       ``exp(auc / temperature)``.
-    4. Training instances that are exact copies of negatives lose score, the more the rarer such
+       held out. The score of the models is their weighted mean; weights fall with the distance
+       from the best area in standard errors.
+    4. A forest that separates the pool of this score from the negatives has a quarter of the final
+       score; it scores the bags on which it was not fitted.
+    5. Training instances that are exact copies of negatives lose score, the more the rarer such
        copies are among the negatives.
-    5. A sigmoid on bags held out turns scores into log-odds of a bag: 0 separates.
+    6. A sigmoid on bags held out turns scores into log-odds of a bag: 0 separates.
 
     Parameters
     ----------
@@ -210,16 +107,18 @@ class SoftPIGMIL(MILClassifier):
         Factor of the scores in the softmax that shares a place.
     max_iter : int, default=10
         Most rounds of a walk.
-    temperature : float, default=0.02
-        Difference in held-out AUC that costs a model a factor e in weight.
+    temperature : float, default=0.5
+        Difference in held-out AUC that costs a model a factor e in weight, in standard errors of
+        the best AUC.
     ridge : float, default=0.03
         Penalty of the noisy-or.
     n_landmarks : int, default=120
         Most landmarks from each class.
     max_instances : int, default=15000
-        Most instances to fit on. Where there are more, a linear walk over all of them, and then a
-        first fit on its best and a random sample of each bag, score all instances; the fit that
-        counts has the best of these and a random sample of each bag.
+        Most instances to fit on, but at least six of each bag. Where there are more, a linear
+        contrast over all of them, and then a first fit on its best and a random sample of each
+        bag, score all instances; the fit that counts has the best of these and a random sample of
+        each bag.
     bag_rule : {"max", "embedding"}, default="max"
         Value of a bag: that of its best instance, so that adding an instance never lowers it; or
         a logistic regression on the greatest kernels with the landmarks, for data that do not
@@ -236,7 +135,7 @@ class SoftPIGMIL(MILClassifier):
     detected_instances_ : array of int of shape (n_positive_bags,)
         Flat index of the best-scored instance of each positive training bag.
     instance_scores_ : array of shape (n_instances,)
-        Score of each training instance; the pool of its own bag is left out of the walks.
+        Score of each training instance; its own bag is left out of the pools and of the forest.
     trace_ : list of ModelTrace
         Shares and scores of every round, held-out AUC and weight of every model.
     held_out_auc_ : float
@@ -244,7 +143,7 @@ class SoftPIGMIL(MILClassifier):
     rival_auc_ : float
         The same for a model without the instances that a first walk calls positive, if that one
         reaches 0.9; near 1 means that two groups of instances explain the labels, and that bag
-        labels cannot decide between them. Else NaN.
+        labels cannot decide between them. Else, or if both groups are of one kind, NaN.
     n_iter_ : int
         Rounds of the longest walk.
     calibration_ : (float, float)
@@ -281,6 +180,9 @@ class SoftPIGMIL(MILClassifier):
         title="Positive instances by soft pools in several metrics",
         paper="This library, after Xu, Wu, Zhang, Tian: PIGMIL",
         year=2026,
+        default_chosen="Models are weighted by held-out bags. sharpness, temperature, ridge, "
+        "n_landmarks and max_iter were chosen on the 39 labelled development "
+        "sets, with each family of sets left out in turn as a check.",
         detects=True,
         classifies=True,
         cost="O(N (d + m) m) with m <= 240 landmarks",
@@ -310,15 +212,11 @@ class SoftPIGMIL(MILClassifier):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "sharpness": POSITIVE,
-        "max_iter": AT_LEAST_ONE,
         "temperature": POSITIVE,
         "ridge": POSITIVE,
         "n_landmarks": AT_LEAST_ONE,
         "max_instances": AT_LEAST_ONE,
         "bag_rule": [StrOptions({"max", "embedding"})],
-        "n_jobs": [Integral, None],
-        "random_state": ["random_state"],
-        "pos_label": POS_LABEL,
     }
 
     def __init__(
@@ -326,7 +224,7 @@ class SoftPIGMIL(MILClassifier):
         *,
         sharpness: float = 3.0,
         max_iter: int = 10,
-        temperature: float = 0.02,
+        temperature: float = 0.5,
         ridge: float = 0.03,
         n_landmarks: int = 120,
         max_instances: int = 15_000,
@@ -347,162 +245,185 @@ class SoftPIGMIL(MILClassifier):
         self.pos_label = pos_label
 
     def _fit(self, bags: Bags | LazyBags, positive: BoolArray) -> None:
-        # One BLAS thread whatever n_jobs: otherwise the last digits change.
+        # One BLAS thread for any n_jobs: otherwise the last digits change.
         with threadpool_limits(1):
-            self._folds = _ordered_folds(bags, positive)
-            chosen = self._working_instances(bags, positive)
-            rows = take_rows(bags, chosen)
-            kept = self._without_trap(bags, rows, positive, chosen)
-            if len(kept) < len(chosen):
-                rows, chosen = rows[kept], chosen[kept]
-            self._fit_committee(bags, rows, positive, chosen)
+            folds = ordered_folds(bags, positive)
+            chosen, rows, screening = self._working_instances(bags, positive, folds)
+            rows, chosen = self._without_trap(bags, rows, positive, chosen, folds)
+            self._fit_committee(bags, rows, positive, chosen, folds, screening)
             if self.bag_rule == "embedding":
-                self._fit_embedding(bags, positive)
-            del self._folds
+                self._fit_embedding(bags, positive, folds)
         self.n_iter_ = max(len(model.pools) for model in self.trace_)
 
-    def _fit_committee(
-        self, bags: Bags | LazyBags, rows: Any, positive: BoolArray, chosen: IntArray
-    ) -> None:
-        """Fit all models on the chosen instances, calibrate them and detect."""
-        kinds = SCALES if bags.n_instances <= self.max_instances else SCALES_OF_MANY
-        scores, held_out = self._fit_on(bags, rows, positive, chosen, kinds, VIEWS)
-        offsets = _offsets_within(chosen, bags)
-        best = segment_reduce(np.maximum, scores if held_out is None else held_out, offsets)
-        scores = scores - copy_penalty(rows, offsets, positive)
-        every = scores
-        if len(chosen) < bags.n_instances:
-            every = self._committee_scores(bags)
-            every[chosen] = scores
-        self.held_out_auc_ = np.nan if held_out is None else bag_auc(best, positive)
-        self.calibration_ = fit_sigmoid(best, positive)
-        slope, intercept = self.calibration_
-        self._set_detection(bags, positive, slope * every + intercept)
+    def _working_instances(
+        self, bags: Bags | LazyBags, positive: BoolArray, folds: list[BoolArray]
+    ) -> tuple[IntArray, Any, Screening | None]:
+        """Return the positions of all instances, or of those worth working with; and these.
+
+        Also return how they were screened, if that can be judged by held-out bags.
+        """
+        if bags.n_instances <= self.max_instances:
+            chosen = np.arange(bags.n_instances, dtype=np.int64)
+            return chosen, take_rows(bags, chosen), None
+        most = instances_per_bag(bags.sizes, self.max_instances)
+        seeds = check_random_state(self.random_state).randint(2**31 - 1, size=bags.n_bags)
+        chosen, rows = choose_instances(bags, None, most, seeds)
+        fold = np.argmax(folds, axis=0) if folds else np.zeros(bags.n_bags, dtype=np.int64)
+        per_bag, member = [fold], None
+        if not sp.issparse(rows) and bags.n_features <= _WIDEST_SCREENED:
+            plane = fit_plane(rows, ~positive[segment_ids(_offsets_within(chosen, bags))])
+            few = bags.n_bags * bags.n_features <= _MOST_PLACES
+            screening = screen(
+                bags, positive, plane, folds if few else [], n_rounds=_SCREENING_ROUNDS
+            )
+            per_bag += [screening.coefs[:, :1], screening.intercepts[:, :1]]
+            chosen, rows = choose_instances(bags, partial(_rank, None), most, seeds, *per_bag)
+            # Without walks for the folds it cannot be judged, and so does not count as a model.
+            member = screening if len(screening.directions) > len(folds) else None
+        models = self._fit_models(
+            bags, rows, positive, chosen, folds, member, ("standard",), FEW_VIEWS
+        )
+        score = models.scorer_apart(len(folds))
+        return *choose_instances(bags, partial(_rank, score), most, seeds, *per_bag), member
 
     def _without_trap(
-        self, bags: Bags | LazyBags, rows: Any, positive: BoolArray, chosen: IntArray
-    ) -> IntArray:
-        """Leave out the tighter of two groups of instances that both explain the bag labels.
-
-        One walk, on the standard scale with a kernel of width 1, finds a group; a second walk or a
-        noisy-or without the instances it calls positive may find a rival. If both rank nearly all
-        bags held out, bag labels cannot decide between them, and a group that is far tighter than
-        the other is taken for something that merely comes with positive bags. Returns which of the
-        chosen instances stay, and sets ``rival_auc_``.
-        """
-        self.rival_auc_ = np.nan
-        folds = self._folds
-        everyone = np.arange(len(chosen), dtype=np.int64)
-        if not folds or bags.n_features > _WIDE:
-            return everyone
-        rows = _dense_rows(rows)
-        scaled = fit_scale("standard", rows).apply(rows)
-        inside = positive[bags.bag_index[chosen]]
-        marks = landmark_positions(inside, self.n_landmarks)
-        features = np.exp(-squared_distances(scaled, scaled[marks]) / (2.0 * _square_unit(scaled)))
-        projection, shift = whitening(features, features[marks], 0.5)
-        psi = (features @ projection - shift).astype(np.float32)
-        groups: list[IntArray] = []
-        spreads: list[float] = []
-        left = everyone
-        for _ in range(2):
-            offsets = _offsets_within(chosen[left], bags)
-            kinds = ("walk", "noisy_or") if groups else ("walk",)
-            fits = [self._fit_model(kind, psi[left], offsets, positive, folds) for kind in kinds]
-            maxima = [segment_reduce(np.maximum, fit.held_out, offsets) for fit in fits]
-            aucs = [bag_auc(best, positive) for best in maxima]
-            fit, best, auc = fits[np.argmax(aucs)], maxima[np.argmax(aucs)], max(aucs)
-            if groups:
-                self.rival_auc_ = auc
-            if auc < (_SATURATED if groups else _NEARLY_SATURATED):
-                return everyone
-            slope, intercept = fit_sigmoid(best, positive)
-            called = (slope * fit.scores + intercept > 0) & inside[left]
-            called[segment_argmin(fit.scores, offsets)] = False  # every bag keeps one
-            picks = left[segment_argmax(fit.scores, offsets)[positive]]
-            groups.append(left[called])
-            spreads.append(robust_spread(scaled[picks]))
-            left = left[~called]
-        tighter = int(np.argmin(spreads))
-        if spreads[1 - tighter] < _FAR_TIGHTER * spreads[tighter]:
-            return everyone
-        return np.delete(everyone, groups[tighter])
-
-    def _committee_scores(self, bags: Bags | LazyBags) -> FloatArray:
-        committee = self.committee_
-        return map_instances(lambda block: committee.scores(block.instances), bags)
-
-    def _working_instances(self, bags: Bags | LazyBags, positive: BoolArray) -> IntArray:
-        """Return all instances, or those worth working with if there are too many."""
-        if bags.n_instances <= self.max_instances:
-            return np.arange(bags.n_instances, dtype=np.int64)
-        most = quota(bags.sizes, self.max_instances)
-        order = check_random_state(self.random_state).uniform(size=bags.n_instances)
-        scores = np.zeros(bags.n_instances)
-        chosen = working_positions(scores, bags.offsets, most, order)
-        rows = take_rows(bags, chosen)
-        if not sp.issparse(rows) and bags.n_features <= _WIDEST_SCREENED:
-            plane = fit_plane(rows, ~positive[bags.bag_index[chosen]])
-            scores = screen(
-                bags, positive, plane, sharpness=self.sharpness, n_rounds=_SCREENING_ROUNDS
-            )
-            chosen = working_positions(scores, bags.offsets, most, order)
-            rows = take_rows(bags, chosen)
-        self._fit_on(bags, rows, positive, chosen, ("standard",), FEW_VIEWS)
-        scores = self._committee_scores(bags)
-        return working_positions(scores, bags.offsets, most, order)
-
-    def _fit_on(
         self,
         bags: Bags | LazyBags,
         rows: Any,
         positive: BoolArray,
         chosen: IntArray,
+        folds: list[BoolArray],
+    ) -> tuple[Any, IntArray]:
+        """Leave out the tighter of two groups that both explain the labels; set ``rival_auc_``."""
+        self.rival_auc_ = np.nan
+        if not folds or bags.n_features > WIDE:
+            return rows, chosen
+        rows = dense_rows(rows)
+        offsets = _offsets_within(chosen, bags)
+        kept, self.rival_auc_ = without_trap(
+            rows, offsets, positive, folds, self._settings, n_landmarks=self.n_landmarks
+        )
+        return (rows, chosen) if len(kept) == len(chosen) else (rows[kept], chosen[kept])
+
+    @property
+    def _settings(self) -> ModelSettings:
+        return ModelSettings(self.sharpness, self.max_iter, self.ridge)
+
+    def _fit_committee(
+        self,
+        bags: Bags | LazyBags,
+        rows: Any,
+        positive: BoolArray,
+        chosen: IntArray,
+        folds: list[BoolArray],
+        screening: Screening | None,
+    ) -> None:
+        """Fit all models on the chosen instances, calibrate them and detect."""
+        kinds = SCALES if bags.n_instances <= self.max_instances else SCALES_OF_MANY
+        models = self._fit_models(bags, rows, positive, chosen, folds, screening, kinds, VIEWS)
+        self.trace_ = models.trace(chosen)
+        self.committee_ = models.committee()
+        offsets = _offsets_within(chosen, bags)
+        scores = held_out = models.scores()
+        if folds:
+            held_out = models.held_out()
+            if bags.n_features <= WIDE:
+                scores, held_out = self._add_forest(
+                    models, rows, scores, held_out, offsets, positive, folds
+                )
+        best = segment_reduce(np.maximum, held_out, offsets)
+        self.held_out_auc_ = bag_auc(best, positive) if folds else np.nan
+        self.calibration_ = fit_sigmoid(best, positive)
+        scores = scores - copy_penalty(rows, offsets, positive)
+        every = scores
+        if len(chosen) < bags.n_instances:
+            committee = self.committee_
+            every = map_instances(lambda block: committee.scores(block.instances), bags)
+            every[chosen] = scores
+        slope, intercept = self.calibration_
+        self._set_detection(bags, positive, slope * every + intercept)
+
+    def _add_forest(
+        self,
+        models: Models,
+        rows: Any,
+        scores: FloatArray,
+        held_out: FloatArray,
+        offsets: IntArray,
+        positive: BoolArray,
+        folds: list[BoolArray],
+    ) -> tuple[FloatArray, FloatArray]:
+        """Add the forest to the committee; return the scores, seen and held out, with it.
+
+        Both parts are in standard deviations of the negatives' scores.
+        """
+        scale = fit_scale("standard", rows)
+        pools = [models.scores(fold) for fold in range(len(folds))]
+        forest, trees = fit_forest_apart(
+            scale.apply(rows), scores, pools, offsets, positive, folds, self.sharpness
+        )
+        negative = ~positive[segment_ids(offsets)]
+        spread = float(scores[negative].std())
+        factor = (1.0 - _FOREST_SHARE) / (spread if spread > 1e-12 else 1.0)
+        spread = float(trees[negative].std())
+        gain = _FOREST_SHARE / (spread if spread > 1e-12 else 1.0)
+        self.committee_ = replace(
+            self.committee_,
+            coefs=[factor * coef for coef in self.committee_.coefs],
+            intercept=factor * self.committee_.intercept,
+            forest=forest,
+            forest_scale=scale,
+            forest_gain=gain,
+        )
+        return factor * scores + gain * trees, factor * held_out + gain * trees
+
+    def _fit_models(
+        self,
+        bags: Bags | LazyBags,
+        rows: Any,
+        positive: BoolArray,
+        chosen: IntArray,
+        folds: list[BoolArray],
+        screening: Screening | None,
         kinds: Sequence[str],
         views: Sequence[tuple[float | None, float]],
-    ) -> tuple[FloatArray, FloatArray | None]:
-        """Fit all models on some instances; return their weighted scores, seen and held out."""
+    ) -> Models:
+        """Fit all models on some instances, and weigh them."""
         offsets = _offsets_within(chosen, bags)
         marks = landmark_positions(positive[segment_ids(offsets)], self.n_landmarks)
-        folds = self._folds
-        wide = rows.shape[1] > _WIDE
+        wide = rows.shape[1] > WIDE
         single = not wide and bags.n_instances > self.max_instances
         if not wide:
-            rows = _dense_rows(rows)
+            rows = dense_rows(rows)
         scales: list[Scale] = []
         landmarks: list[Any] = []
         fitted: list[tuple[View, list[Fit]]] = []
-        for kind in _useful_scales(kinds, rows, wide):
+        for kind in useful_scales(kinds, rows, wide):
             scale = fit_scale(kind, rows, centred=not wide, single=single)
             scaled = scale.apply(rows)
             squared = squared_distances(scaled, scaled[marks])
             squared[marks, np.arange(len(marks))] = 0.0
-            unit = _square_unit(scaled)
-            jobs = (
-                delayed(self._fit_view)(
-                    len(scales), scaled, squared, marks, unit, view, wide, offsets, positive, folds
-                )
-                for view in views
-            )
-            fitted += Parallel(n_jobs=self.n_jobs, prefer="threads")(jobs)
+            unit = square_unit(scaled)
+            fit_view = partial(
+                self._fit_view,
+                len(scales), scaled, squared, marks, unit, wide, offsets, positive, folds,
+            )  # fmt: skip
+            specs = [view for view in views if view[0] is None or not scale.has_more_columns]
+            fitted += map_calls(fit_view, [(spec,) for spec in specs], n_jobs=self.n_jobs)
             scales.append(scale)
             landmarks.append(scaled[marks])
         fits = [(view, fit) for view, models in fitted for fit in models]
+        if screening is not None:
+            view = replace(screening.plane.view, scale=len(scales))
+            fits.append((view, screening.as_fit(rows, offsets, folds)))
+            scales.append(screening.plane.scale)
+            landmarks.append(screening.plane.scale.apply(rows[marks]))
         aucs = np.full(len(fits), 0.5)
         if folds:
             best = [segment_reduce(np.maximum, fit.held_out, offsets) for _, fit in fits]
             aucs = np.array([bag_auc(values, positive) for values in best])
-        weights = model_weights(aucs, self.temperature)
-        self.committee_ = _committee(scales, landmarks, fits, weights)
-        inside = chosen[positive[segment_ids(offsets)]]
-        self.trace_ = [
-            _trace(scales[view.scale].kind, view, fit, auc, weight, inside)
-            for (view, fit), auc, weight in zip(fits, aucs, weights, strict=True)
-        ]
-        scores = weights @ np.array([fit.scores for _, fit in fits])
-        if not folds:
-            return scores, None
-        return scores, weights @ np.array([fit.held_out for _, fit in fits])
+        weights = model_weights(aucs, positive, self.temperature)
+        return Models(scales, landmarks, fits, aucs, weights)
 
     def _fit_view(
         self,
@@ -511,11 +432,11 @@ class SoftPIGMIL(MILClassifier):
         squared: FloatArray,
         marks: IntArray,
         unit: float,
-        spec: tuple[float | None, float],
         wide: bool,
         offsets: IntArray,
         positive: BoolArray,
         folds: list[BoolArray],
+        spec: tuple[float | None, float],
     ) -> tuple[View, list[Fit]]:
         """Whiten one view and fit its models."""
         width, ridge = spec
@@ -527,46 +448,16 @@ class SoftPIGMIL(MILClassifier):
         view = View(number, width, gamma, by_landmarks, projection, shift)
         # Single precision halves the time of the many passes over these rows.
         psi = (features @ projection.astype(features.dtype) - shift).astype(np.float32)
-        kinds = ["walk", "noisy_or"] if width in NOISY_OR_WIDTHS else ["walk"]
-        return view, [self._fit_model(kind, psi, offsets, positive, folds) for kind in kinds]
+        kinds = ["walk", "contrast", *(["noisy_or"] if width in NOISY_OR_WIDTHS else [])]
+        settings = self._settings
+        return view, [fit_model(kind, psi, offsets, positive, folds, settings) for kind in kinds]
 
-    def _fit_model(
-        self,
-        kind: str,
-        psi: NDArray[np.float32],
-        offsets: IntArray,
-        positive: BoolArray,
-        folds: list[BoolArray],
-    ) -> Fit:
-        """Fit one model on all bags, and without each fold of bags to score that fold."""
-        scores, direction, rounds = self._fit_direction(kind, psi, offsets, positive)
-        held_out = np.full(len(psi), np.nan)
-        for fold in folds:
-            kept = segment_gather(offsets, np.flatnonzero(~fold))
-            apart = segment_gather(offsets, np.flatnonzero(fold))
-            starts = offsets_of(np.diff(offsets)[~fold])
-            _, away, _ = self._fit_direction(kind, psi[kept], starts, positive[~fold])
-            held_out[apart] = away.scores(psi[apart])
-        return Fit(kind, scores, held_out, direction, rounds)
-
-    def _fit_direction(
-        self, kind: str, psi: NDArray[np.float32], offsets: IntArray, positive: BoolArray
-    ) -> tuple[FloatArray, Direction, list[tuple[FloatArray, FloatArray]]]:
-        if kind == "noisy_or":
-            direction = fit_noisy_or(psi, offsets, positive, ridge=self.ridge, max_iter=20)
-            return direction.scores(psi), direction, []
-        return walk(
-            WalkProblem(psi, offsets, positive),
-            sharpness=self.sharpness,
-            max_iter=self.max_iter,
-            tol=_TOLERANCE,
-        )
-
-    def _fit_embedding(self, bags: Bags | LazyBags, positive: BoolArray) -> None:
+    def _fit_embedding(
+        self, bags: Bags | LazyBags, positive: BoolArray, folds: list[BoolArray]
+    ) -> None:
         """Fit the logistic regression on bags, and its sigmoid on bags held out."""
         table = map_instances(self._embed, bags)
         held_out = np.zeros(bags.n_bags)
-        folds = self._folds
         for fold in folds:
             part = _bag_regression(table[~fold], positive[~fold])
             held_out[fold] = part.decision_function(table[fold])
@@ -578,7 +469,7 @@ class SoftPIGMIL(MILClassifier):
         """Greatest kernel of width 1 with each landmark, and the score of the best instance."""
         scale, landmarks = self.committee_.scales[0], self.committee_.landmarks[0]
         parts = []
-        for rows in _row_blocks(bags.instances):
+        for rows in row_blocks(bags.instances):
             squared = squared_distances(scale.apply(rows), landmarks)
             parts.append(np.exp(-squared / (2.0 * landmarks.shape[1])))
         best = segment_reduce(np.maximum, self._score_instances(bags), bags.offsets)
@@ -599,90 +490,29 @@ class SoftPIGMIL(MILClassifier):
     # The decision value is the log-odds, from a sigmoid fitted on bags held out of every model.
     probability = True
 
-    def _calibrate(self, bags: Bags, y: Any) -> None:
+    def _calibrate(self, bags: Bags, y: Any, *weights: FloatArray) -> None:
         self.probability_slope_ = 1.0
 
 
-def _useful_scales(kinds: Sequence[str], rows: Any, wide: bool) -> list[str]:
-    """Leave out what the data cannot have, and the raw scale where it is the standard one."""
-    useful = [kind for kind in kinds if not wide or kind in ("raw", "standard")]
-    if len(useful) > 1:
-        factor = fit_scale("standard", rows).factor
-        factor = factor[factor > 0]
-        if factor.size == 0 or factor.max() < 1.1 * factor.min():
-            useful.remove("raw")
-    return useful
-
-
-def _committee(
-    scales: list[Scale], landmarks: list[Any], fits: list[tuple[View, Fit]], weights: FloatArray
-) -> Committee:
-    """Add up the models of each view that have weight."""
-    coefs: dict[int, FloatArray] = {}
-    views: dict[int, View] = {}
-    intercept = 0.0
-    for (view, fit), weight in zip(fits, weights, strict=True):
-        if weight > 0:
-            share = weight / fit.direction.spread
-            views[id(view)] = view
-            coef = share * fit.direction.coef.astype(np.float64)
-            coefs[id(view)] = coefs.get(id(view), 0.0) + coef
-            intercept -= share * fit.direction.center
-    return Committee(scales, landmarks, list(views.values()), list(coefs.values()), intercept)
-
-
-def _ordered_folds(bags: Bags | LazyBags, positive: BoolArray) -> list[BoolArray]:
-    """Return folds of bags that do not depend on their order: bags are dealt by their means.
-
-    The key of a bag is the mean over its instances of the sum of their standardized features.
-    """
-    _, mean, variance = moments_of_bags(bags)
-    factor = np.where(variance > 1e-20 * (1.0 + mean**2), 1.0, 0.0)
-    factor /= np.sqrt(np.where(factor > 0, variance, 1.0))
-
-    def bag_keys(block: Bags) -> FloatArray:
-        sums = np.asarray(block.instances @ factor).ravel() - mean @ factor
-        return segment_mean(sums, block.offsets)
-
-    order = np.argsort(map_instances(bag_keys, bags), kind="stable")
-    folds = []
-    for dealt in stratified_folds(positive[order], _N_FOLDS):
-        fold = np.empty_like(dealt)
-        fold[order] = dealt
-        folds.append(fold)
-    return folds
-
-
-def _trace(
-    scale: str, view: View, fit: Fit, auc: float, weight: float, inside: IntArray
-) -> ModelTrace:
-    shape = (len(fit.rounds), len(inside))
-    pools, scores = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
-    for number, (pool, score) in enumerate(fit.rounds):
-        pools[number], scores[number] = pool, score
-    return ModelTrace(scale, view.width, fit.kind, auc, weight, inside, pools, scores)
+def _rank(
+    score: Callable[[Bags, IntArray], FloatArray] | None,
+    block: Bags,
+    fold: IntArray,
+    *lines: FloatArray,
+) -> list[FloatArray]:
+    """Score the instances of a block along the lines of their bags, and by a function."""
+    rankings = []
+    if lines:
+        scores = scores_along(block.instances, block.offsets, *lines)
+        rankings.append(scores[:, 0].astype(np.float64))
+    if score is not None:
+        rankings.append(score(block, fold))
+    return rankings
 
 
 def _offsets_within(chosen: IntArray, bags: Bags | LazyBags) -> IntArray:
     """Offsets of the bags among chosen instances."""
     return np.searchsorted(chosen, bags.offsets).astype(np.int64)
-
-
-def _square_unit(scaled: Any) -> float:
-    """Half the total variance: the square of the unit of length."""
-    total = float(column_moments(scaled)[1].sum())
-    return total / 2.0 if total > 1e-300 else 1.0
-
-
-def _row_blocks(instances: Any) -> Iterator[Any]:
-    wide = instances.shape[1] > _WIDE
-    for start in range(0, instances.shape[0], _BLOCK_ROWS):
-        rows = instances[start : start + _BLOCK_ROWS]
-        yield rows if wide else _dense_rows(rows)
-
-
-def _dense_rows(rows: Any) -> Any:
-    return rows.toarray() if sp.issparse(rows) else rows
 
 
 def _bag_regression(table: FloatArray, positive: BoolArray) -> LogisticRegression:

@@ -1,0 +1,210 @@
+"""The forest of SoftPIGMIL: extremely randomized trees fitted on the pool of the other models."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.ensemble import ExtraTreesClassifier
+
+from pigmil._core import state
+from pigmil._core.jit import njit
+from pigmil._core.model_parts import model_part
+from pigmil._core.segments import offsets_of, segment_gather, segment_ids
+from pigmil._core.typing import BoolArray, FloatArray, IntArray
+from pigmil.estimators._soft_steps import soft_pool
+
+_N_TREES = 50
+_LEAST_IN_LEAF = 3
+_SMALLEST_SHARE = 1e-3  # of a place, for an instance to count as an example
+_ADDED = 0.02  # to both sides of the odds
+_MOST_ROWS = 3000  # negatives to fit on
+
+
+@model_part
+@dataclass(frozen=True)
+class Forest:
+    """Trees as arrays over all their nodes.
+
+    Parameters
+    ----------
+    roots : array of int of shape (n_trees,)
+        Position of the root of each tree.
+    feature : array of int of shape (n_nodes,)
+        Feature that a node asks for.
+    threshold : array of shape (n_nodes,)
+        An instance goes left if the feature is at most this.
+    left, right : array of int of shape (n_nodes,)
+        Where it goes; both are the node itself at a leaf, and later nodes otherwise.
+    value : array of shape (n_nodes,)
+        Share of positive weight among the examples that reach the node.
+    """
+
+    _state: ClassVar[dict[str, state.Field]] = {
+        "roots": state.Integers(shape=("trees",), of="nodes", least=1),
+        "feature": state.Integers(shape=("nodes",)),
+        "threshold": state.Floats(shape=("nodes",)),
+        "left": state.Integers(shape=("nodes",), of="nodes"),
+        "right": state.Integers(shape=("nodes",), of="nodes"),
+        "value": state.Floats(shape=("nodes",)),
+    }
+
+    def _check_state(self, sizes: state.Sizes) -> None:
+        node = np.arange(len(self.left))
+        leaf = (self.left == node) & (self.right == node)
+        if not (leaf | ((self.left > node) & (self.right > node))).all():
+            raise state.StateError("the nodes of a tree do not lead to later ones")
+        if self.value.size and not (self.value.min() >= 0 and self.value.max() <= 1):
+            raise state.StateError("the value of a node is no share")
+
+    roots: IntArray
+    feature: IntArray
+    threshold: FloatArray
+    left: IntArray
+    right: IntArray
+    value: FloatArray
+
+    @property
+    def n_features_needed(self) -> int:
+        """Smallest number of features of an instance that the trees can read."""
+        return int(self.feature.max()) + 1
+
+    def log_odds(self, rows: NDArray[Any]) -> FloatArray:
+        """Return ``log((p + 0.02) / (1.02 - p))``, p the mean value of the leaves reached."""
+        rows = np.ascontiguousarray(rows, dtype=np.float32)
+        nodes = (self.roots, self.feature, self.threshold, self.left, self.right, self.value)
+        share = mean_leaf_values(rows, *nodes)
+        return np.asarray(np.log((share + _ADDED) / (1.0 + _ADDED - share)), dtype=np.float64)
+
+
+@njit
+def mean_leaf_values(
+    rows: NDArray[np.float32],
+    roots: IntArray,
+    feature: IntArray,
+    threshold: FloatArray,
+    left: IntArray,
+    right: IntArray,
+    value: FloatArray,
+) -> FloatArray:
+    """Return for each row the mean over the trees of the value of the leaf it reaches."""
+    found = np.empty(rows.shape[0])
+    for i in range(rows.shape[0]):
+        total = 0.0
+        for root in roots:
+            node = root
+            while left[node] != node:
+                node = left[node] if rows[i, feature[node]] <= threshold[node] else right[node]
+            total += value[node]
+        found[i] = total / len(roots)
+    return found
+
+
+def fit_forest(
+    rows: NDArray[Any], pool: FloatArray, offsets: IntArray, positive: BoolArray
+) -> Forest:
+    """Fit trees that separate the pool from the instances of negative bags.
+
+    An instance of a positive bag is a positive example with the weight of its share in the place
+    of its bag; those with less than a thousandth are left out. Instances of negative bags are
+    negative examples (an evenly spaced 3,000 of them where there are more), with the same weight
+    in total.
+
+    Parameters
+    ----------
+    rows : array of shape (n_instances, n_features)
+        Standardized instances.
+    pool : array of shape (n_instances,)
+        Shares, which sum to 1 in each positive bag.
+    offsets : array of int of shape (n_bags + 1,)
+        Where bags begin.
+    positive : array of bool of shape (n_bags,)
+        Which bags are positive.
+
+    Returns
+    -------
+    Forest
+        It does not depend on the order of the instances: they are sorted first, and the trees
+        have a seed of their own.
+    """
+    inside = positive[segment_ids(offsets)]
+    rows = np.asarray(rows, dtype=np.float32)
+    order = np.lexsort((*rows.T, ~inside))
+    certain = order[~inside[order]]
+    if len(certain) > _MOST_ROWS:
+        spaced = np.linspace(0, len(certain) - 1, _MOST_ROWS).round().astype(np.int64)
+        certain = certain[spaced]
+    likely = order[inside[order] & (pool[order] >= _SMALLEST_SHARE)]
+    examples = np.concatenate([likely, certain])
+    weights = np.append(pool[likely], np.full(len(certain), pool[likely].sum() / len(certain)))
+    trees = ExtraTreesClassifier(_N_TREES, min_samples_leaf=_LEAST_IN_LEAF, random_state=0)
+    trees.fit(rows[examples], inside[examples], sample_weight=weights)
+    return _as_arrays([each.tree_ for each in trees.estimators_])
+
+
+def fit_forest_apart(
+    rows: NDArray[Any],
+    scores: FloatArray,
+    scores_apart: list[FloatArray],
+    offsets: IntArray,
+    positive: BoolArray,
+    folds: list[BoolArray],
+    sharpness: float,
+) -> tuple[Forest, FloatArray]:
+    """Fit a forest on all bags, and one without each fold of bags to score that fold.
+
+    Parameters
+    ----------
+    rows, offsets, positive
+        As in :func:`fit_forest`.
+    scores : array of shape (n_instances,)
+        Scores so far; their softmax in each bag is the pool.
+    scores_apart : list of arrays
+        Scores by models without each fold, of the instances of the other folds.
+    folds : list of arrays of bool of shape (n_bags,)
+        Which bags are held out together.
+    sharpness : float
+        Factor of the scores, in standard deviations of the negatives' scores, in the softmax.
+
+    Returns
+    -------
+    forest : Forest
+        That of all bags.
+    held_out : array of shape (n_instances,)
+        Log-odds of each instance by the forest without its fold.
+    """
+    held_out = np.empty(len(rows))
+    for fold, part in zip(folds, scores_apart, strict=True):
+        kept = segment_gather(offsets, np.flatnonzero(~fold))
+        away = segment_gather(offsets, np.flatnonzero(fold))
+        starts, labels = offsets_of(np.diff(offsets)[~fold]), positive[~fold]
+        pool = _pool(part, starts, labels, sharpness)
+        held_out[away] = fit_forest(rows[kept], pool, starts, labels).log_odds(rows[away])
+    pool = _pool(scores, offsets, positive, sharpness)
+    return fit_forest(rows, pool, offsets, positive), held_out
+
+
+def _pool(
+    scores: FloatArray, offsets: IntArray, positive: BoolArray, sharpness: float
+) -> FloatArray:
+    spread = float(scores[~positive[segment_ids(offsets)]].std())
+    return soft_pool(scores / (spread if spread > 1e-12 else 1.0), offsets, sharpness)
+
+
+def _as_arrays(trees: list[Any]) -> Forest:
+    roots = np.cumsum([0, *(tree.node_count for tree in trees[:-1])]).astype(np.int64)
+    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in ("feature", "left", "right")}
+    for root, tree in zip(roots, trees, strict=True):
+        nodes = np.arange(tree.node_count)
+        leaf = tree.children_left < 0
+        parts["feature"].append(np.where(leaf, 0, tree.feature))
+        parts["left"].append(root + np.where(leaf, nodes, tree.children_left))
+        parts["right"].append(root + np.where(leaf, nodes, tree.children_right))
+    joined = {name: np.concatenate(arrays).astype(np.int64) for name, arrays in parts.items()}
+    values = np.concatenate([tree.value[:, 0, :] for tree in trees])
+    return Forest(
+        roots=roots,
+        threshold=np.concatenate([tree.threshold for tree in trees]).astype(np.float64),
+        value=values[:, 1] / values.sum(axis=1),
+        **joined,
+    )
