@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from pigmil import Bags, datasets
 from pigmil.evaluation import audit
-from pigmil.evaluation.splits import data_checksum, duplicate_groups
+from pigmil.evaluation._splits import data_checksum, duplicate_groups
 
 
 def found(bags, **changes):
@@ -61,7 +61,7 @@ def test_identical_bags_of_both_classes(bags):
     parts = list(bags)
     parts[12] = parts[0]
     kinds = found(Bags.from_list(parts, y=bags.y))
-    assert kinds["contradicting_bags"].message == "1 groups of identical bags carry both labels."
+    assert kinds["contradicting_bags"].message == "1 groups of identical bags have both labels."
     assert kinds["shared_instances"].severe
 
 

@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.model_selection import GridSearchCV, LeaveOneOut, StratifiedKFold
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from pigmil import MILES, Bags, CitationKNN
+from pigmil._core.errors import BagsError
 from pigmil.bags import BagScaler
 from pigmil.estimators import get_estimator
-from pigmil.evaluation.cells import Entry, _prepare, compute_cell, recorded_warnings
-from pigmil.evaluation.protocol import PairwiseSearch, protocol_estimator
-from pigmil.evaluation.splits import Split, inner_splits
+from pigmil.evaluation._cells import Entry, _prepare, compute_cell, recorded_warnings
+from pigmil.evaluation._protocol import PairwiseSearch, protocol_estimator
+from pigmil.evaluation._splits import Split, inner_splits
 
 
 def cell(bags, method, train, test, **changes):
@@ -160,10 +162,18 @@ def test_inner_folds_of_a_search_given_by_the_user(fakes, bags):
     groups = np.repeat(np.arange(8), 3)
     search = GridSearchCV(get_estimator("Tuned")(), {"shift": [0.0, 100.0]}, cv=2)
     split = Split(0, 0, np.arange(0, 24, 1), np.arange(0, 24, 1))
-    estimator, arguments = _prepare(Entry(search), bags, groups, True, 3)
-    assert estimator.cv.n_splits == 2
-    for train, test in estimator.cv.split(np.zeros(24), bags.y, **arguments):
-        assert not set(groups[train]) & set(groups[test])
+    calibrated = CalibratedClassifierCV(get_estimator("Tuned")(), cv=2)
+    inside = make_pipeline(BagScaler(), GridSearchCV(get_estimator("Tuned")(), {}, cv=2))
+    for given in (search, calibrated, inside):
+        estimator = _prepare(Entry(given), bags, groups, True, 3)
+        folds = estimator[-1].cv if given is inside else estimator.cv
+        assert len(folds) == 2
+        for train, test in folds:
+            assert not set(groups[train]) & set(groups[test])
+        assert sorted(np.concatenate([test for _, test in folds])) == list(range(24))
+    one_group = np.where(bags.y == 1, 0, np.arange(24))
+    with pytest.raises(BagsError, match="GridSearchCV needs inner folds"):
+        _prepare(Entry(search), bags, one_group, True, 3)
     measured = compute_cell(bags, split, Entry(search), groups=groups, tune=True, seed=0)
     assert measured["warnings"] == []
     assert search.cv == 2  # the caller's object is not changed
@@ -199,7 +209,7 @@ def test_any_estimator_is_measured_as_it_is(line):
     assert measured["auc"] == 0.25
     assert measured["bags"]["called"] == [0, 0, 1, 0]
     assert measured["bags"]["group"] == [6, 7, 8, 9]
-    estimator, _ = _prepare(Entry(make_pipeline(BagScaler(), Probabilities())), line, None, True, 7)
+    estimator = _prepare(Entry(make_pipeline(BagScaler(), Probabilities())), line, None, True, 7)
     assert estimator[-1].random_state == 7
 
 

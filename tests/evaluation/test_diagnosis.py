@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 
 from pigmil import MISVM, Bags, BagScaler, diagnose, select_instances
 from pigmil.datasets import make_ring
-from pigmil.evaluation.diagnosis import bootstrap_auc_interval, pick_stability
+from pigmil.evaluation._diagnosis import bootstrap_auc_interval, pick_stability
 
 
 class FirstFeature(BaseEstimator):

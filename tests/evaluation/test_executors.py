@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from pigmil.evaluation.executors import Call, ProcessExecutor, SerialExecutor, make_executor
+from pigmil.evaluation._executors import Call, ProcessExecutor, SerialExecutor, make_executor
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from pigmil.evaluation import Results
-from pigmil.evaluation.statistics import bootstrap_interval, corrected_t_test, holm
-from pigmil.evaluation.store import Cell, Store
+from pigmil.evaluation._statistics import bootstrap_interval, corrected_t_test, holm
+from pigmil.evaluation._store import Cell, Store
 
 NAMES = ("a_b|50%", "c & d", "plain")
 SETS = ("set #1", "über^2", "third")
@@ -188,7 +188,10 @@ def test_latex_is_booktabs_with_special_characters_escaped(results, tmp_path):
     assert lines[:2] == [r"\begin{tabular}{lrrr}", r"\toprule"]
     assert lines[2] == r"data set & a\_b|50\% & c \& d & plain \\"
     assert lines[3] == r"\midrule"
-    assert lines[-2:] == [r"\bottomrule", r"\end{tabular}"]
+    assert lines[7:10] == [r"\bottomrule", r"\end{tabular}", ""]
+    best = results.best_methods()
+    assert lines[10].startswith(r"\par\footnotesize Bold: Best means")
+    assert lines[10].count("has the best mean") == len(best) > 0
     assert lines[4].startswith(r"set \#1 & ")
     assert lines[5].startswith(r"über\textasciicircum{}2 & ")
     mean = results.table()

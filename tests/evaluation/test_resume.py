@@ -11,7 +11,7 @@ import joblib
 import pytest
 
 from pigmil.evaluation import Results, compare
-from pigmil.evaluation.store import Store
+from pigmil.evaluation._store import Store
 
 TIMES = {"fit_seconds", "predict_seconds", "peak_mb"}
 

@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from pigmil import Bags, BagScaler
 from pigmil._core.errors import BagsError
 from pigmil.evaluation import Results, compare
-from pigmil.evaluation.splits import bag_groups, bag_splits, duplicate_groups
+from pigmil.evaluation._splits import bag_groups, bag_splits, duplicate_groups
 
 
 def run(methods, data, tmp_path, **changes):
@@ -230,7 +230,7 @@ def test_severe_findings_are_refused_only_when_strict(fakes, twins, tmp_path):
 def test_what_cannot_be_compared_is_refused_at_once(bags, tmp_path):
     with pytest.raises(BagsError, match="few: The class 1 has 2 bags, fewer than the 3 folds"):
         run(["KDE"], {"few": bags[:14], "fine": bags}, tmp_path)
-    with pytest.raises(BagsError, match="'bare' carries no labels"):
+    with pytest.raises(BagsError, match="'bare' has no labels"):
         run(["KDE"], {"bare": Bags.from_list(list(bags))}, tmp_path)
     with pytest.raises(ValueError, match="Unknown method 'magic'"):
         run(["magic"], bags, tmp_path)

@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 
 from pigmil import MISVM, Bags, BagScaler, select_instances
 from pigmil.datasets import make_ring
-from pigmil.evaluation.selection import (
+from pigmil.evaluation._selection import (
     conformal_p_values,
     design_effect,
     held_out_scores,
@@ -265,7 +265,7 @@ def test_result_lists_calls_bags_and_reasons_for_doubt():
     ("settings", "message"),
     [
         ({"fdr": 0.0}, "fdr must lie between 0 and 1"),
-        ({"cv": 1}, "need cv >= 2"),
+        ({"cv": 1}, "the number of folds is 1"),
         ({"y": [1, 0]}, "One label per bag"),
         ({"y": np.arange(30) % 3}, "two classes"),
         ({"y": np.arange(30) == 0}, "1 positive and 29 negative"),

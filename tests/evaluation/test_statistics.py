@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
-from pigmil.evaluation.statistics import (
+from pigmil.evaluation._statistics import (
     average_ranks,
     bootstrap_interval,
     compare_over_datasets,

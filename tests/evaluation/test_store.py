@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from pigmil.evaluation import Results
-from pigmil.evaluation.store import Cell, Store, StoreError, canonical_json
+from pigmil.evaluation._store import Cell, Store, StoreError, canonical_json
 
 CELL = Cell("data", "abc", "KDE", "pigmil.KDE", "{}", "{}", 0, 0, "0.1.0")
 CLAIM = """
 import sys
-from pigmil.evaluation.store import Store
+from pigmil.evaluation._store import Store
 store = Store(sys.argv[1])
 print(store.claim("key"), flush=True)
 sys.stdin.readline()
@@ -150,6 +150,11 @@ def damage(path, *statements):
         ("PRAGMA user_version=99", "has schema 99, this version of pigmil writes 2; name a new"),
         ("PRAGMA user_version=0", "has schema 1, this version"),
         ("DROP TABLE claims", "table 'claims' is missing or damaged"),
+        ("CREATE VIEW more AS SELECT 1", "it holds 'more' too"),
+        (
+            "CREATE TRIGGER t AFTER INSERT ON cells BEGIN DELETE FROM cells; END",
+            "it holds 't' too",
+        ),
         ("ALTER TABLE cells RENAME COLUMN error TO mistake", "table 'cells' is missing or damaged"),
     ],
 )
@@ -182,6 +187,39 @@ def test_damaged_rows_and_pages_are_named(tmp_path):
     path.write_bytes(content[:4096] + bytes(len(content) - 4096))
     with Store(path) as store, pytest.raises(StoreError, match="malformed"):
         store.rows()
+
+
+def test_bytes_of_a_store_that_are_not_text(tmp_path):
+    path = tmp_path / "r.sqlite"
+    Store(path).close()
+    content = path.read_bytes().replace(b"CREATE TABLE claims", b"CREATE TAB\xb6E claims")
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match="cannot be used as a results store") as caught:
+        Store(path)
+    assert "\n" not in str(caught.value)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_damaged_store_is_used_or_refused_in_one_line_and_left_alone(tmp_path, seed):
+    path = tmp_path / "r.sqlite"
+    with Store(path) as store:
+        store.finish(CELL, {"accuracy": 0.5})
+    rng = np.random.default_rng(seed)
+    content = bytearray(path.read_bytes())
+    for place in rng.integers(rng.choice([100, 4096, len(content)]), size=8):
+        content[place] = rng.integers(256)
+    path.write_bytes(content)
+    try:
+        store = Store(path)
+    except StoreError as error:
+        message = str(error)
+        assert "\n" not in message
+        assert path.read_bytes() == content
+        assert os.listdir(tmp_path) == ["r.sqlite"]
+    else:
+        with store, contextlib.suppress(StoreError):
+            store.rows()
 
 
 def test_empty_file_is_refused_and_left_alone(tmp_path):

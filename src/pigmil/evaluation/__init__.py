@@ -1,12 +1,13 @@
 """Comparison of methods, calls of instances with bounded error, and how far to trust a fit."""
 
-from pigmil.evaluation.assumptions import Assumptions, AssumptionTest, assumptions
-from pigmil.evaluation.audit import Finding, audit
-from pigmil.evaluation.diagnosis import Diagnosis, diagnose
-from pigmil.evaluation.faithfulness import Faithfulness, faithfulness
-from pigmil.evaluation.results import Results
-from pigmil.evaluation.runner import compare
-from pigmil.evaluation.selection import InstanceSelection, select_instances
+from pigmil.evaluation._assumptions import Assumptions, AssumptionTest, assumptions
+from pigmil.evaluation._audit import Finding, audit
+from pigmil.evaluation._diagnosis import Diagnosis, diagnose
+from pigmil.evaluation._execution import Progress
+from pigmil.evaluation._faithfulness import Faithfulness, faithfulness
+from pigmil.evaluation._results import Results
+from pigmil.evaluation._runner import compare
+from pigmil.evaluation._selection import InstanceSelection, conformal_p_values, select_instances
 
 __all__ = [
     "AssumptionTest",
@@ -15,10 +16,12 @@ __all__ = [
     "Faithfulness",
     "Finding",
     "InstanceSelection",
+    "Progress",
     "Results",
     "assumptions",
     "audit",
     "compare",
+    "conformal_p_values",
     "diagnose",
     "faithfulness",
     "select_instances",

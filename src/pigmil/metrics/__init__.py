@@ -1,4 +1,4 @@
-"""Measures of how well instances are found.
+"""Measures of instance detection.
 
 Bag-level measures are scikit-learn's own, applied to the results of ``predict`` and
 ``decision_function``.

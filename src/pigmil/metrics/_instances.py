@@ -14,7 +14,7 @@ FROC_RATES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 def detection_accuracy(detected: Any, instance_labels: Any, *, pos_label: Any = None) -> float:
-    """Return the share of the detected instances that are truly positive.
+    """Return the share of the detected instances that are positive.
 
     Implements the detection accuracy of the paper's Table I.
 
@@ -240,7 +240,7 @@ def froc_score(
     """
     x, y = froc_curve(scores, bags, instance_labels, pos_label=pos_label)
     at = np.asarray(rates, dtype=np.float64)
-    # Where the curve rises vertically the upper end counts, which np.interp does not promise.
+    # Where the curve is vertical the upper end counts, which np.interp does not guarantee.
     left = np.searchsorted(x, at, side="right") - 1
     right = np.minimum(left + 1, len(x) - 1)
     width = np.where(x[right] > x[left], x[right] - x[left], 1.0)

@@ -10,7 +10,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from pigmil._core.typing import FloatArray
-from pigmil.bags import as_bags
+from pigmil.bags import as_bags, is_lazy
 from pigmil.metrics._by_bag import hit_at_k, per_bag_auc, per_bag_average_precision
 from pigmil.metrics._instances import (
     froc_score,
@@ -32,7 +32,7 @@ def instance_scores(estimator: Any, X: Any) -> FloatArray:
     estimator : fitted estimator
         A method of this library, or one of the wrappers above around it.
     X : bags
-        Anything :func:`pigmil.as_bags` takes.
+        Anything :func:`pigmil.as_bags` takes, or bags on disk (:meth:`pigmil.Bags.scan`).
 
     Returns
     -------
@@ -55,7 +55,8 @@ def instance_scores(estimator: Any, X: Any) -> FloatArray:
     True
     """
     check_is_fitted(estimator)
-    return _find_scores(estimator, as_bags(X), type(estimator).__name__)
+    bags = X if is_lazy(X) else as_bags(X)
+    return _find_scores(estimator, bags, type(estimator).__name__)
 
 
 def _find_scores(estimator: Any, bags: Any, path: str) -> FloatArray:
@@ -101,7 +102,7 @@ def make_instance_scorer(
         ``"auc"``, ``"average_precision"``, ``"froc"``, ``"per_bag_auc"``,
         ``"per_bag_average_precision"``, ``"hit@K"`` or ``"recall@P%"`` with numbers in place of K
         and P (``"hit@3"``, ``"recall@5%"``); or a function of the scores and the bags, which
-        carry their labels.
+        have labels.
     pos_label, bag_pos_label : label, optional
         The positive label of instances and of bags; the greatest ones by default.
 

@@ -44,7 +44,7 @@ if sys.platform == "linux":
     ctypes.CDLL(None).prctl(1, 9)
     if os.getppid() != int(sys.argv[1]):
         sys.exit()
-from pigmil.evaluation.executors import serve_calls
+from pigmil.evaluation._executors import serve_calls
 serve_calls()
 """
 
@@ -150,7 +150,7 @@ class SerialExecutor:
 class ProcessExecutor:
     """Compute calls in worker processes.
 
-    A worker that is killed, by the kernel for want of memory say, fails its call only: the next
+    A worker that is killed, for example for lack of memory, fails its call only: the next
     call starts a new worker. Workers end with this process.
 
     Parameters
@@ -315,7 +315,7 @@ class _Worker:
                 return None
             self._held = set()
             # Not multiprocessing, which would import the caller's script anew. The working folder
-            # is not on the path (-P): a numpy.py lying beside the data must not be run.
+            # is not on the path (-P): a numpy.py in the folder of the data must not be run.
             self._process = process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _WORKER, str(os.getpid())],
                 stdin=subprocess.PIPE,
@@ -369,7 +369,7 @@ def serve_calls() -> None:
     messages: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read_messages, args=[messages], daemon=True).start()
     # Imported now, so that it counts neither as time nor as memory of the first call.
-    import pigmil.evaluation.cells  # noqa: F401
+    import pigmil.evaluation._cells  # noqa: F401
     from pigmil.estimators import all_estimators
 
     all_estimators()

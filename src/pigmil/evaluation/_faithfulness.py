@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from pigmil._core.segments import offsets_of
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags, as_bags
-from pigmil.evaluation.cells import bag_decision, positive_label
+from pigmil.evaluation._cells import bag_decision, positive_label
 from pigmil.metrics import instance_scores
 
 

@@ -10,9 +10,9 @@ from sklearn.pipeline import Pipeline
 
 from pigmil.bags import BagImputer, Bags, BagScaler
 from pigmil.estimators._pairwise import PairwiseBagClassifier, grid_accuracies
-from pigmil.evaluation.splits import inner_splits
+from pigmil.evaluation._splits import inner_splits
 
-_PAIRWISE_REPEATS = 4  # of the inner folds, where a repeat costs next to nothing
+_PAIRWISE_REPEATS = 4  # of the inner folds, where a repeat costs almost nothing
 
 
 class PairwiseSearch(ClassifierMixin, BaseEstimator):
@@ -77,7 +77,7 @@ def scaled_pipeline(method: Any, bags: Bags) -> Pipeline:
     >>> list(scaled_pipeline(MILES(), make_ring(random_state=0)).named_steps)
     ['scale', 'method']
     """
-    steps = [("scale", BagScaler(with_mean=not bags.is_sparse)), ("method", method)]
+    steps = [("scale", BagScaler()), ("method", method)]
     if getattr(bags, "has_missing", False):
         steps.insert(0, ("impute", BagImputer()))
     return Pipeline(steps)
@@ -96,7 +96,7 @@ def protocol_estimator(
 
     Features are z-scored on the training instances. The grid of the method's card is searched by
     stratified cross-validation over the training bags, repeated four times for methods on tables
-    of bags by bags, for which a repeat costs next to nothing.
+    of bags by bags, for which a repeat costs almost nothing.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from pigmil._core.typing import BoolArray
 from pigmil.bags import Bags
-from pigmil.evaluation.splits import bag_splits, duplicate_groups, instance_hashes
+from pigmil.evaluation._splits import bag_splits, duplicate_groups, instance_hashes
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def audit(
     bags : Bags
         Labelled bags.
     folds, repeats, random_state, groups
-        The folds of the comparison, see :func:`pigmil.evaluation.splits.bag_splits`.
+        The folds of the comparison, see :func:`pigmil.evaluation._splits.bag_splits`.
 
     Returns
     -------
@@ -57,20 +57,20 @@ def audit(
     >>> audit(make_ring(random_state=0))
     []
     """
-    found: list[Finding] = []
-    found += _class_sizes(bags, folds)
-    found += _group_counts(groups, folds)
-    if any(finding.severe for finding in found):
-        return found
-    found += _repeated_bags(bags, folds, repeats, random_state, groups)
-    found += _repeated_instances(bags)
-    found += _columns(bags)
-    return found
+    findings: list[Finding] = []
+    findings += _class_sizes(bags, folds)
+    findings += _group_counts(groups, folds)
+    if any(finding.severe for finding in findings):
+        return findings
+    findings += _repeated_bags(bags, folds, repeats, random_state, groups)
+    findings += _repeated_instances(bags)
+    findings += _columns(bags)
+    return findings
 
 
 def _class_sizes(bags: Bags, folds: int) -> list[Finding]:
     if bags.y is None:
-        return [Finding("unlabelled", True, "The bags carry no labels.")]
+        return [Finding("unlabelled", True, "The bags have no labels.")]
     values, counts = np.unique(bags.y, return_counts=True)
     if len(values) != 2:
         return [Finding("classes", True, f"Two classes are needed, found {values.tolist()}.")]
@@ -116,7 +116,7 @@ def _repeated_bags(
         apart += int(np.isin(group[split.test], group[split.train]).sum())
     labels = np.unique(np.column_stack([group, np.unique(bags.y, return_inverse=True)[1]]), axis=0)
     contradicting = int((np.bincount(labels[:, 0]) > 1).sum())
-    found = [
+    findings = [
         Finding(
             "repeated_bags",
             apart > 0,
@@ -128,14 +128,14 @@ def _repeated_bags(
         )
     ]
     if contradicting:
-        found.append(
+        findings.append(
             Finding(
                 "contradicting_bags",
                 True,
-                f"{contradicting} groups of identical bags carry both labels.",
+                f"{contradicting} groups of identical bags have both labels.",
             )
         )
-    return found
+    return findings
 
 
 def _repeated_instances(bags: Bags) -> list[Finding]:
@@ -159,11 +159,11 @@ def _repeated_instances(bags: Bags) -> list[Finding]:
 
 def _columns(bags: Bags) -> list[Finding]:
     positive = _positive_rows(bags)
-    found = []
+    findings = []
     low, high = _ends(bags.instances)
     broken = np.flatnonzero(~(np.isfinite(low) & np.isfinite(high)))
     if broken.size:
-        found.append(
+        findings.append(
             Finding(
                 "non_finite_columns",
                 True,
@@ -172,7 +172,7 @@ def _columns(bags: Bags) -> list[Finding]:
         )
     constant = low == high
     if constant.any():
-        found.append(
+        findings.append(
             Finding(
                 "constant_columns",
                 bool(constant.all()),
@@ -185,19 +185,19 @@ def _columns(bags: Bags) -> list[Finding]:
     ):
         leaking = _splits_exactly(bags.instances, rows)
         if leaking.size:
-            found.append(
+            findings.append(
                 Finding(kind, True, f"Features {_list_features(bags, leaking)} equal {what}.")
             )
-    return found
+    return findings
 
 
 def _positive_rows(bags: Bags) -> BoolArray:
-    """Which instances are of positive bags."""
+    """Mark the instances of positive bags."""
     return np.repeat(np.unique(bags.y, return_inverse=True)[1].ravel() == 1, bags.sizes)
 
 
 def _positive_instances(bags: Bags) -> BoolArray:
-    """Which instances are labelled positive; none where the truth is not known throughout."""
+    """Mark the instances labelled positive; none if some labels are unknown."""
     labels = bags.instance_labels
     if labels is None or not (labels == labels).all() or len(np.unique(labels)) != 2:
         return np.zeros(bags.n_instances, dtype=bool)
@@ -205,7 +205,7 @@ def _positive_instances(bags: Bags) -> BoolArray:
 
 
 def _splits_exactly(values: Any, rows: BoolArray) -> Any:
-    """Columns that have one value on the rows and another on all the rest."""
+    """Return the columns with one value in the given rows and another in all other rows."""
     if rows.all() or not rows.any():
         return np.zeros(0, dtype=np.int64)
     (low, high), (other_low, other_high) = _ends(values[rows]), _ends(values[~rows])
@@ -213,7 +213,7 @@ def _splits_exactly(values: Any, rows: BoolArray) -> Any:
 
 
 def _ends(values: Any) -> tuple[Any, Any]:
-    """Least and greatest value of each column; NaN where there is one."""
+    """Return the least and the greatest value of each column; NaN if it contains one."""
     if sp.issparse(values):
         return values.min(axis=0).toarray().ravel(), values.max(axis=0).toarray().ravel()
     return values.min(axis=0), values.max(axis=0)

@@ -10,18 +10,18 @@ import numpy as np
 from sklearn.base import clone
 
 from pigmil._core.errors import BagsError
-from pigmil._core.json import to_json_safe
+from pigmil._core.text import to_json_safe
 from pigmil.bags import Bags, as_bags
 from pigmil.datasets import load_dataset
 from pigmil.estimators import card_of, get_estimator
-from pigmil.evaluation.audit import audit
-from pigmil.evaluation.cells import Entry, compute_cell
-from pigmil.evaluation.execution import Progress, Task, run_tasks
-from pigmil.evaluation.executors import make_executor
-from pigmil.evaluation.identity import estimator_identity
-from pigmil.evaluation.results import Results
-from pigmil.evaluation.splits import bag_groups, bag_splits, data_checksum
-from pigmil.evaluation.store import Cell, Store, canonical_json
+from pigmil.evaluation._audit import audit
+from pigmil.evaluation._cells import Entry, compute_cell
+from pigmil.evaluation._execution import Progress, Task, run_tasks
+from pigmil.evaluation._executors import make_executor
+from pigmil.evaluation._identity import estimator_identity
+from pigmil.evaluation._results import Results
+from pigmil.evaluation._splits import bag_groups, bag_splits, data_checksum
+from pigmil.evaluation._store import Cell, Store, canonical_json
 
 _logger = logging.getLogger("pigmil")
 
@@ -46,10 +46,10 @@ def compare(
 ) -> Results:
     """Compare methods on data sets by repeated stratified cross-validation over bags.
 
-    Preprocessing and tuning see the training bags of a fold only, and every method has the same
-    folds. Each finished cell (method, data set, repeat, fold) is saved in the store at once: a
-    call that was stopped at any moment goes on where it was. A cell that fails is saved with its
-    error, and the rest goes on.
+    Preprocessing and tuning only use the training bags of a fold, and all methods have the same
+    folds. Each finished cell (method, data set, repeat, fold) is saved in the store at once, so a
+    call that was interrupted continues where it stopped. A cell that fails is saved with its error
+    and does not stop the comparison.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def compare(
         Names as in :func:`pigmil.all_estimators`: such a method is z-scored and tuned in every
         fold. Or estimators, pipelines and searches, which are fitted as they are. A mapping gives
         them labels: ``{"mine": make_pipeline(BagScaler(), MyMIL()), "MILES": "MILES"}``. A
-        dictionary of parameters stands for the method named by the label, up to a ``|``:
+        dictionary of parameters configures the method named by the label, up to a ``|``:
         ``{"PIGMIL|pool": {"prototypes": "pool"}}``.
     datasets : sequence of str, mapping of name to bags, or Bags
         Names as in :func:`pigmil.datasets.list_datasets`, or labelled bags under your own names.
@@ -67,8 +67,8 @@ def compare(
         File of the results; several comparisons on one machine may share it.
     n_jobs : int, optional
         Number of worker processes. By default cells are computed in this process, or on the
-        cluster of the active ``dask.distributed`` client. A worker that is killed, for want of
-        memory say, fails its cell only. This process alone writes the store.
+        cluster of the active ``dask.distributed`` client. A worker that is killed, for example for
+        lack of memory, fails its cell only. Only this process writes to the store.
     tune : bool, default=True
         Search the grid of a method's card by inner cross-validation.
     random_state : int, default=0
@@ -80,7 +80,7 @@ def compare(
     pos_label : label, or mapping of data set to label, optional
         The positive label of the bags; required where labels are text.
     strict : bool, default=False
-        Refuse to start when the audit of a data set finds something severe.
+        Raise an error if the audit of a data set has a severe finding.
     retry_failed : bool, default=False
         Compute cells again that failed before.
     time_limit, memory_limit : float, optional
@@ -98,7 +98,7 @@ def compare(
     Notes
     -----
     The key of a cell holds the import path of the estimator's class, the versions of the packages
-    it comes from and its parameters, besides the data, the folds and the seed.
+    it comes from and its parameters, and of the data, the folds and the seed.
 
     Examples
     --------
@@ -200,7 +200,7 @@ def _check_datasets(datasets: Any) -> dict[str, Bags]:
         sets = {name: load_dataset(name) for name in names}
     for name, bags in sets.items():
         if bags.y is None:
-            raise BagsError(f"The data set '{name}' carries no labels; pass bags with y.")
+            raise BagsError(f"The data set '{name}' has no labels; pass bags with y.")
     return sets
 
 
@@ -305,18 +305,18 @@ def _audit_all(
 ) -> dict[str, list[dict[str, Any]]]:
     findings: dict[str, list[dict[str, Any]]] = {}
     for name, bags in sets.items():
-        found = audit(
+        audited = audit(
             bags, folds=folds, repeats=repeats, random_state=random_state, groups=grouping[name]
         )
-        findings[name] = [to_json_safe(vars(finding)) for finding in found]
+        findings[name] = [to_json_safe(vars(finding)) for finding in audited]
         store.save_audit(data_checksum(bags), name, findings[name])
-        for finding in found:
+        for finding in audited:
             _logger.warning("%s: %s", name, finding.message)
     impossible = {"unlabelled", "classes", "small_class", "few_groups"}
     refused = [
         f"{name}: {finding['message']}"
-        for name, found in findings.items()
-        for finding in found
+        for name, audited in findings.items()
+        for finding in audited
         if finding["severe"] and (strict or finding["kind"] in impossible)
     ]
     if refused:

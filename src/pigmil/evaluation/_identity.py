@@ -11,7 +11,7 @@ import joblib
 import numpy as np
 
 from pigmil._core.version import __version__
-from pigmil.evaluation.store import canonical_json
+from pigmil.evaluation._store import canonical_json
 
 
 def estimator_identity(estimator: Any) -> tuple[str, str, str]:

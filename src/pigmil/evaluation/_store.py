@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from pigmil._core.errors import PigmilError
-from pigmil._core.json import to_json_safe
+from pigmil._core.text import to_json_safe
 
 SCHEMA = 2
 _APPLICATION = 0x5047494C  # marks the file as a store, so that no other database is written to
+_SQLITE_ERRORS = (sqlite3.Error, UnicodeError)  # the second where a message is damaged text
 _WAIT_SECONDS = 60.0  # for other processes that write
 _TABLES = {
     "cells": """
@@ -33,14 +34,6 @@ _TABLES = {
         data TEXT NOT NULL, checksum TEXT NOT NULL, findings TEXT NOT NULL,
         PRIMARY KEY (data, checksum)""",
 }
-_COLUMNS = {
-    "cells": [
-        "key", "data", "checksum", "method", "estimator", "parameters", "protocol", "repeat",
-        "fold", "version", "status", "metrics", "error", "finished",
-    ],
-    "claims": ["key", "owner"],
-    "audits": ["data", "checksum", "findings"],
-}  # fmt: skip
 
 
 class StoreError(PigmilError, ValueError):
@@ -108,7 +101,7 @@ class Store:
     killed loses no finished cell and leaves no half-finished one. Several comparisons on one
     machine may share a store: each claims a cell before computing it. A claim lasts as long as
     its process: it holds a lock on a file beside the store, which the operating system releases
-    when the process ends in whatever way.
+    when the process ends, for whatever reason.
 
     Parameters
     ----------
@@ -144,7 +137,7 @@ class Store:
                 _create(self.path)
             _check_header(self.path)
             self._connection = _open_to_read(self.path) if read_only else _open(self.path)
-        except (sqlite3.Error, OSError) as error:
+        except (*_SQLITE_ERRORS, OSError) as error:
             raise _unusable(self.path, error) from error
         try:
             self._check_tables()
@@ -153,10 +146,14 @@ class Store:
             raise
 
     def _check_tables(self) -> None:
-        for table, expected in _COLUMNS.items():
-            columns = [row["name"] for row in self._read(f"PRAGMA table_info({table})")]
-            if columns != expected:
+        """Raise unless the file has these tables and nothing else: no views, no triggers."""
+        rows = self._read("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+        found = {str(row["name"]): " ".join(str(row["sql"]).split()) for row in rows}
+        for table, columns in _TABLES.items():
+            if found.pop(table, None) != " ".join(_creation(table, columns).split()):
                 raise _unusable(self.path, f"its table '{table}' is missing or damaged")
+        if found:
+            raise _unusable(self.path, f"it holds '{next(iter(found))[:60]}' too")
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -169,14 +166,14 @@ class Store:
                     self._connection.execute("ROLLBACK")
                     raise
                 self._connection.execute("COMMIT")
-        except sqlite3.Error as error:
+        except _SQLITE_ERRORS as error:
             raise _unusable(self.path, error) from error
 
     def _read(self, query: str) -> list[sqlite3.Row]:
         try:
             with self._lock:
                 return self._connection.execute(query).fetchall()
-        except sqlite3.Error as error:
+        except _SQLITE_ERRORS as error:
             raise _unusable(self.path, error) from error
 
     def claim(self, key: str) -> bool:
@@ -208,7 +205,7 @@ class Store:
         return False
 
     def release(self, keys: Iterable[str]) -> None:
-        """Give up claims of this store on cells that it will not compute."""
+        """Release the claims of this store on cells that it will not compute."""
         with self._transaction() as connection:
             connection.executemany(
                 "DELETE FROM claims WHERE key = ? AND owner = ?",
@@ -278,6 +275,10 @@ class Store:
         self.close()
 
 
+def _creation(table: str, columns: str) -> str:
+    return f"CREATE TABLE {table} ({columns})"
+
+
 def _create(path: Path) -> None:
     """Create an empty store that appears whole, also when several processes do so at once."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".new")
@@ -287,7 +288,7 @@ def _create(path: Path) -> None:
             connection.execute(f"PRAGMA application_id={_APPLICATION}")
             connection.execute(f"PRAGMA user_version={SCHEMA}")
             for table, columns in _TABLES.items():
-                connection.execute(f"CREATE TABLE {table} ({columns})")
+                connection.execute(_creation(table, columns))
             connection.execute("PRAGMA journal_mode=WAL")
         mask = os.umask(0)
         os.umask(mask)
@@ -372,7 +373,8 @@ def _take_lock(path: Path) -> int | None:
 
 
 def _unusable(path: Path, reason: object) -> StoreError:
+    detail = " ".join(str(reason).split())[:200]
     return StoreError(
-        f"'{path}' cannot be used as a results store ({reason}); name a new file or one that an "
+        f"'{path}' cannot be used as a results store ({detail}); name a new file or one that an "
         "earlier comparison wrote."
     )

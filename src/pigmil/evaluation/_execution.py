@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pigmil.evaluation.executors import Call, Executor, make_executor
-from pigmil.evaluation.store import Cell, Store
+from pigmil.evaluation._executors import Call, Executor, make_executor
+from pigmil.evaluation._store import Cell, Store
 
 _logger = logging.getLogger("pigmil")
 _LOOK_AGAIN = 0.5  # seconds between looks at cells that another comparison has claimed
@@ -15,7 +15,7 @@ _LOOK_AGAIN = 0.5  # seconds between looks at cells that another comparison has 
 
 @dataclass(frozen=True)
 class Task:
-    """A cell and the call that computes it; see :class:`pigmil.evaluation.executors.Call`."""
+    """A cell and the call that computes it; see :class:`pigmil.evaluation._executors.Call`."""
 
     cell: Cell
     function: Callable[..., dict[str, Any]]

@@ -11,13 +11,13 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, roc_auc_score
-from sklearn.model_selection import StratifiedGroupKFold
 from threadpoolctl import threadpool_limits
 
 from pigmil import metrics
+from pigmil._core.errors import BagsError
 from pigmil.bags import Bags
-from pigmil.evaluation.protocol import protocol_estimator
-from pigmil.evaluation.splits import Split
+from pigmil.evaluation._protocol import protocol_estimator
+from pigmil.evaluation._splits import Split, inner_splits
 
 PER_BAG = "bags"  # key of the predictions for single bags, among the metrics
 _RECALLS = (1, 5, 10)
@@ -67,18 +67,19 @@ def compute_cell(
     dict
         ``accuracy``, ``balanced_accuracy``, ``f1``, ``auc`` of the test bags, and ``bags``, the
         predictions for each. Where instance labels are known and the estimator scores instances:
-        ``detection_accuracy`` on the training bags, and on the test bags ``instance_auc``,
+        ``detection_accuracy`` and ``detection_ap`` (average precision in positive bags) on the
+        training bags, and on the test bags ``instance_auc``,
         ``instance_ap``, ``per_bag_auc``, ``per_bag_ap``, ``top1``, ``top1_chance``, ``hit3``,
         ``hit3_chance``, ``froc`` and ``recall_1``, ``recall_5``, ``recall_10``. Also
         ``fit_seconds``, ``predict_seconds`` (processor time), ``peak_mb``, and ``warnings``.
     """
     train, test = bags[split.train], bags[split.test]
     train_groups = None if groups is None else np.asarray(groups)[split.train]
-    estimator, fit_arguments = _prepare(entry, train, train_groups, tune, seed)
     _reset_peak_memory()
     with recorded_warnings() as messages, threadpool_limits(1):
+        estimator = _prepare(entry, train, train_groups, tune, seed)
         start = time.process_time()
-        estimator.fit(train, train.y, **fit_arguments)
+        estimator.fit(train, train.y)
         fitted = time.process_time()
         measured = _bag_metrics(estimator, test, split, groups, entry.protocol)
         predicted = time.process_time()
@@ -104,24 +105,35 @@ def seeded_clone(estimator: Any, seed: int) -> Any:
     return copy.set_params(**unset)
 
 
-def _prepare(
-    entry: Entry, train: Bags, groups: Any, tune: bool, seed: int
-) -> tuple[Any, dict[str, Any]]:
-    """Return the estimator to fit, and further arguments of its ``fit``."""
+def _prepare(entry: Entry, train: Bags, groups: Any, tune: bool, seed: int) -> Any:
+    """Return the estimator to fit; the inner folds of a search or calibration keep the groups.
+
+    Such an estimator has the parameter ``cv``. It may be the last step of a pipeline.
+    """
     estimator = seeded_clone(entry.estimator, seed)
     if entry.protocol:
-        return (
-            protocol_estimator(
-                estimator, train, tune=tune, fixed=entry.fixed, groups=groups, random_state=seed
-            ),
-            {},
+        return protocol_estimator(
+            estimator, train, tune=tune, fixed=entry.fixed, groups=groups, random_state=seed
         )
-    if groups is None or not hasattr(estimator, "cv"):
-        return estimator, {}
-    if estimator.cv is None or isinstance(estimator.cv, int):
-        n_folds = estimator.cv or 5
-        estimator.set_params(cv=StratifiedGroupKFold(n_folds, shuffle=True, random_state=seed))
-    return estimator, {"groups": groups}
+    inner = estimator
+    while hasattr(inner, "steps"):
+        inner = inner.steps[-1][1]
+    if groups is None or not hasattr(inner, "cv"):
+        return estimator
+    # Folds are made here: not every estimator with inner folds passes groups on to them.
+    if inner.cv is None or isinstance(inner.cv, int):
+        splits = inner_splits(train.y, groups=groups, folds=inner.cv or 5, random_state=seed)
+        if not splits:
+            raise BagsError(
+                f"{type(inner).__name__} needs inner folds, and the training bags of a class are "
+                "all of one group; use fewer outer folds or leave groups out."
+            )
+    elif hasattr(inner.cv, "split"):
+        splits = list(inner.cv.split(np.zeros(len(train)), train.y, groups))
+    else:
+        return estimator
+    inner.set_params(cv=splits)
+    return estimator
 
 
 @contextmanager
@@ -204,7 +216,8 @@ def _instance_metrics(estimator: Any, train: Bags, test: Bags, bags: Bags) -> di
     values = np.unique(bags.instance_labels[bags.instance_labels == bags.instance_labels])
     positive_instance = positive if positive in values else values[-1]
     truth = _is_positive(test.instance_labels, positive_instance)
-    measured = _detection(estimator, _is_positive(train.instance_labels, positive_instance))
+    train_truth = _is_positive(train.instance_labels, positive_instance)
+    measured = _detection(estimator, train_truth, np.repeat(train.y == positive, train.sizes))
     in_positive_bag = np.repeat(np.asarray(test.y == positive), test.sizes)
     inside, inside_scores = truth[in_positive_bag], scores[in_positive_bag]
     if len(np.unique(inside[inside == inside])) == 2:
@@ -231,13 +244,21 @@ def _instance_metrics(estimator: Any, train: Bags, test: Bags, bags: Bags) -> di
     }
 
 
-def _detection(estimator: Any, truth: Any) -> dict[str, float]:
-    detected = getattr(_innermost(estimator), "detected_instances_", None)
-    unknown = dict.fromkeys(("detection_accuracy", "instance_auc", "instance_ap", "top1"), np.nan)
+def _detection(estimator: Any, truth: Any, in_positive_bag: Any) -> dict[str, float]:
+    """Measure the detection in the training bags; the metrics of test bags are still unknown."""
+    method = _innermost(estimator)
+    detected = getattr(method, "detected_instances_", None)
+    names = ("detection_accuracy", "detection_ap", "instance_auc", "instance_ap", "top1")
+    measured = dict.fromkeys(names, float("nan"))
     if detected is None or not (truth == 1.0).any():
-        return unknown
-    accuracy = metrics.detection_accuracy(detected, truth, pos_label=1.0)
-    return unknown | {"detection_accuracy": accuracy}
+        return measured
+    measured["detection_accuracy"] = metrics.detection_accuracy(detected, truth, pos_label=1.0)
+    scores = getattr(method, "instance_scores_", np.empty(0))
+    if scores.shape == truth.shape:
+        measured["detection_ap"] = metrics.instance_average_precision(
+            scores[in_positive_bag], truth[in_positive_bag], missing="lowest"
+        )
+    return measured
 
 
 def _is_positive(labels: Any, positive: Any) -> Any:

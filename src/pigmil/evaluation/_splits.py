@@ -32,7 +32,7 @@ def bag_splits(
     """Yield repeated stratified folds over bags.
 
     They depend on the labels, the groups and the seed only, so that every method has the same
-    folds, whenever and wherever it runs.
+    folds on every machine.
 
     Parameters
     ----------

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pigmil._core.optional import import_optional
-from pigmil.evaluation.cells import PER_BAG
-from pigmil.evaluation.exports import write_results
-from pigmil.evaluation.statistics import (
+from pigmil.evaluation._cells import PER_BAG
+from pigmil.evaluation._exports import write_results
+from pigmil.evaluation._statistics import (
     Comparison,
     average_ranks,
     bootstrap_interval,
@@ -19,13 +19,13 @@ from pigmil.evaluation.statistics import (
     corrected_t_test,
     holm,
 )
-from pigmil.evaluation.store import Store
+from pigmil.evaluation._store import Store
 
 _logger = logging.getLogger("pigmil")
 _LEVEL = 0.05  # of the tests that decide which methods are within error of the best
-_SHARES = ("accuracy", "balanced_accuracy", "f1", "auc", "detection_accuracy", "instance_auc",
-           "instance_ap", "per_bag_auc", "per_bag_ap", "top1", "top1_chance", "hit3",
-           "hit3_chance", "froc", "recall_1", "recall_5", "recall_10")  # fmt: skip
+_SHARES = ("accuracy", "balanced_accuracy", "f1", "auc", "detection_accuracy", "detection_ap",
+           "instance_auc", "instance_ap", "per_bag_auc", "per_bag_ap", "top1", "top1_chance",
+           "hit3", "hit3_chance", "froc", "recall_1", "recall_5", "recall_10")  # fmt: skip
 
 
 class Results:
@@ -112,7 +112,7 @@ class Results:
         Parameters
         ----------
         metric : str, default="accuracy"
-            Any metric of :func:`pigmil.evaluation.cells.compute_cell`. Shares are in per cent.
+            Any metric of :func:`pigmil.evaluation._cells.compute_cell`. Shares are in per cent.
         statistic : {"mean", "std", "count", "text", "interval"}, default="mean"
             Over all cells. ``"text"`` is "mean ± std" ready to print, with the number of cells
             where some of them failed; ``"interval"`` is "mean [low, high]", see
@@ -173,7 +173,7 @@ class Results:
         -------
         pandas.DataFrame
             ``data``, ``method``, ``mean``, ``low``, ``high``, in per cent. See
-            :func:`pigmil.evaluation.statistics.bootstrap_interval`.
+            :func:`pigmil.evaluation._statistics.bootstrap_interval`.
         """
         pd = import_optional("pandas", extra="evaluation", purpose="Tables of results")
         if metric not in ("auc", "accuracy"):
@@ -214,7 +214,7 @@ class Results:
 
     def significance(self, metric: str = "accuracy") -> Comparison:
         """Test differences over the data sets by Friedman, Nemenyi and Wilcoxon-Holm."""
-        # Exact tests of many pairs take seconds, and a report asks for them more than once.
+        # Exact tests of many pairs take seconds, and a report needs them more than once.
         if metric not in self._tested:
             self._tested[metric] = compare_over_datasets(
                 self.table(metric), greater_is_better=metric not in self.lesser_is_better
@@ -336,7 +336,7 @@ class Results:
         Parameters
         ----------
         path : path
-            The file; it appears whole or not at all.
+            The file; it is written atomically.
         metric : str, default="accuracy"
             For the tables.
 

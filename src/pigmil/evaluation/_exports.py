@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pigmil._core.files import atomic_write
-from pigmil._core.json import to_json_safe
-from pigmil._core.text import escape_formula, escape_markdown
+from pigmil._core.text import escape_formula, escape_markdown, to_json_safe
 
 if TYPE_CHECKING:
-    from pigmil.evaluation.results import Results
+    from pigmil.evaluation._results import Results
 
 
 SIGNIFICANCE = "Best means, and methods within error (corrected resampled t-test, Holm, level 0.05)"
@@ -80,7 +79,8 @@ def markdown_table(text: Any, corner: str = "data set") -> str:
 def latex_table(results: "Results", metric: str) -> str:
     """Return the table "mean ± std" in LaTeX with booktabs.
 
-    In each row the best method and those within error of it are bold.
+    In each row the best method and those within error of it are bold; below the table follow the
+    sentences that Markdown has.
     """
     mean, std = results.table(metric), results.table(metric, statistic="std")
     bold = results.within_error(metric)
@@ -99,7 +99,12 @@ def latex_table(results: "Results", metric: str) -> str:
             cell = rf"{value:.1f} $\pm$ {std.loc[name, method]:.1f}"
             cells.append(rf"\textbf{{{cell}}}" if bold.loc[name, method] else cell)
         lines.append(" & ".join([latex_text(name), *cells]) + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    best = results.best_methods(metric)
+    if best:
+        sentences = " ".join(f"{latex_text(line)}." for line in best)
+        lines += ["", rf"\par\footnotesize Bold: {latex_text(SIGNIFICANCE)}. {sentences}"]
+    return "\n".join(lines) + "\n"
 
 
 def json_text(results: "Results") -> str:

@@ -15,7 +15,7 @@ from pigmil._core.typing import FloatArray
 from pigmil.bags import Bags
 from pigmil.datasets import ASSUMPTION_TESTS, make_assumption_bags
 from pigmil.estimators._decision_values import decision_values
-from pigmil.evaluation.cells import recorded_warnings, seeded_clone
+from pigmil.evaluation._cells import recorded_warnings, seeded_clone
 from pigmil.metrics import instance_scores
 
 
@@ -47,7 +47,7 @@ class AssumptionTest:
     def verdict(self) -> str:
         """``"pass"`` if test bags are ranked better than by chance, ``"fail"`` if worse.
 
-        ``"chance"`` if the interval holds 0.5: nothing was learned that carries over.
+        ``"chance"`` if the interval holds 0.5: nothing was learned that generalises.
         ``"unlearned"`` if not even the training bags are ranked better than by chance: then the
         test bags say nothing.
         """

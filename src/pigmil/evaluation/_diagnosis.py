@@ -1,5 +1,6 @@
 """How far to trust the instances that a method finds, judged without instance labels."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,19 +11,18 @@ from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from pigmil._core.json import to_json_safe
 from pigmil._core.segments import segment_argmax, segment_mean, segment_reduce
-from pigmil._core.text import count, sanitize
+from pigmil._core.text import count, sanitize, to_json_safe
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags, as_bags
 from pigmil.estimators._standardise import content_order
-from pigmil.evaluation.selection import (
+from pigmil.evaluation._selection import (
     HeldOutScores,
     InstanceSelection,
     fit_quietly,
     select_instances,
 )
-from pigmil.evaluation.splits import bag_groups, inner_splits
+from pigmil.evaluation._splits import bag_groups, inner_splits
 from pigmil.metrics import instance_scores
 
 NOTHING, WEAK, GOOD = "nothing found", "weak", "good"
@@ -43,7 +43,7 @@ class Diagnosis:
     verdict : {"nothing found", "weak", "good"}
         The answer in short.
     reasons : tuple of str
-        What speaks for the verdict.
+        Reasons for the verdict.
     alarms : tuple of str
         Signs that single instances do not explain the labels, or that labels are wrong.
     confidence : float
@@ -63,7 +63,7 @@ class Diagnosis:
         picks at random.
     bag_summary_auc : float
         Held-out area under the ROC curve of a logistic regression on means and extremes of whole
-        bags, which knows nothing of instances; NaN if nothing was found, the bags are sparse or
+        bags, which does not use instances; NaN if nothing was found, the bags are sparse or
         have very many features.
     rival_auc : float
         For SoftPIGMIL, its ``rival_auc_``, the lower of the two halves; otherwise NaN.
@@ -160,6 +160,7 @@ def diagnose(
     groups: Any = None,
     random_state: int = 0,
     selection: InstanceSelection | None = None,
+    callback: Callable[[int, int], None] | None = None,
 ) -> Diagnosis:
     """Judge how far to trust the instances that a method finds, from bag labels alone.
 
@@ -170,11 +171,13 @@ def diagnose(
     bags : bags
         Anything :func:`pigmil.as_bags` takes.
     y : array of shape (n_bags,), optional
-        Labels of two classes. Optional if ``bags`` carries them.
+        Labels of two classes. Optional if ``bags`` has them.
     fdr, cv, groups, random_state
         See :func:`pigmil.select_instances`.
     selection : InstanceSelection, optional
         Result of :func:`pigmil.select_instances` on the same bags, to avoid its fits.
+    callback : callable, optional
+        Called after each fit of the selection with the number of finished fits and of all fits.
 
     Returns
     -------
@@ -203,7 +206,15 @@ def diagnose(
     bags = as_bags(bags)
     if selection is None:
         selection = select_instances(
-            estimator, bags, y, fdr=fdr, cv=cv, groups=groups, random_state=random_state
+            estimator,
+            bags,
+            y,
+            fdr=fdr,
+            cv=cv,
+            groups=groups,
+            random_state=random_state,
+            # The two fits on halves of the bags follow.
+            callback=None if callback is None else lambda done, total: callback(done, total + 2),
         )
     held_out = selection.held_out
     positive = held_out.positive
