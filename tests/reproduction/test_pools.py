@@ -1,13 +1,15 @@
 """Bag accuracy with the detected pool and with others."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from pigmil import PIGMIL, Bags
 from pigmil.bags import BagScaler
-from pigmil.evaluation.splits import bag_splits
-from pigmil.evaluation.store import Store
-from pigmil.reproduction.pools import accuracy_by_pool, pools
+from pigmil.evaluation._splits import bag_splits
+from pigmil.evaluation._store import Store
+from pigmil.reproduction._pools import accuracy_by_pool, pools
+from pigmil.reproduction._sections import pools_section, pools_summary, table2_summary
 
 
 def needles(seed=0, n=15):
@@ -41,3 +43,34 @@ def test_a_table_with_one_row_per_set(tmp_path):
     assert (table["folds"] == 2).all()
     np.testing.assert_allclose(table["gain"], table["detected"] - table["random"])
     assert again.iloc[0].to_dict() == table.iloc[0].to_dict()
+
+
+def test_the_page_separates_the_sets_of_the_paper_from_labelled_ones():
+    table = pd.DataFrame(
+        [
+            ("musk1", 80.0, 70.0, 60.0, 10.0, 1.0, 10),
+            ("tiger", 70.0, 80.0, 60.0, -10.0, 2.0, 10),
+            ("letter_frost_e", 90.0, 50.0, 40.0, 40.0, 3.0, 10),
+        ],
+        columns=["data", "detected", "random", "worst", "gain", "gain_error", "folds"],
+    )
+    assert pools_summary(table).startswith("Classification: on 2 sets of the paper `PIGMIL()`")
+    assert "labels 75.0 % of the bags" in pools_summary(table)
+    text = pools_section(table)
+    assert (
+        "detected 75.0, random 75.0, worst 60.0; the detected pool is best of the three on 1 of 2"
+        in text
+    )
+    assert "detected 90.0, random 50.0, worst 40.0" in text
+    assert text.count("paper's PIGMIL") == 1
+
+
+def test_the_summary_of_table_2_lists_every_set_below_the_paper():
+    rows = [("musk1", "PIGMIL", 85.0, 8.0, 83.4), ("tiger", "PIGMIL", 77.5, 9.0, 79.0),
+            ("tiger", "MILES", 50.0, 9.0, 74.5)]  # fmt: skip
+    table = pd.DataFrame(rows, columns=["data", "method", "ours", "std", "paper"])
+    table["difference"] = table["ours"] - table["paper"]
+    text = table2_summary(table)
+    assert "on 2 real sets `PIGMIL()` labels 81.2 %" in text.replace("81.3", "81.2")
+    assert "above the printed mean on 1 of them. It is below on Tiger -1.5 (" in text
+    assert table2_summary(table[table["method"] == "MILES"]) == ""

@@ -12,12 +12,14 @@ import pytest
 from pigmil import PIGMIL
 from pigmil._core.errors import DataSetError
 from pigmil.datasets import make_basic, make_rhombus, make_ring
-from pigmil.evaluation.store import Store
+from pigmil.evaluation._store import Store
 from pigmil.graph.csdg import CSDG
 from pigmil.metrics import detection_accuracy
-from pigmil.reproduction import ablation, pages, tables
-from pigmil.reproduction.claims import FAILS, HOLDS, OPEN
-from pigmil.reproduction.detection import (
+from pigmil.reproduction import _ablation as ablation
+from pigmil.reproduction import _sections as sections
+from pigmil.reproduction import _tables as tables
+from pigmil.reproduction._claims import FAILS, HOLDS, OPEN
+from pigmil.reproduction._detection import (
     CONFIGURATIONS,
     Detection,
     detect,
@@ -25,8 +27,8 @@ from pigmil.reproduction.detection import (
     graph_measures,
     run_detections,
 )
-from pigmil.reproduction.run import FULL, QUICK, FigureSize, Size, reproduce
-from pigmil.reproduction.tables import table2, table2_methods
+from pigmil.reproduction._run import FULL, QUICK, FigureSize, Size, reproduce
+from pigmil.reproduction._tables import table2, table2_methods
 
 TINY = Size(
     seeds=1,
@@ -226,12 +228,12 @@ def test_cells_below_the_paper_are_listed():
         ("fox", "mi-Sim", float("nan"), "new"),
     ]
     table = pd.DataFrame(rows, columns=["data", "method", "difference", "mark"])
-    (sentence,) = pages._lower(table)
+    (sentence,) = sections._lower(table)
     assert sentence.startswith(
         "More than two points below the paper's mean, 2 of 4: MILES on Fox -9.0; "
         "MILD on Musk-1 -3.0 (≈). "
     )
-    (sentence,) = pages._lower(table[2:])
+    (sentence,) = sections._lower(table[2:])
     assert sentence.startswith("No default configuration")
 
 
@@ -293,7 +295,7 @@ def test_a_set_that_cannot_be_had_is_left_out_and_reported(tmp_path, monkeypatch
     def refuse(name):
         raise DataSetError(f"'{name}' is nowhere\nand its keepers are gone")
 
-    monkeypatch.setattr("pigmil.reproduction.run.load_dataset", refuse)
+    monkeypatch.setattr("pigmil.reproduction._run.load_dataset", refuse)
     [page, *_] = reproduce("table2", tmp_path, size=Size(sets=("fox",)))
-    assert "Table II: Fox, which cannot be had: 'fox' is nowhere\n" in page.read_text("utf-8")
+    assert "Table II: Fox, which is not available: 'fox' is nowhere\n" in page.read_text("utf-8")
     assert "fox is left out of Table II" in caplog.text

@@ -12,26 +12,25 @@ from typing import Any
 from pigmil._core.errors import PigmilError
 from pigmil._core.files import atomic_write_folder
 from pigmil.datasets import load_dataset
-from pigmil.evaluation.results import Results
-from pigmil.evaluation.store import Store
-from pigmil.reproduction.ablation import LABELLED_SETS, ablation, ablation_latex
-from pigmil.reproduction.claims import Claim, table1_claims, table2_claims
-from pigmil.reproduction.detection import CONFIGURATIONS, DISPLAY_NAMES
-from pigmil.reproduction.figures import FigureSize, Outcome, figures
-from pigmil.reproduction.pages import (
+from pigmil.evaluation._results import Results
+from pigmil.evaluation._store import Store
+from pigmil.reproduction._ablation import LABELLED_SETS, ablation, ablation_latex
+from pigmil.reproduction._claims import Claim, table1_claims, table2_claims
+from pigmil.reproduction._detection import CONFIGURATIONS, DISPLAY_NAMES
+from pigmil.reproduction._figures import FigureSize, Outcome, figures
+from pigmil.reproduction._pages import claim_to_dict, environment, page, strict_json
+from pigmil.reproduction._pools import pools
+from pigmil.reproduction._printed_tables import REAL
+from pigmil.reproduction._sections import (
     ablation_section,
-    claim_to_dict,
-    environment,
     figure_section,
-    page,
     pools_section,
-    strict_json,
+    pools_summary,
     table1_section,
     table2_section,
+    table2_summary,
 )
-from pigmil.reproduction.pools import pools
-from pigmil.reproduction.printed_tables import REAL
-from pigmil.reproduction.tables import AVERAGE, table1, table1_latex, table2
+from pigmil.reproduction._tables import AVERAGE, table1, table1_latex, table2
 
 __all__ = ["PARTS", "Size", "ablation", "figures", "pools", "reproduce", "table1", "table2"]
 
@@ -48,7 +47,7 @@ class Size:
     seeds : int
         Draws of each synthetic set for Table I.
     sets : sequence of str, or mapping of name to bags
-        Real sets of Table II and of the comparison of pools.
+        Real sets of Table II and, with the labelled ones, of the comparison of pools.
     repeats, folds : int
         Of their cross-validation in Table II.
     pool_repeats, pool_folds : int
@@ -56,20 +55,20 @@ class Size:
     ablation_seeds : int
         Draws of each synthetic set for the ablation.
     labelled : sequence of str
-        Real sets with labelled instances for the ablation.
+        Real sets with labelled instances for the ablation and the comparison of pools.
     figures : FigureSize
         Seeds and points of the curves.
     left_out : mapping of part to str
         Said on the page.
     """
 
-    seeds: int = 50
+    seeds: int = 20
     sets: Sequence[str] | Mapping[str, Any] = tuple(REAL)
     repeats: int = 5
     folds: int = 10
     pool_repeats: int = 1
     pool_folds: int = 10
-    ablation_seeds: int = 20
+    ablation_seeds: int = 10
     labelled: Sequence[str] = LABELLED_SETS
     figures: FigureSize = field(default_factory=FigureSize)
     left_out: Mapping[str, str] = field(default_factory=dict)
@@ -91,12 +90,13 @@ QUICK = Size(
         fractions=(20, 40, 100),
     ),
     left_out={
-        "table1": "Table I: 4 draws of each set in place of 50.",
+        "table1": "Table I: 4 draws of each set in place of 20.",
         "table2": "Table II: Musk-1, Tiger and Eastwest only, 1 x 3 folds in place of 5 x 10; the "
         "other eight sets are left out.",
-        "pools": "Pools: Musk-1, Tiger and Eastwest only, 3 folds in place of 10.",
-        "ablation": "Ablation: 2 draws in place of 20, one labelled set of five.",
-        "figures": "Figures: 2 seeds in place of 20, three ratios in place of five, three noise "
+        "pools": "Pools: Musk-1, Tiger, Eastwest and one labelled set only, 3 folds in place of "
+        "10.",
+        "ablation": "Ablation: 2 draws in place of 10, one labelled set of six.",
+        "figures": "Figures: 2 seeds in place of 10, three ratios in place of five, three noise "
         "levels of six and three sizes of working sets of five.",
     },
 )
@@ -248,9 +248,14 @@ class _Work:
         self.written.append(results.export(self.folder / "table2_cells.csv"))
         self.written.append(results.export(self.folder / "table2.tex"))
         self.sections = [table2_section(table, results, self._diagram(results), self.claims)]
+        self.summary = table2_summary(table)
 
     def pools(self) -> None:
         sets = self._loaded("The comparison of pools")
+        for name in self.size.labelled:
+            bags = self._try_to_load(name, "The comparison of pools")
+            if bags is not None:
+                sets[name] = bags
         if not sets:
             return
         with Store(self.store) as store:
@@ -264,12 +269,7 @@ class _Work:
             )
         self.frame("pools", table)
         self.sections = [pools_section(table)]
-        mean = table[["detected", "random", "worst"]].mean()
-        self.summary = (
-            f"Classification: `PIGMIL()` labels {mean['detected']:.1f} % of the bags of "
-            f"{len(table)} real sets correctly; with a random instance of each bag in place of the "
-            f"detected one {mean['random']:.1f} %, with the worst-scored one {mean['worst']:.1f} %."
-        )
+        self.summary = pools_summary(table)
 
     def ablation(self) -> None:
         with Store(self.store) as store:
@@ -288,17 +288,19 @@ class _Work:
         return [name for name in names if self._try_to_load(name, "The ablation") is not None]
 
     def _try_to_load(self, name: str, part: str) -> Any:
-        """Return a real set, or None after noting why it cannot be had."""
+        """Return a real set, or None after noting why it is not available."""
         try:
             return load_dataset(name)
         except (PigmilError, OSError) as error:
             _logger.warning("%s is left out of %s: %s", name, part, error)
             reason = str(error).splitlines()[0]
-            self.left_out.append(f"{part}: {REAL.get(name, name)}, which cannot be had: {reason}")
+            self.left_out.append(
+                f"{part}: {REAL.get(name, name)}, which is not available: {reason}"
+            )
             return None
 
     def _loaded(self, part: str) -> dict[str, Any]:
-        """The real sets that can be had; the page lists the others."""
+        """Return the real sets that are available; the page lists the others."""
         if isinstance(self.size.sets, Mapping):
             return dict(self.size.sets)
         sets = {name: self._try_to_load(name, part) for name in self.size.sets}
@@ -308,7 +310,7 @@ class _Work:
         """Draw the critical-difference diagram, if there are data sets enough for one."""
         if results.significance().nemenyi.isna().all(axis=None):
             return False
-        from pigmil.reproduction.drawing import draw_ranks
+        from pigmil.reproduction._drawing import draw_ranks
 
         self.picture("table2_ranks", draw_ranks(results))
         return True
@@ -342,7 +344,7 @@ class _Work:
         self.written.append(path)
 
     def picture(self, name: str, figure: Any) -> None:
-        from pigmil.reproduction.drawing import save
+        from pigmil.reproduction._drawing import save
 
         for suffix in (".png", ".svg"):
             path = self.folder / f"{name}{suffix}"

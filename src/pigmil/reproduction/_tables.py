@@ -1,4 +1,4 @@
-"""Tables I and II of the paper, ours beside theirs."""
+"""Tables I and II of the paper, with our results."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -6,18 +6,18 @@ from typing import Any
 
 from pigmil._core.optional import import_optional
 from pigmil.estimators.pigmil import PIGMIL
-from pigmil.evaluation.exports import latex_text
-from pigmil.evaluation.results import Results
-from pigmil.evaluation.runner import compare
-from pigmil.evaluation.store import Store
-from pigmil.reproduction.detection import (
+from pigmil.evaluation._exports import latex_text
+from pigmil.evaluation._results import Results
+from pigmil.evaluation._runner import compare
+from pigmil.evaluation._store import Store
+from pigmil.reproduction._detection import (
     CONFIGURATIONS,
     DISPLAY_NAMES,
     FRESH,
     Detection,
     run_detections,
 )
-from pigmil.reproduction.printed_tables import REAL, SYNTHETIC, TABLE_I, TABLE_II
+from pigmil.reproduction._printed_tables import REAL, SYNTHETIC, TABLE_I, TABLE_II
 
 TABLE_I_SETS = (*SYNTHETIC, FRESH)
 TABLE_I_METHODS = (*CONFIGURATIONS, "DD", "MILD", "mi-Sim", "KDE_min", "KDE", "KDE_max")
@@ -30,7 +30,7 @@ TEST_SHARE = 1 / 9
 
 def table1(
     *,
-    seeds: int = 50,
+    seeds: int = 20,
     n_jobs: int | None = None,
     store: Store,
     callback: Callable[..., None] | None = None,
@@ -41,14 +41,14 @@ def table1(
 
     Parameters
     ----------
-    seeds : int, default=50
+    seeds : int, default=20
         Draws of each set.
     n_jobs : int, optional
         Parallel fits.
     store : Store
         Where finished fits are kept.
     callback : callable, optional
-        Called with a :class:`pigmil.evaluation.execution.Progress` after every fit.
+        Called with a :class:`pigmil.evaluation.Progress` after every fit.
 
     Returns
     -------
@@ -63,7 +63,7 @@ def table1(
     Examples
     --------
     >>> import tempfile
-    >>> from pigmil.evaluation.store import Store
+    >>> from pigmil.evaluation._store import Store
     >>> with tempfile.TemporaryDirectory() as folder, Store(folder + "/r.sqlite") as store:
     ...     table, _ = table1(seeds=1, store=store)
     >>> float(table.set_index(["data", "method"]).loc[("RING", "KDE_min"), "ours"])

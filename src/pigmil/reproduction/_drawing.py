@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from pigmil._core.optional import import_optional
-from pigmil.reproduction.detection import DISPLAY_NAMES
-from pigmil.reproduction.printed_tables import SYNTHETIC
+from pigmil.reproduction._detection import DISPLAY_NAMES
+from pigmil.reproduction._printed_tables import SYNTHETIC
 
 # Distinguishable with any colour vision (Okabe and Ito).
 COLOURS = {"BASIC": "#0072B2", "RHOMBUS": "#D55E00", "RING": "#009E73"}

@@ -1,4 +1,4 @@
-"""The numbers printed in the paper, to be put beside ours."""
+"""The numbers printed in the paper, to compare with ours."""
 
 import math
 

@@ -4,16 +4,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pigmil._core.optional import import_optional
-from pigmil.evaluation.exports import latex_text
-from pigmil.evaluation.store import Store
-from pigmil.reproduction.detection import (
+from pigmil.evaluation._exports import latex_text
+from pigmil.evaluation._store import Store
+from pigmil.reproduction._detection import (
     CONFIGURATIONS,
     DISPLAY_NAMES,
     FRESH,
     Detection,
     run_detections,
 )
-from pigmil.reproduction.printed_tables import SYNTHETIC
+from pigmil.reproduction._printed_tables import SYNTHETIC
 
 Changes = tuple[tuple[str, Any], ...]
 
@@ -45,12 +45,13 @@ LABELLED_SETS = (
     "newsgroups11_hockey",
     "birds_filtered_winter_wren",
     "birds_filtered_brown_creeper",
+    "gitte_spam_13",
 )
 
 
 def ablation(
     *,
-    seeds: int = 20,
+    seeds: int = 10,
     labelled: Sequence[str] = LABELLED_SETS,
     n_jobs: int | None = None,
     store: Store,
@@ -60,7 +61,7 @@ def ablation(
 
     Parameters
     ----------
-    seeds : int, default=20
+    seeds : int, default=10
         Draws of each synthetic set.
     labelled : sequence of str
         Real sets with labelled instances; one fit each.
@@ -69,7 +70,7 @@ def ablation(
     store : Store
         Where finished fits are kept.
     callback : callable, optional
-        Called with a :class:`pigmil.evaluation.execution.Progress` after every fit.
+        Called with a :class:`pigmil.evaluation.Progress` after every fit.
 
     Returns
     -------

@@ -1,26 +1,15 @@
-"""The page of a reproduction: what matches, what does not, and why."""
+"""The sections of the page: one per table, study and figure."""
 
-import json
 import math
-import os
-import platform
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
-from datetime import UTC, datetime
-from importlib import metadata
 from typing import Any
 
-from pigmil._core.json import to_json_safe
-from pigmil._core.version import __version__
-from pigmil.evaluation.exports import markdown_page, markdown_table
-from pigmil.reproduction.ablation import EXPLANATIONS, ablation_text
-from pigmil.reproduction.claims import FAILS, HOLDS, OPEN, Check, Claim
-from pigmil.reproduction.detection import CONFIGURATIONS, DISPLAY_NAMES, FRESH
-from pigmil.reproduction.printed_tables import REAL, SYNTHETIC, TABLE_II
+from pigmil.evaluation._exports import markdown_page, markdown_table
+from pigmil.reproduction._ablation import EXPLANATIONS, ablation_text
+from pigmil.reproduction._claims import HOLDS, Claim
+from pigmil.reproduction._detection import CONFIGURATIONS, DISPLAY_NAMES, FRESH
+from pigmil.reproduction._printed_tables import REAL, SYNTHETIC, TABLE_II
 
-PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "joblib", "pandas", "matplotlib",
-            "scikit-posthocs")  # fmt: skip
 SIGNS = {"+": "▲", "-": "▼", "=": "≈", "new": "new", "failed": "failed"}
 
 # Why a claim may not be confirmed, by what it is about; shown only where one was not.
@@ -44,109 +33,6 @@ REASONS = {
     "CSDG": "The score of a vertex also grows with its own confidence and with the scores of its "
     "neighbours, not with its edges alone.",
 }
-ORDER = ("table1", "table2", "pools", "ablation", "figures")
-
-
-def environment(command: str, *, seconds: float, n_jobs: int | None) -> dict[str, Any]:
-    """Return the versions and the machine behind the numbers."""
-    return {
-        "command": command,
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "seconds": round(seconds, 1),
-        "n_jobs": n_jobs or 1,
-        "processors": os.cpu_count(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
-        "pigmil": __version__,
-        "packages": {name: _version(name) for name in PACKAGES},
-    }
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "not installed"
-
-
-def strict_json(value: Any) -> str:
-    """JSON text, values that are no number as null."""
-    return json.dumps(to_json_safe(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def page(parts: Sequence[dict[str, Any]]) -> str:
-    """Return the whole page in Markdown, from the parts that have been computed.
-
-    Parameters
-    ----------
-    parts : sequence of dict
-        Each with ``part``, ``facts`` (of :func:`environment`), ``summary``, ``sections``,
-        ``left_out`` and ``claims``, as in the file ``<part>.json``.
-    """
-    parts = sorted(parts, key=lambda part: ORDER.index(part["part"]))
-    claims = [claim_from_dict(claim) for part in parts for claim in part["claims"]]
-    blocks = [
-        "# The results of the PIGMIL paper, computed again",
-        "A bag is a set of instances, and a positive bag holds at least one positive instance, but "
-        "nobody says which. PIGMIL looks for these instances and then classifies bags by them. Its "
-        "paper reports that it finds nearly all of them on three small synthetic sets, where the "
-        "truth is known, that it classifies bags better than most other methods on eleven real "
-        "sets, and how it reacts to noise and to its settings. This page repeats the experiments.",
-        _bullets([part["summary"] for part in parts if part["summary"]]),
-        *_claim_table(claims),
-        "Three configurations are shown everywhere: `PIGMIL.paper()` follows the paper literally, "
-        "`PIGMIL.faithful()` is the same algorithm with the fewest repairs that make it work, and "
-        "`PIGMIL()` is the default of this library.",
-        "How it was made:\n\n"
-        + _bullets(
-            f"`{part['facts']['command']}` on {part['facts']['date']} with pigmil "
-            f"{part['facts']['pigmil']}, Python {part['facts']['python']}. "
-            + " ".join(part["left_out"])
-            for part in parts
-        ),
-    ]
-    for part in parts:
-        blocks += part["sections"]
-    return "\n\n".join(block.strip() for block in blocks if block) + "\n"
-
-
-def claim_to_dict(claim: Claim) -> dict[str, Any]:
-    """Return a claim as plain values, with its verdict."""
-    return {**asdict(claim), "verdict": claim.verdict}
-
-
-def claim_from_dict(values: dict[str, Any]) -> Claim:
-    """Return the claim that :func:`claim_to_dict` wrote."""
-    checks = tuple(Check(**check) for check in values["checks"])
-    return Claim(values["about"], values["text"], checks)
-
-
-def _claim_table(claims: Sequence[Claim]) -> list[str]:
-    if not claims:
-        return []
-    counts = Counter(claim.verdict for claim in claims)
-    head = "| about | claim | verdict | " + " | ".join(DISPLAY_NAMES.values()) + " |"
-    rows = []
-    for claim in claims:
-        cells = [_cell_verdict(claim, name) for name in CONFIGURATIONS]
-        rows.append(f"| {claim.about} | {claim.text} | **{claim.verdict}** | {' | '.join(cells)} |")
-    return [
-        f"**Of {len(claims)} claims of the paper {counts[HOLDS]} hold, {counts[FAILS]} do not hold "
-        f"and {counts[OPEN]} cannot be decided.** A claim holds if the difference it is about is "
-        "positive by more than two standard errors over draws; it does not hold if a difference "
-        "of a point or more is excluded by two standard errors; otherwise, or where everything is "
-        "at 100 % already, or where readings of the paper disagree, it cannot be decided. Where "
-        "the paper can be read in several ways the columns count them.",
-        "\n".join([head, "|---" * (3 + len(CONFIGURATIONS)) + "|", *rows]),
-    ]
-
-
-def _cell_verdict(claim: Claim, name: str) -> str:
-    verdicts = [check.verdict for check in claim.checks if check.configuration in (name, "")]
-    counts = Counter(verdicts)
-    if len(counts) <= 1:
-        return next(iter(counts), "not run")
-    return ", ".join(f"{verdict}: {n}" for verdict, n in counts.items())
 
 
 def table1_section(table: Any, claims: Sequence[Claim]) -> str:
@@ -190,31 +76,56 @@ def table1_section(table: Any, claims: Sequence[Claim]) -> str:
     )
 
 
+def pools_summary(table: Any) -> str:
+    """Return one sentence on bag accuracy with the detected and with other pools."""
+    sentences = []
+    for kind, rows in _pool_groups(table):
+        mean = rows[["detected", "random", "worst"]].mean()
+        sentences.append(
+            f"on {len(rows)} {kind} `PIGMIL()` labels {mean['detected']:.1f} % of the bags "
+            f"correctly, with a random instance of each bag in place of the detected one "
+            f"{mean['random']:.1f} %, with the worst-scored one {mean['worst']:.1f} %"
+        )
+    return f"Classification: {'; '.join(sentences)}."
+
+
+def _pool_groups(table: Any) -> list[tuple[str, Any]]:
+    printed = table["data"].isin(list(REAL))
+    groups = (
+        ("sets of the paper", table[printed]),
+        ("sets with labelled instances", table[~printed]),
+    )
+    return [(kind, rows) for kind, rows in groups if len(rows)]
+
+
 def pools_section(table: Any) -> str:
     """Return the section on bag accuracy with the detected and with other pools."""
-    text = table.set_index("data")
-    cells = text[["detected", "random", "worst"]].map(lambda value: f"{value:.1f}")
-    cells["detected - random"] = [
-        f"{row.gain:+.1f} ± {row.gain_error:.1f}" for row in table.itertuples()
+    blocks = [
+        "## Bag accuracy with the detected pool and with others",
+        "Does what was detected matter for classifying bags? `PIGMIL()` with its pool "
+        "replaced by a random instance of each of the same bags, and by the worst-scored one; "
+        "the bag classifier is trained anew each time, everything chosen on training bags. "
+        f"Accuracy, %, over {int(table['folds'].max())} folds; ± is the standard error over "
+        "folds, corrected for their overlap. Hard negatives, chosen relative to the pool, join it "
+        "in all three columns.",
     ]
-    cells["paper's PIGMIL"] = [f"{TABLE_II['PIGMIL'][name][0]:.1f}" for name in text.index]
-    mean = table[["detected", "random", "worst"]].mean()
-    best = int((table["detected"] >= table[["random", "worst"]].max(axis=1)).sum())
-    return "\n\n".join(
-        [
-            "## Bag accuracy with the detected pool and with others",
-            f"Does what was detected matter for classifying bags? `PIGMIL()` with its pool "
-            "replaced by a random instance of each of the same bags, and by the worst-scored one; "
-            "the bag classifier is trained anew each time, everything chosen on training bags. "
-            f"Accuracy, %, over {int(table['folds'].max())} folds; ± is the standard error over "
-            "folds, corrected for their overlap.",
-            markdown_table(cells.rename(index=REAL)),
-            f"On average over the sets: detected {mean['detected']:.1f}, random "
-            f"{mean['random']:.1f}, worst {mean['worst']:.1f}; the detected pool is best of "
-            f"the three on {best} of {len(table)} sets. Hard negatives, chosen relative to "
-            "the pool, join it in all three columns. Numbers: [pools.csv](pools.csv).",
+    for kind, rows in _pool_groups(table):
+        text = rows.set_index("data")
+        cells = text[["detected", "random", "worst"]].map(lambda value: f"{value:.1f}")
+        cells["detected - random"] = [
+            f"{row.gain:+.1f} ± {row.gain_error:.1f}" for row in rows.itertuples()
         ]
-    )
+        if set(text.index) <= set(REAL):
+            cells["paper's PIGMIL"] = [f"{TABLE_II['PIGMIL'][name][0]:.1f}" for name in text.index]
+        mean = rows[["detected", "random", "worst"]].mean()
+        best = int((rows["detected"] >= rows[["random", "worst"]].max(axis=1)).sum())
+        blocks += [
+            markdown_table(cells.rename(index=REAL)),
+            f"On average over the {kind}: detected {mean['detected']:.1f}, random "
+            f"{mean['random']:.1f}, worst {mean['worst']:.1f}; the detected pool is best of "
+            f"the three on {best} of {len(rows)}.",
+        ]
+    return "\n\n".join([*blocks, "Numbers: [pools.csv](pools.csv)."])
 
 
 def ablation_section(table: Any) -> str:
@@ -225,7 +136,7 @@ def ablation_section(table: Any) -> str:
         f"method with its standard error over the same {int(table['fits'].max())} draws; real sets "
         "with labelled instances have one fit and no error. CPU seconds and scored replacements "
         "are means per fit over all sets.",
-        _bullets(f"*{piece}*: {text}" for piece, text in EXPLANATIONS.items()),
+        bullets(f"*{piece}*: {text}" for piece, text in EXPLANATIONS.items()),
     ]
     for name, text in ablation_text(table).items():
         blocks += [f"`{DISPLAY_NAMES[name]}`:", markdown_table(text, corner="left out")]
@@ -269,6 +180,24 @@ def table2_section(table: Any, results: Any, drawn: bool, claims: Sequence[Claim
     return "\n\n".join([*parts, *_verdicts(claims, "Table II")])
 
 
+def table2_summary(table: Any) -> str:
+    """Return sentences on the bag accuracy of PIGMIL beside the printed one."""
+    own = table[table["method"] == "PIGMIL"]
+    if own.empty:
+        return ""
+    short = own[own["difference"] < 0].sort_values("difference")
+    listed = "; ".join(
+        f"{REAL[row.data]} {row.difference:+.1f} (standard deviation over folds {row.std:.1f})"
+        for row in short.itertuples()
+    )
+    below = f" It is below on {listed}." if listed else ""
+    return (
+        f"Bags: on {len(own)} real sets `PIGMIL()` labels {own['ours'].mean():.1f} % of the bags "
+        f"correctly on average, the paper prints {own['paper'].mean():.1f}; it is at or above the "
+        f"printed mean on {len(own) - len(short)} of them.{below}"
+    )
+
+
 def _lower(table: Any) -> list[str]:
     """List the cells of the default configurations that are below the paper's."""
     own = table[~table["method"].str.contains("|", regex=False)]
@@ -308,12 +237,12 @@ def figure_section(outcome: Any) -> str:
 
 
 def _verdicts(claims: Sequence[Claim], about: str) -> list[str]:
-    mine = [claim for claim in claims if claim.about == about]
-    if not mine:
+    chosen = [claim for claim in claims if claim.about == about]
+    if not chosen:
         return []
-    lines = [f"**{claim.text}**: {claim.verdict}.\n{_check_lines(claim)}" for claim in mine]
-    parts = ["The paper's claims:", _bullets(lines)]
-    if about in REASONS and any(claim.verdict != HOLDS for claim in mine):
+    lines = [f"**{claim.text}**: {claim.verdict}.\n{_check_lines(claim)}" for claim in chosen]
+    parts = ["The paper's claims:", bullets(lines)]
+    if about in REASONS and any(claim.verdict != HOLDS for claim in chosen):
         parts.append(f"Why: {REASONS[about]}")
     return parts
 
@@ -327,5 +256,6 @@ def _check_lines(claim: Claim) -> str:
     return "\n".join(lines)
 
 
-def _bullets(lines: Iterable[str]) -> str:
+def bullets(lines: Iterable[str]) -> str:
+    """Return a Markdown list."""
     return "\n".join(f"- {line}" for line in lines)

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 
 from pigmil._core.optional import import_optional
-from pigmil.evaluation.store import Store
+from pigmil.evaluation._store import Store
 from pigmil.graph.discrimination import influence
-from pigmil.reproduction import claims, concepts, drawing
-from pigmil.reproduction.claims import Claim
-from pigmil.reproduction.detection import (
+from pigmil.reproduction import _claims as claims
+from pigmil.reproduction import _concepts as concepts
+from pigmil.reproduction import _drawing as drawing
+from pigmil.reproduction._claims import Claim
+from pigmil.reproduction._detection import (
     CONFIGURATIONS,
     DISPLAY_NAMES,
     MAKERS,
@@ -19,7 +21,7 @@ from pigmil.reproduction.detection import (
     fitted,
     run_detections,
 )
-from pigmil.reproduction.printed_tables import SYNTHETIC
+from pigmil.reproduction._printed_tables import SYNTHETIC
 
 CAPTION_FRACTION = 0.6  # the captions of both scatter figures say 60 %, the text 40 %
 # Two meanings of the ratio of D to S + C, with alpha on C (Definition 9) or on S (Eq. 2).
@@ -36,7 +38,7 @@ KINDS = {"instances change sides": "swap", "labels flipped": "labels"}
 class FigureSize:
     """How much is computed for the figures."""
 
-    seeds: int = 20
+    seeds: int = 10
     ratios: Sequence[float] = (0.125, 0.5, 1.0, 2.0, 8.0)
     levels: Sequence[int] = (0, 1, 2, 3, 4, 5)
     fractions: Sequence[int] = (20, 40, 60, 80, 100)
@@ -87,7 +89,7 @@ def figures(
     store : Store
         Where finished fits are kept.
     callback : callable, optional
-        Called with a :class:`pigmil.evaluation.execution.Progress` after every fit.
+        Called with a :class:`pigmil.evaluation.Progress` after every fit.
 
     Returns
     -------

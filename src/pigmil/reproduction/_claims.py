@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pigmil.reproduction.detection import CONFIGURATIONS
-from pigmil.reproduction.printed_tables import SYNTHETIC
+from pigmil.reproduction._detection import CONFIGURATIONS
+from pigmil.reproduction._printed_tables import SYNTHETIC
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "cannot be decided"
 MARGIN = 1.0  # points; a smaller advantage counts as none
@@ -97,10 +97,10 @@ def decide(advantage: float, error: float, margin: float = MARGIN) -> str:
 
 def all_hold(verdicts: Iterable[str]) -> str:
     """Return the verdict on a claim that must hold in every part."""
-    found = list(verdicts)
-    if FAILS in found:
+    listed = list(verdicts)
+    if FAILS in listed:
         return FAILS
-    return OPEN if OPEN in found else HOLDS
+    return OPEN if OPEN in listed else HOLDS
 
 
 def mean_and_error(values: Any) -> tuple[float, float]:
@@ -127,7 +127,7 @@ def format_values(values: Any) -> str:
 
 
 def table1_claims(cells: Any) -> list[Claim]:
-    """Claims about Table I, from one row per fit."""
+    """Return the claims about Table I, from one row per fit."""
     checks = []
     for reading, column in (("pool", "pool"), ("best of every bag", "every_bag")):
         wide = cells.pivot_table(index=["data", "seed"], columns="method", values=column)
@@ -157,7 +157,7 @@ def table1_claims(cells: Any) -> list[Claim]:
 
 
 def table2_claims(table: Any) -> list[Claim]:
-    """Claims about Table II; the error is that over data sets."""
+    """Return the claims about Table II; the error is that over data sets."""
     wide = table.pivot(index="data", columns="method", values="ours")
     shown = [name for name in CONFIGURATIONS if name in wide]
     others = wide.drop(columns=shown)
@@ -246,7 +246,7 @@ def _by_set(about: str, frame: Any, checks: dict[str, tuple[str, Any]]) -> list[
 
 
 def ratio_claims(frame: Any) -> list[Claim]:
-    """Claims about accuracy against the ratio of D to S + C."""
+    """Return the claims about accuracy against the ratio of D to S + C."""
     return _by_set(
         "Ratio",
         frame,
@@ -259,7 +259,7 @@ def ratio_claims(frame: Any) -> list[Claim]:
 
 
 def working_set_claims(frame: Any) -> list[Claim]:
-    """Claims about accuracy against the size of the working sets."""
+    """Return the claims about accuracy against the size of the working sets."""
     best = ("best with working sets of about 40 %", _peaks(30, 50))
     return _by_set(
         "Working set",
@@ -269,7 +269,7 @@ def working_set_claims(frame: Any) -> list[Claim]:
 
 
 def noise_claims(frame: Any) -> list[Claim]:
-    """Claims about accuracy against noise."""
+    """Return the claims about accuracy against noise."""
     levels = sorted(frame["x"].unique())
 
     def falls(rows: Any) -> Finding:
@@ -319,7 +319,7 @@ def _steepest_fall(frame: Any) -> tuple[float, float]:
 
 
 def detection_claims(frame: Any) -> list[Claim]:
-    """Claims about working sets, pool and graph, from one row per fit, in per cent."""
+    """Return the claims about working sets, pool and graph, from one row per fit, in per cent."""
 
     def most_positives(rows: Any) -> Finding:
         found = _by_data(rows, rows["positives_in_working_sets"])
@@ -353,7 +353,7 @@ def _by_data(rows: Any, values: Any) -> dict[str, tuple[float, float]]:
 
 
 def influence_claims(frame: Any) -> list[Claim]:
-    """Claims about d(delta), which follow from its definition without an error."""
+    """Return the claims about d(delta), which follow from its definition."""
     delta, value = frame["delta"].to_numpy(), frame["influence"].to_numpy()
     far, near = delta >= 1, delta <= 1
     slopes = np.diff(value) / np.diff(delta)

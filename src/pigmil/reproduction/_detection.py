@@ -12,12 +12,12 @@ from pigmil.bags import Bags, BagScaler
 from pigmil.datasets import load_dataset, make_basic, make_rhombus, make_ring
 from pigmil.estimators import get_estimator
 from pigmil.estimators.pigmil import PIGMIL
-from pigmil.evaluation.cells import recorded_warnings
-from pigmil.evaluation.execution import Task, run_tasks
-from pigmil.evaluation.executors import make_executor
-from pigmil.evaluation.identity import estimator_identity
-from pigmil.evaluation.splits import data_checksum
-from pigmil.evaluation.store import Cell, Store, canonical_json
+from pigmil.evaluation._cells import recorded_warnings
+from pigmil.evaluation._execution import Task, run_tasks
+from pigmil.evaluation._executors import make_executor
+from pigmil.evaluation._identity import estimator_identity
+from pigmil.evaluation._splits import data_checksum
+from pigmil.evaluation._store import Cell, Store, canonical_json
 from pigmil.graph.csdg import CSDG
 from pigmil.metrics import detection_accuracy
 
@@ -81,7 +81,7 @@ def labelled_bags(data: str, seed: int, noise: int = 0, noise_kind: str = "swap"
 @functools.lru_cache(maxsize=16)
 def _real_bags(name: str) -> Bags:
     bags = load_dataset(name)
-    scaled: Bags = BagScaler(with_mean=not bags.is_sparse).fit_transform(bags)
+    scaled: Bags = BagScaler().fit_transform(bags)
     return scaled
 
 

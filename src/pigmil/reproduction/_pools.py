@@ -11,12 +11,13 @@ from pigmil._core.optional import import_optional
 from pigmil._core.typing import IntArray
 from pigmil.bags import Bags, BagScaler
 from pigmil.estimators.pigmil import PIGMIL
-from pigmil.evaluation.cells import recorded_warnings
-from pigmil.evaluation.execution import Task, run_tasks
-from pigmil.evaluation.executors import make_executor
-from pigmil.evaluation.identity import estimator_identity
-from pigmil.evaluation.splits import Split, bag_splits, data_checksum
-from pigmil.evaluation.store import Cell, Store, canonical_json
+from pigmil.evaluation._cells import recorded_warnings
+from pigmil.evaluation._execution import Task, run_tasks
+from pigmil.evaluation._executors import make_executor
+from pigmil.evaluation._identity import estimator_identity
+from pigmil.evaluation._splits import Split, bag_splits, data_checksum
+from pigmil.evaluation._store import Cell, Store, canonical_json
+from pigmil.graph import ClassSplit
 
 POOLS = ("detected", "random", "worst")
 
@@ -44,7 +45,7 @@ def accuracy_by_pool(bags: Bags, split: Split, model: PIGMIL) -> dict[str, Any]:
         ``"warnings"``.
     """
     with recorded_warnings() as caught:
-        scaler = BagScaler(with_mean=not bags.is_sparse).fit(bags[split.train])
+        scaler = BagScaler().fit(bags[split.train])
         train, test = (scaler.transform(bags[part]) for part in (split.train, split.test))
         fitted = copy.copy(model).fit(train)
         rng = check_random_state(split.fold)
@@ -55,15 +56,21 @@ def accuracy_by_pool(bags: Bags, split: Split, model: PIGMIL) -> dict[str, Any]:
                 train, fitted.pool_, lambda rows: rows[np.argmin(fitted.instance_scores_[rows])]
             ),
         }
-        found: dict[str, Any] = {}
+        positive = train.y == fitted.positive_label_
+        densities = ClassSplit.from_bags(
+            train,
+            positive,
+            decays=(fitted.decay_,),
+            unit=fitted.length_unit_,
+            two_sided=False,
+        ).log_negative_density[0]
+        accuracies: dict[str, Any] = {}
         for name, pool in pools.items():
             other = copy.copy(fitted)
             other.pool_ = pool
-            other._fit_classifier(
-                train, train.y == fitted.positive_label_, check_random_state(split.fold)
-            )
-            found[name] = float(np.mean(other.predict(test) == test.y))
-    return {**found, "warnings": sorted(set(caught))}
+            other._fit_classifier(train, positive, densities, check_random_state(split.fold))
+            accuracies[name] = float(np.mean(other.predict(test) == test.y))
+    return {**accuracies, "warnings": sorted(set(caught))}
 
 
 def _one_per_bag(bags: Bags, pool: IntArray, choose: Callable[[IntArray], Any]) -> IntArray:
@@ -94,7 +101,7 @@ def pools(
     store : Store
         Where finished fits are kept.
     callback : callable, optional
-        Called with a :class:`pigmil.evaluation.execution.Progress` after every fit.
+        Called with a :class:`pigmil.evaluation.Progress` after every fit.
 
     Returns
     -------
