@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from pigmil.cli.app import app
+from pigmil.cli._app import app
 
 
 @dataclass

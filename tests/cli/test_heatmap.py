@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pigmil import Bags, write_bags
-from pigmil.cli.heatmap import _file_names
+from pigmil.cli._heatmap import _file_names
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_heat_maps_of_a_saved_model(pigmil, slides, folder):
 def test_all_bags_by_default_and_the_ranking_keeps_the_coordinates(pigmil, slides, folder):
     assert pigmil("fit", slides, "-o", "m.skops", "-m", "MISVM").status == 0
     found = pigmil("heatmap", "m.skops", slides, "--as", "geojson", "-o", "maps")
-    assert "wrote 12 heat maps to maps" in found.out
+    assert "wrote 12 files to maps  (12 bags as geojson)" in found.out
     assert len(list((folder / "maps").iterdir())) == 12
     assert pigmil("predict", "m.skops", slides, "--instances", "ranked.csv").status == 0
     with (folder / "ranked.csv").open(newline="") as file:

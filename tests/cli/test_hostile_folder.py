@@ -5,11 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pigmil._core import children
 from pigmil.datasets import _wheel as wheel
-from pigmil.evaluation.executors import Call, ProcessExecutor
+from pigmil.evaluation._executors import Call, ProcessExecutor
 
 # Imported early by a worker, by the process that enforces limits, or by a fit.
 HOSTILE = ("numpy", "joblib", "scipy", "sklearn", "numba", "pandas", "pickle", "pip", "queue")
@@ -73,6 +74,28 @@ def test_workers_run_nothing_of_the_folder(folder):
     (outcome,) = ProcessExecutor(1, time_limit=100).run([Call("key", dict, {"a": 1})])
     assert (outcome.result, outcome.error) == ({"a": 1}, None)
     assert ran(folder) == []
+
+
+def test_workers_of_dask_run_nothing_of_the_folder(folder):
+    """Started as the installed command is, without safe-path mode of its own."""
+    pytest.importorskip("distributed")
+    for name in range(4):
+        np.save(folder / f"s{name}.npy", np.random.default_rng(name).normal(size=(5, 3)))
+    (folder / "labels.csv").write_text("slide_id,label\ns0,0\ns1,1\ns2,0\ns3,1\n")
+    plant(folder, (*HOSTILE, "multiprocessing", "socket", "selectors", "distributed"))
+    scripts = folder.parent / "bin"
+    scripts.mkdir()
+    (scripts / "command.py").write_text(
+        "from pigmil.cli import main\nif __name__ == '__main__':\n    main()\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != children.SAFE_PATH}
+    found = subprocess.run(
+        [sys.executable, scripts / "command.py", "fit", ".", "--labels", "labels.csv",
+         "--workers", "1", "--method", "SIL", "-o", "m.skops"],
+        cwd=folder, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran(folder) == []
+    assert found.returncode == 0, found.stderr
 
 
 def test_pip_runs_nothing_of_the_folder(folder, tmp_path, monkeypatch):

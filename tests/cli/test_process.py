@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pigmil.evaluation.results import Results
+from pigmil.evaluation._results import Results
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals and shells of POSIX")
 CALL = (sys.executable, "-m", "pigmil.cli")
@@ -33,7 +33,7 @@ main()
 # Interrupted while the report is being written.
 HALF = """
 import sys, time
-import pigmil.report.write as write
+import pigmil.report._write as write
 from pathlib import Path
 from pigmil.cli import main
 
@@ -56,7 +56,7 @@ main()
 SECOND = """
 import sys, time
 from pathlib import Path
-import pigmil.evaluation.runner as runner
+import pigmil.evaluation._runner as runner
 from pigmil.cli import main
 
 compute = runner.compute_cell

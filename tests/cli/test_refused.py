@@ -9,7 +9,7 @@ import sklearn
 import skops.io
 
 from pigmil import Bags, write_bags
-from pigmil.cli.data import as_options
+from pigmil.cli._hints import as_options
 
 COLUMNS = ("--bag", "molecule", "--label", "active", "--info", "note")
 LABELLED = (*COLUMNS, "--positive", "yes")
@@ -19,7 +19,7 @@ LABELLED = (*COLUMNS, "--positive", "yes")
     ("arguments", "message"),
     [
         (("detect", "nowhere.csv"), "There is no file 'nowhere.csv'"),
-        (("detect", "musk_1"), "did you mean musk1"),
+        (("detect", "musk_1"), "Did you mean musk1"),
         (("detect", "molecules.csv", *COLUMNS), "text: 'no' (12 bags), 'yes' (12 bags)."),
         (("detect", "molecules.csv", *COLUMNS, "--positive", "y"), "no bag has this label"),
         (("detect", "molecules.csv", *LABELLED, "-m", "MILESS"), "Did you mean MILES"),
@@ -36,7 +36,8 @@ LABELLED = (*COLUMNS, "--positive", "yes")
         (("detect", "molecules.csv", *LABELLED, "-m", "miGraph"), "does not score instances"),
         (("detect", "molecules.csv", *LABELLED, "-m", "Foo"), "Unknown method 'Foo'"),
         (("detect", "molecules.csv", *LABELLED, "--set", "foo=1"), "expected name=value"),
-        (("detect", "molecules.csv", *LABELLED, "--set", "reading__damping=7"), "from 0 to 1"),
+        (("detect", "molecules.csv", *LABELLED, "-m", "PIGMIL", "--set", "reading__damping=7"),
+         "from 0 to 1"),
         (("convert", "molecules.csv", "molecules.csv"), "would overwrite the data"),
         (("convert", "molecules.csv", "out.xyz", *COLUMNS), "Pass --to-format"),
         (("convert", "molecules.csv", "out.arff", *COLUMNS), "Pass --lossy"),

@@ -2,13 +2,17 @@
 
 import csv
 import json
+import re
 
 import h5py
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 from sklearn.pipeline import make_pipeline
 
-from pigmil import PIGMIL, BagImputer, BagScaler, read_bags, read_cohort
+from pigmil import PIGMIL, BagImputer, Bags, BagScaler, read_bags, read_cohort, write_bags
+from pigmil.evaluation import compare
+from pigmil.report import write_report
 
 TILES, PLANTED = 12, 4
 
@@ -58,7 +62,7 @@ def test_slides_detect(pigmil, slides, folder):
     assert "--labels" in stuck.err
     unsure = pigmil("detect", "slides", *COHORT)
     assert unsure.status == 2
-    assert "'normal' (8 bags), 'tumour' (8 bags). Name the positive one with --pos" in unsure.err
+    assert "'normal' (8 bags), 'tumour' (8 bags). Name the positive one: --pos" in unsure.err
     found = pigmil("detect", "slides", *COHORT, "--positive", "tumour")
     assert found.status == 0, found.err
     rows = rows_of(folder / "slides-instances.csv")
@@ -229,3 +233,53 @@ def test_unusual_data_is_reported_once_with_numbers(pigmil, folder):
         "median: 'c'; the largest is 1e+09.",
     ]
     json.loads(pigmil("detect", "odd.csv", "-m", "KDE", "--no-report", "--json").out)
+
+
+@pytest.fixture
+def digits():
+    """Sixty bags of eight images; one image of each of the first thirty is a nine."""
+    known = load_digits()
+    rng = np.random.RandomState(0)
+    nines, others = np.flatnonzero(known.target == 9), np.flatnonzero(known.target != 9)
+    rows = rng.choice(others, (60, 8), replace=False)
+    rows[:30, 0] = rng.choice(nines, 30, replace=False)
+    rows = np.array([rng.permutation(bag) for bag in rows])
+    return Bags.from_list(
+        list(known.data[rows]),
+        y=[1] * 30 + [0] * 30,
+        instance_info={
+            "image": known.images[rows.ravel()],
+            "digit": known.target[rows.ravel()],
+        },
+    )
+
+
+def test_digits_on_the_command_line(pigmil, digits, folder):
+    write_bags(digits, "digits.npz")
+    found = pigmil("detect", "digits.npz", "--images", "image", "-m", "MISVM", "--top", "3")
+    assert found.status == 0, found.err
+    rows = rows_of(folder / "digits-instances.csv")
+    best = [row for row in rows if row["best_of_bag"] == "true"]
+    assert len(best) == 30
+    assert sum(row["digit"] == "9" for row in best) >= 24
+    page = (folder / "digits-report.html").read_text("utf-8")
+    assert page.count("data:image/png;base64,") >= 100
+    found = pigmil("compare", "digits.npz", "-m", "MISVM,MI-Kernel", "--metric", "auc", "--repeats",
+                   "1", "--folds", "3", "--no-tune", "--report", "table.html")  # fmt: skip
+    assert found.status == 0, found.err
+    assert "interval: 95 % confidence interval by a bootstrap over bags" in found.out
+    assert "MI-SVM has the best mean" in found.out
+    assert re.search(r"- (MI-SVM is better than MI-Kernel by|No difference is beyond)", found.out)
+    assert "MI-SVM has the highest AUC" in (folder / "table.html").read_text("utf-8")
+
+
+def test_digits_in_python(digits, folder):
+    model = make_pipeline(BagScaler(), PIGMIL(random_state=0)).fit(digits, digits.y)
+    detected = digits.instance_info["digit"][model[-1].detected_instances_]
+    assert (detected == 9).mean() > 0.6  # by chance: one in eight
+    results = compare(["MISVM", "MI-Kernel"], {"digits": digits}, repeats=1, folds=3, tune=False,
+                      store="digits.sqlite")  # fmt: skip
+    auc = results.table("auc").loc["digits"]
+    assert auc.max() > 60
+    page = write_report(results, "comparison.html").read_text("utf-8")
+    assert "Differences beyond chance" in page

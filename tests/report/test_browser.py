@@ -158,6 +158,12 @@ def test_heat_maps_are_drawn_where_the_tiles_are(browser, rhombus, tmp_path, sch
     assert len(set(by_score)) <= len(distinct) + 1
     tab.run("document.getElementById('percentile').click()")
     assert tab.run(pixels) != by_score
+    phone = Tab(browser, tmp_path / "tiles.html", width=390, scheme=scheme)
+    cut_off = (
+        "return [...document.querySelectorAll('#answer .scroll, details.bag[open] .scroll')]"
+        ".filter(s => s.scrollWidth > s.clientWidth + 1).length"
+    )
+    assert phone.run(cut_off) == 0
 
 
 def test_filter_leaves_the_bags_and_rows_asked_for(browser, page, rhombus_summary):
@@ -261,7 +267,7 @@ def test_many_instances_stay_usable(browser, tmp_path):
     model = get_estimator("KDE_min")().fit(bags)
     summary = detection_summary(model, bags, source="large", folds=0)
     tab = Tab(browser, write_report(summary, tmp_path / "large.html"))
-    assert "10,000 of 12,000" in tab.run("return document.querySelector('#map strong').textContent")
+    assert "10,000 of 12,000" in tab.run("return document.querySelector('#map p').textContent")
     assert "KDE_min detects instances and does not classify bags" in tab.run(
         "return document.body.textContent"
     )

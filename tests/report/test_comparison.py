@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from pigmil.evaluation.results import Results
+from pigmil.evaluation._results import Results
 from pigmil.report import comparison_summary, render_html, render_markdown, write_report
-from pigmil.report.comparison import significant_differences
+from pigmil.report._comparison import significant_differences
 
 
 def _row(data, method, fold, accuracy):

@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from pigmil import MILD, Bags, BagScaler, instance_scores
 from pigmil.datasets import make_ring
 from pigmil.report import plot_bags, plot_heatmap, write_geojson
-from pigmil.report.heatmap import scored_tiles, slides_of
+from pigmil.report._tiles import scored_tiles, slides_of
 
 CORNERS = np.array([[0, 0], [512, 0], [0, 512], [512, 512], [1024, 512]])
 SCORES = np.array([0.5, 2.0, np.nan, 0.5, -1.0, 9.0])

@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,12 +13,14 @@ import scipy.sparse as sp
 from pigmil import Bags, BagScaler
 from pigmil.datasets import make_rhombus
 from pigmil.estimators import all_estimators, get_estimator
-from pigmil.report import detection_summary, pictures, ranking, render_html
-from pigmil.report.answer import feature_differences
-from pigmil.report.figures import colour_range
-from pigmil.report.pictures import instance_map, spring_layout, updating_replay
-from pigmil.report.predictions import bag_predictions, calibration
-from pigmil.report.thumbnails import Thumbnails
+from pigmil.report import _pictures as pictures
+from pigmil.report import _ranking as ranking
+from pigmil.report import detection_summary, render_html
+from pigmil.report._answer import feature_differences
+from pigmil.report._figures import colour_range
+from pigmil.report._pictures import instance_map, spring_layout, updating_replay
+from pigmil.report._predictions import bag_predictions, calibration
+from pigmil.report._thumbnails import Thumbnails
 
 
 def test_summary_is_plain(rhombus_summary):
@@ -233,14 +236,24 @@ def test_answer_opens_with_the_calls_and_their_level(rhombus):
         fdr=0.2, instances=rows, adjusted=np.linspace(0, 1, len(rows)), notes=("few <b>bags",),
         scores=np.arange(len(rows), 0.0, -1.0), called=rows[:10],
     )  # fmt: skip
+    diagnosis = SimpleNamespace(
+        verdict="weak", confidence=0.5, reasons=("First.",), alarms=("Second.",), auc=0.75,
+        auc_interval=(0.5, 1.0), stability=float("nan"), to_dict=dict,
+    )  # fmt: skip
     summary = detection_summary(
-        model, bags, source="x", folds=0, selection=selection, diagnosis="First.\nSecond."
+        model, bags, source="x", folds=0, selection=selection, diagnosis=diagnosis
     )
     answer = summary["answer"]
+    assert answer["verdict"] == "weak, confidence 0.50 of 1"
+    assert {"name": "How sure", "value": "weak", "note": "confidence 0.50 of 1"} in summary["facts"]
     assert answer["headline"].endswith("are called positive, at a false-discovery rate of 20 %.")
     assert answer["headline"].startswith("10 instances in 2 of 20")
-    assert "about 2 of 10" in answer["sure"][0]
-    assert {"few <b>bags", "First.", "Second."} <= set(answer["sure"])
+    assert any("about 2 of 10. 18 positive bags have no call." in one for one in answer["sure"])
+    # Among equal levels the score of the model decides, which is also the score that is listed.
+    assert [row["score"] for row in answer["rows"][:1]] == [
+        pytest.approx(model.instance_scores_[rows[0]], rel=1e-5)
+    ]
+    assert {"few <b>bags", "First.", "Alarm: Second."} <= set(answer["sure"])
     assert [row["instance"] for row in answer["rows"]] == [*range(8), 0, 1]
     assert answer["rows"][0]["level"] == "0.00"
     text = render_html(summary)
@@ -280,6 +293,40 @@ def test_heat_maps_of_listed_bags(rhombus, monkeypatch):
     assert "the best 1 of 2 bags" in pictures.heatmaps(model, placed, [3, 0])["note"]
 
 
+def test_pictures_outside_the_folder_and_of_odd_formats_are_not_opened(rhombus, tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    bags, _ = rhombus
+    folder = tmp_path / "data"
+    folder.mkdir()
+    image.new("RGB", (8, 8)).save(tmp_path / "private.png")
+    image.new("RGB", (8, 8)).save(folder / "shown.png")
+    # Pillow starts the program gs to draw this one.
+    (folder / "drawn.png").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n")
+    (folder / "link.png").symlink_to(tmp_path / "private.png")
+    names = ["shown.png", "../private.png", str(tmp_path / "private.png"), "link.png", "drawn.png"]
+    names += [str(folder / "shown.png")] + [""] * (bags.n_instances - 6)
+    pictured = bags.with_info(instance_info={"file": np.array(names, dtype=object)})
+    thumbnails = Thumbnails(pictured, "file", folder=folder)
+    with pytest.warns(UserWarning, match="outside the folder") as caught:
+        shown = [thumbnails.of(row) is not None for row in range(6)]
+    assert shown == [True, False, False, False, False, True]
+    assert len(caught) == 1
+
+
+def test_pictures_that_fill_the_memory_are_not_opened(rhombus, tmp_path, monkeypatch):
+    image = pytest.importorskip("PIL.Image")
+    bags, _ = rhombus
+    image.new("1", (20_000, 20_000)).save(tmp_path / "bomb.png")  # Pillow refuses it by itself
+    image.new("1", (300, 300)).save(tmp_path / "large.png")
+    monkeypatch.setattr("pigmil.report._thumbnails.MAX_PIXELS", 80_000)
+    names = np.array(["bomb.png", "large.png"] + [""] * (bags.n_instances - 2), dtype=object)
+    pictured = bags.with_info(instance_info={"file": names})
+    thumbnails = Thumbnails(pictured, "file", folder=tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Pillow
+        assert [thumbnails.of(row) for row in (0, 1)] == [None, None]
+
+
 def test_thumbnails_of_arrays_and_files(rhombus, tmp_path):
     image = pytest.importorskip("PIL.Image")
     bags, model = rhombus
@@ -301,3 +348,32 @@ def test_thumbnails_of_arrays_and_files(rhombus, tmp_path):
         Thumbnails(pictured, "x")
     summary = detection_summary(model, pictured, source="x", folds=0, images="grey")
     assert summary["ranking"]["bags"][0]["rows"][0]["image"].startswith("data:image/png;base64,")
+
+
+def test_what_is_known_of_a_bag_is_listed_once(rhombus):
+    bags, model = rhombus
+    molecule = np.repeat([f"mol {n}" for n in range(40)], 8)
+    known = bags.with_info(
+        instance_info={"smiles": molecule, "conformer": np.tile(list("abcdefgh"), 40)},
+        bag_info={"site": ["x", "y"] * 20, "scanner": ["s"] * 40},
+    )
+    ranking = detection_summary(model, known, source="x", folds=0)["ranking"]
+    assert ranking["columns"] == [{"name": "conformer", "text": True}]
+    bag = ranking["bags"][0]
+    assert bag["info"] == [
+        {"name": "smiles", "value": f"mol {bag['bag']}"},
+        {"name": "site", "value": "xy"[bag["bag"] % 2]},
+    ]
+    assert [row["info"] for row in bag["rows"]] == [
+        ["abcdefgh"[row["instance"]]] for row in bag["rows"]
+    ]
+
+
+def test_held_out_predictions_keep_groups_together(rhombus):
+    bags, model = rhombus
+    patients = bags.with_info(bag_info={"patient": [f"p{n // 4}" for n in range(40)]})
+    found = detection_summary(model, patients, source="x", folds=2, groups="patient")
+    assert found["predictions"]["how"].endswith("fitted on other groups of bags.")
+    one = bags.with_info(bag_info={"site": ["a"] * 40})
+    found = detection_summary(model, one, source="x", folds=2, groups="site")
+    assert "failed" in found["predictions"]["why_not"]

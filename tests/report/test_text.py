@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from pigmil._core.text import escape_markdown, sanitize
-from pigmil.report.text import number, rounded, script_json
+from pigmil.report._text import number, rounded, script_json
 
 
 @given(st.text(st.characters(exclude_categories=()), max_size=30))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pigmil.report import detection_summary, render_html, render_markdown, write_report
-from pigmil.report.write import _plotly
+from pigmil.report._write import _plotly
 
 PAGE = Path(__file__).parents[2]
 

@@ -25,7 +25,7 @@ def main() -> None:
         prepare_streams()
         import_optional("typer", extra="cli", purpose="The command line")
         import_optional("rich", extra="cli", purpose="The command line")
-        from pigmil.cli.app import app
+        from pigmil.cli._app import app
 
         with writing_output():  # commands handle errors of other files themselves
             try:

@@ -1,10 +1,11 @@
 """Figures, and HTML or Markdown reports rendered from one summary."""
 
-from pigmil.report.comparison import comparison_summary
-from pigmil.report.figures import plot_bags, plot_faithfulness
-from pigmil.report.heatmap import plot_heatmap, write_geojson
-from pigmil.report.summary import detection_summary
-from pigmil.report.write import render_html, render_markdown, write_report
+from pigmil.report._comparison import comparison_summary
+from pigmil.report._figures import plot_bags, plot_faithfulness
+from pigmil.report._geojson import write_geojson
+from pigmil.report._heatmap import plot_heatmap
+from pigmil.report._summary import detection_summary
+from pigmil.report._write import render_html, render_markdown, write_report
 
 __all__ = [
     "comparison_summary",

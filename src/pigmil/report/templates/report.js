@@ -165,7 +165,7 @@
   const blocks = [...document.querySelectorAll("details.bag")].map((block) => ({
     block,
     more: block.querySelector("button.more"),
-    name: block.querySelector(".name").textContent.toLowerCase(),
+    name: [".name", ".fields"].map((part) => block.querySelector(part)?.textContent ?? "").join(" ").toLowerCase(),
     rows: [...block.querySelectorAll("tbody tr")].map((row) => ({
       row, detected: row.classList.contains("detected"),
       cells: [...row.cells].map((cell) => cell.textContent.toLowerCase()),
@@ -211,7 +211,7 @@
     const width = Math.max(...one.x) + one.size, height = Math.max(...one.y) + one.size;
     const room = Math.min(canvas.parentElement.clientWidth, 640);
     if (!room) return;
-    const zoom = Math.min(room / width, 300 / height), dense = window.devicePixelRatio || 1;
+    const zoom = Math.min(room / width, (phone.matches ? 300 : 220) / height), dense = window.devicePixelRatio || 1;
     canvas.style.width = width * zoom + "px";
     canvas.width = Math.ceil(width * zoom * dense); canvas.height = Math.ceil(height * zoom * dense);
     const ink = canvas.getContext("2d");
@@ -277,7 +277,7 @@
   });
 
   // ---- Updating -------------------------------------------------------------------------------
-  if (updating) {
+  if (updating && updating.steps.length) {
     const place = new Map(map.row.map((row, i) => [row, i]));
     const slider = byId("step");
     const poolAt = (step) => {

@@ -1,5 +1,6 @@
 """The opening of a detection report: the answer, how sure it is, and what sets it apart."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -7,8 +8,9 @@ import numpy as np
 from pigmil._core.text import count, sanitize
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.report.ranking import info_texts, ranked_rows
-from pigmil.report.text import number, probability, rounded
+from pigmil.report._ranking import column_title, info_columns, info_texts, ranked_rows
+from pigmil.report._text import probability, rounded
+from pigmil.report._thumbnails import Thumbnails
 
 TOP_ROWS, TOP_FEATURES, UNNAMED_FEATURES = 10, 15, 20
 
@@ -20,6 +22,7 @@ def detection_answer(
     *,
     selection: Any = None,
     diagnosis: Any = None,
+    thumbnails: Thumbnails | None = None,
 ) -> dict[str, Any]:
     """Return which instances make bags positive, and how sure that is.
 
@@ -30,18 +33,20 @@ def detection_answer(
     bags : Bags
         The bags as the user provided them.
     predictions : dict
-        From :func:`pigmil.report.predictions.bag_predictions`.
+        From :func:`pigmil.report._predictions.bag_predictions`.
     selection : InstanceSelection, optional
         Instances called positive at a false-discovery level (``fdr``, ``instances``,
         ``adjusted``, ``called``, ``notes``).
-    diagnosis : object, optional
-        Its text is shown, one paragraph per line.
+    diagnosis : Diagnosis, optional
+        From :func:`pigmil.diagnose`; its verdict and reasons are shown.
+    thumbnails : Thumbnails, optional
+        Pictures of the instances.
 
     Returns
     -------
     dict
-        ``headline``, ``sure`` (sentences), ``rows`` (the best instances), ``columns``, ``level``
-        and ``more``, the number of instances that are not listed.
+        ``headline``, ``verdict``, ``sure`` (sentences), ``rows`` (the best instances),
+        ``columns``, ``level`` and ``more``, the number of instances that are not listed.
     """
     positive = np.asarray(bags.y == model.positive_label_)
     if selection is None:
@@ -56,20 +61,11 @@ def detection_answer(
         f"{count(len(called), 'instance')} in {n_bags} of "
         f"{count(int(positive.sum()), 'positive bag')} {verb}"
     )
-    sure = []
     if level is not None:
         headline += f", at a false-discovery rate of {100 * level:g} %"
-        sure.append(
-            f"On average at most {100 * level:g} % of the called instances are false: about "
-            f"{number(round(level * len(called), 1))} of {len(called):,}. "
-            f"{count(int(positive.sum()) - n_bags, 'positive bag')} without a call."
-        )
+    sure = _calls(level, len(called), int(positive.sum()) - n_bags)
+    if selection is not None:
         sure += [sanitize(note, limit=600) for note in selection.notes]
-    else:
-        sure.append(
-            "No false-discovery level was computed: read the scores as a ranking, and the first "
-            "instances of each bag as the best candidates."
-        )
     figures = predictions.get("figures")
     if figures:
         sure.append(
@@ -79,17 +75,63 @@ def detection_answer(
     else:
         sure.append(predictions["why_not"])
     sure += _unused(model, bags)
-    if diagnosis is not None:
-        sure += [sanitize(line, limit=600) for line in str(diagnosis).splitlines() if line.strip()]
-    rows, more = _best_rows(model, bags, selection)
+    names, same = info_columns(bags)
+    rows, more = _best_rows(model, bags, selection, [*names, *same], thumbnails)
     return {
         "headline": headline + ".",
-        "sure": sure,
+        "verdict": None if diagnosis is None else verdict(diagnosis),
+        "sure": [*([] if diagnosis is None else reasons(diagnosis)), *sure],
         "level": level,
-        "columns": [sanitize(name) for name in bags.instance_info],
+        "columns": [
+            {**column_title(bags, name), "of_bag": name in same} for name in [*names, *same]
+        ],
         "rows": rows,
         "more": more,
     }
+
+
+def _calls(level: float | None, n_called: int, n_without: int) -> list[str]:
+    """Return what the level means for this number of calls."""
+    if level is None:
+        return [
+            "No false-discovery level was computed: read the scores as a ranking, and the first "
+            "instances of each bag as the best candidates."
+        ]
+    missed = (
+        "Every positive bag has a call."
+        if not n_without
+        else f"{count(n_without, 'positive bag')} {'has' if n_without == 1 else 'have'} no call."
+    )
+    if not n_called:
+        return [f"No instance stands out enough for a level of {100 * level:g} %."]
+    return [
+        f"On average at most {100 * level:g} % of the called instances are false: about "
+        f"{level * n_called:,.0f} of {n_called:,}. {missed}"
+    ]
+
+
+def verdict(diagnosis: Any) -> str:
+    """Return how far to trust the detection, in a few words."""
+    return f"{diagnosis.verdict}, confidence {diagnosis.confidence:.2f} of 1"
+
+
+def reasons(diagnosis: Any) -> list[str]:
+    """Return what the verdict of a diagnosis rests on, one sentence each."""
+    low, high = diagnosis.auc_interval
+    lines = [
+        *(f"Alarm: {alarm}" for alarm in diagnosis.alarms),
+        *diagnosis.reasons,
+        f"Held-out bags ranked by their best instance: area under the ROC curve "
+        f"{probability(diagnosis.auc)} (95 % interval {probability(low)} to {probability(high)}; "
+        "0.5 is chance).",
+    ]
+    if diagnosis.stability == diagnosis.stability:
+        lines.append(
+            f"Fitted on half of the bags each, two models pick the same instance in "
+            f"{100 * diagnosis.same_pick:.0f} % of the positive bags "
+            f"({100 * diagnosis.same_pick_by_chance:.0f} % by chance)."
+        )
+    return [sanitize(line, limit=600) for line in lines]
 
 
 def _unused(model: Any, bags: Bags) -> list[str]:
@@ -103,34 +145,39 @@ def _unused(model: Any, bags: Bags) -> list[str]:
         aside = bags.ids[working.bags[~working.kept]]
         names = ", ".join(sanitize(name) for name in aside[:5]) + (", …" if len(aside) > 5 else "")
         sentences.append(
-            f"{len(aside)} of {len(working.kept)} positive bags were not used, because their best "
-            f"instances are much worse than those of the others: {names}."
+            f"{len(aside)} of {len(working.kept)} positive bags took no part in the graph, after a "
+            f"test of their best instances against those of the others; they have scores: {names}."
         )
     return sentences
 
 
-def _best_rows(model: Any, bags: Bags, selection: Any) -> tuple[list[dict[str, Any]], int]:
+def _best_rows(
+    model: Any,
+    bags: Bags,
+    selection: Any,
+    names: Sequence[str],
+    thumbnails: Thumbnails | None,
+) -> tuple[list[dict[str, Any]], int]:
     """Return the surest instances: the called ones, or the best of each positive bag."""
+    order = ranked_rows(model, bags)
+    levels = None
     if selection is None:
-        order = ranked_rows(model, bags)
         _, first = np.unique(bags.bag_index[order], return_index=True)
-        order, levels = order[np.sort(first)], None
-        scores = np.asarray(model.instance_scores_)
+        order = order[np.sort(first)]
     else:
         levels = np.full(bags.n_instances, np.nan)
         levels[selection.instances] = selection.adjusted
-        scores = np.full(bags.n_instances, np.nan)
-        scores[selection.instances] = selection.scores
-        called = np.asarray(selection.called, dtype=np.int64)
-        order = called[np.lexsort((-scores[called], levels[called]))]
+        order = order[np.isin(order, selection.called)]
+        order = order[np.argsort(levels[order], kind="stable")]
     rows = [
         {
             "bag": sanitize(bags.ids[bags.bag_index[row]]),
             "bag_number": int(bags.bag_index[row]),
             "instance": int(row - bags.offsets[bags.bag_index[row]]),
-            "score": rounded(scores[row])[0],
+            "score": rounded(model.instance_scores_[row])[0],
             "level": None if levels is None else probability(levels[row]),
-            "info": info_texts(bags, int(row)),
+            "info": info_texts(bags, int(row), names),
+            "image": None if thumbnails is None else thumbnails.of(int(row)),
         }
         for row in order[:TOP_ROWS].tolist()
     ]

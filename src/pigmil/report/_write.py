@@ -11,7 +11,7 @@ from typing import Any
 from pigmil._core.files import atomic_write
 from pigmil._core.optional import import_optional
 from pigmil._core.text import escape_markdown
-from pigmil.report.text import number, probability, script_json
+from pigmil.report._text import number, probability, script_json
 
 _SUFFIXES = (".html", ".htm", ".md")
 
@@ -50,7 +50,7 @@ def write_report(summary: Any, path: str | os.PathLike[str]) -> Path:
     if suffix not in _SUFFIXES:
         raise ValueError(f"Cannot write '{path}': a report is .html or .md.")
     if not isinstance(summary, dict):
-        from pigmil.report.comparison import comparison_summary
+        from pigmil.report._comparison import comparison_summary
 
         summary = comparison_summary(summary)
     text = render_markdown(summary) if suffix == ".md" else render_html(summary)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from pigmil._core.text import count
-from pigmil.cli.console import (
+from pigmil.cli._console import (
     DebugOption,
     JsonOption,
     Output,
@@ -47,7 +47,7 @@ def demo(
 
     from pigmil import datasets
     from pigmil.report import detection_summary, write_report
-    from pigmil.reproduction.printed_tables import TABLE_I
+    from pigmil.reproduction._printed_tables import TABLE_I
 
     shares: dict[str, dict[str, float]] = {}
     models: dict[str, Any] = {}
@@ -111,13 +111,12 @@ def _draw(models: dict[str, Any], path: Path) -> Path:
     matplotlib.use("agg")
     from matplotlib import pyplot as plt
 
-    from pigmil._core.files import atomic_write
     from pigmil.report import plot_bags
+    from pigmil.report._figures import write_figure
 
     figure, axes = plt.subplots(1, len(models), figsize=(13, 5), layout="constrained")
     for ax, (name, (bags, model)) in zip(axes, models.items(), strict=True):
         plot_bags(bags, detected=model, title=name, ax=ax)
-    with atomic_write(path) as temporary:
-        figure.savefig(temporary, dpi=110)
+    write_figure(figure, path, dpi=110)
     plt.close(figure)
     return path

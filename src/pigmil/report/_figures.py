@@ -1,5 +1,7 @@
 """Figures of bags and detected instances."""
 
+import io
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,6 +9,7 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.pipeline import Pipeline
 
+from pigmil._core.files import atomic_write
 from pigmil._core.optional import import_optional
 from pigmil._core.segments import segment_argmax
 from pigmil._core.typing import FloatArray, IntArray
@@ -46,6 +49,17 @@ def project(bags: Bags) -> tuple[NDArray[np.float64], tuple[str, str]]:
     return points, (f"component 1{percentages[0]}", f"component 2{percentages[1]}")
 
 
+def write_figure(figure: Any, path: Path, *, dpi: int) -> None:
+    """Write a figure in the format of the suffix, atomically.
+
+    It is drawn in memory first: on a full disk, the PDF writer hides the reason.
+    """
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=path.suffix[1:], dpi=dpi)
+    with atomic_write(path) as temporary:
+        temporary.write_bytes(buffer.getvalue())
+
+
 def plot_bags(
     X: Any,
     y: Any = None,
@@ -63,7 +77,7 @@ def plot_bags(
     X : bags
         Anything :func:`pigmil.as_bags` takes.
     y : array of shape (n_bags,), optional
-        Labels of the bags, if ``X`` does not carry them.
+        Labels of the bags, if ``X`` does not have them.
     detected : array of int, or fitted estimator, optional
         Flat indices of instances to mark, or a model or pipeline: the instances it detected if it
         was fitted on these bags, otherwise the one with the highest score of each bag that is
@@ -72,7 +86,7 @@ def plot_bags(
         Colour the instances by these scores, or by those of a model or pipeline
         (:func:`pigmil.instance_scores`), and not by the label of their bag.
     instance_labels : array of shape (n_instances,), optional
-        Labels of the instances, if known and ``X`` does not carry them.
+        Labels of the instances, if known and ``X`` does not have them.
     title : str, optional
         Title of the figure.
     ax : matplotlib axes, optional
@@ -113,7 +127,9 @@ def plot_bags(
             *points[chosen].T, s=90, facecolors="none", edgecolors=MARK, linewidths=1.4,
             label=f"detected ({len(chosen)})",
         )  # fmt: skip
-    ax.set(xlabel=names[0], ylabel=names[1], title=title or "")
+    ax.set_title(title or "")
+    for set_label, name in ((ax.set_xlabel, names[0]), (ax.set_ylabel, names[1])):
+        set_label(name, parse_math=False)  # names of features come from files
     if ax.get_legend_handles_labels()[0]:
         ax.legend(
             frameon=False, fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.13), ncol=2

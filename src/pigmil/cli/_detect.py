@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pigmil._core.text import count
-from pigmil.cli.console import (
+from pigmil.cli._console import (
     DebugOption,
     JsonOption,
     Output,
@@ -17,20 +17,10 @@ from pigmil.cli.console import (
     command,
     command_line,
 )
-from pigmil.cli.data import (
-    NO_OPTIONS,
-    REPORTS,
-    TABLES,
-    DataArgument,
-    PositiveOption,
-    RawOption,
-    ReadOptions,
-    check_targets,
-    find_positive_label,
-    open_bags,
-    write_table,
-)
-from pigmil.cli.models import MethodOption, SetOption, build_method, fit_with_progress
+from pigmil.cli._data import find_positive_label, has_columns, open_bags
+from pigmil.cli._models import MethodOption, SetOption, build_method, fit_with_progress
+from pigmil.cli._options import NO_OPTIONS, DataArgument, PositiveOption, RawOption, ReadOptions
+from pigmil.cli._tables import REPORTS, TABLES, check_targets, write_table
 
 if TYPE_CHECKING:
     from pigmil.bags import Bags
@@ -39,13 +29,14 @@ if TYPE_CHECKING:
 _FOLDS, _MAX_SECONDS = 5, 60.0
 # Calls and diagnosis take seven more fits; beyond this size only where --fdr asks for them.
 _FDR, _MAX_INSTANCES = 0.1, 20_000
+_MAX_COLUMNS = 3  # of information on an instance, in the printed table
 
 
 @command
 def detect(
     output: Output,
     data: DataArgument,
-    method: MethodOption = "PIGMIL",
+    method: MethodOption = "SoftPIGMIL",
     fdr: Annotated[
         float | None,
         typer.Option(
@@ -102,13 +93,13 @@ def detect(
 
       pigmil detect musk1 -o conformations.parquet --method MILD --fdr 0.05
 
-      pigmil detect tiles.csv --info x --info y --set n_instances_per_bag=3
+      pigmil detect tiles.csv --info x --info y --method PIGMIL --set n_instances_per_bag=3
     """  # fmt: skip
     import numpy as np
 
     from pigmil.bags import BagImputer, BagScaler
     from pigmil.report import detection_summary, write_report
-    from pigmil.report.ranking import detected_mask, ranked_rows, ranking_columns
+    from pigmil.report._ranking import detected_mask, ranked_rows, ranking_columns
 
     stem = Path(data).stem
     to = to or Path(f"{stem}-instances.csv")
@@ -117,22 +108,21 @@ def detect(
         data, {"--output": to, "--report": page}, {"--output": TABLES, "--report": REPORTS}
     )
     model = build_method(method, set_, seed, detects=True)
-    if images is not None:
+    if images is not None and has_columns(data, read):
         read = replace(read, info=list(dict.fromkeys([*(read.info or []), images])))
     bags = open_bags(data, read, output=output)
     if read.impute is not None:
         bags = BagImputer(strategy=read.impute.value).fit_transform(bags)
     model.set_params(pos_label=find_positive_label(bags, positive))
-    scaled = BagScaler(with_mean=not bags.is_sparse).fit_transform(bags) if scale else bags
+    scaled = BagScaler().fit_transform(bags) if scale else bags
     start = time.perf_counter()
     fit_with_progress(output, model, scaled)
     seconds = time.perf_counter() - start
     diagnosis = None
     if fdr is not None or bags.n_instances <= _MAX_INSTANCES:
-        with output.progress("refitting without some of the bags"):
-            diagnosis = _diagnose(
-                output, model, bags, scale=scale, fdr=fdr, groups=read.group or [], seed=seed
-            )
+        diagnosis = _diagnose(
+            output, model, bags, scale=scale, fdr=fdr, groups=read.group or [], seed=seed
+        )
     selection = None if diagnosis is None else diagnosis.selection
     rows = ranked_rows(model, bags)
     ranked = ranking_columns(
@@ -157,6 +147,7 @@ def detect(
                 seed=seed,
                 command=command_line(),
                 folds=_FOLDS if _FOLDS * seconds <= _MAX_SECONDS else 0,
+                groups=tuple(read.group) if read.group else None,
                 selection=selection,
                 diagnosis=diagnosis,
                 images=images,
@@ -177,23 +168,22 @@ def _diagnose(
     seed: int,
 ) -> Any:
     """Call instances and judge the fit on bags held out; None where there are too few bags."""
-    from sklearn.pipeline import make_pipeline
-
-    from pigmil.bags import BagScaler
     from pigmil.evaluation import diagnose
-    from pigmil.evaluation.splits import duplicate_groups
+    from pigmil.evaluation._protocol import scaled_pipeline
+    from pigmil.evaluation._splits import duplicate_groups
 
-    scaler = BagScaler(with_mean=not bags.is_sparse)
-    has_twins = len(set(duplicate_groups(bags).tolist())) < bags.n_bags
-    grouping = (*groups, *(["duplicates"] if has_twins else []))
+    has_duplicates = len(set(duplicate_groups(bags).tolist())) < bags.n_bags
+    grouping = (*groups, *(["duplicates"] if has_duplicates else []))
     try:
-        return diagnose(
-            make_pipeline(scaler, model) if scale else model,
-            bags,
-            fdr=_FDR if fdr is None else fdr,
-            groups=grouping or None,
-            random_state=seed,
-        )
+        with output.progress("checking on held-out bags") as report_progress:
+            return diagnose(
+                scaled_pipeline(model, bags) if scale else model,
+                bags,
+                fdr=_FDR if fdr is None else fdr,
+                groups=grouping or None,
+                random_state=seed,
+                callback=lambda done, total: report_progress(done, total, "fits"),
+            )
     except ValueError as error:
         if fdr is not None:
             raise
@@ -212,6 +202,8 @@ def _print_detection(
     """Print the diagnosis and the top of the ranking; fill the JSON result."""
     import numpy as np
 
+    from pigmil.report._answer import reasons, verdict
+
     n_positive = int((bags.y == model.positive_label_).sum())
     n_detected = int(ranked["detected"].sum())
     output.print(
@@ -224,11 +216,14 @@ def _print_detection(
         )
     )
     if diagnosis is not None:
-        output.print(str(diagnosis))
+        output.print(f"How sure is this? {verdict(diagnosis)}")
+        for reason in reasons(diagnosis):
+            output.print(f"- {reason}")
     n_rows = min(top, len(ranked["bag"]))
     if n_rows:
+        known = _known_columns(bags, ranked)
         output.table(
-            ["bag", "instance", "score", "detected", "best of bag"],
+            ["bag", "instance", "score", "detected", "best of bag", *known],
             [
                 (
                     ranked["bag"][row],
@@ -236,10 +231,11 @@ def _print_detection(
                     f"{ranked['score'][row]:.4g}",
                     "yes" if ranked["detected"][row] else "",
                     "yes" if ranked["best_of_bag"][row] else "",
+                    *(ranked[name][row] for name in known),
                 )
                 for row in range(n_rows)
             ],
-            title=f"Highest scores ({n_rows} of {len(ranked['bag'])})",
+            title=f"Highest scores ({n_rows:,} of {len(ranked['bag']):,})",
         )
     output.result = {
         "method": model.card.name,
@@ -255,6 +251,20 @@ def _print_detection(
         share = float(np.mean(labels == np.unique(bags.instance_labels)[-1]))
         output.print(f"{100 * share:.1f} % of the detected instances are labelled positive.")
         output.result["detection_accuracy"] = share
+
+
+def _known_columns(bags: "Bags", ranked: dict[str, Any]) -> list[str]:
+    """Return the first columns of a ranking that say which instance of its bag it is."""
+    from pigmil.report._ranking import info_columns
+
+    names, _ = info_columns(bags)
+    known = [
+        title
+        for name in names
+        for title in ranked
+        if title == name or (title.startswith(f"{name}_") and title[len(name) + 1 :].isdigit())
+    ]
+    return known[:_MAX_COLUMNS]
 
 
 def _listed(ranked: dict[str, Any], chosen: Any) -> list[dict[str, Any]]:

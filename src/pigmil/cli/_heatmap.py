@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from pigmil._core.text import count
-from pigmil.cli.console import DebugOption, JsonOption, Output, QuietOption, command
-from pigmil.cli.data import NO_OPTIONS, DataArgument, ReadOptions, open_bags
-from pigmil.cli.models import with_fitted_features
+from pigmil._core.text import count, did_you_mean
+from pigmil.cli._console import DebugOption, JsonOption, Output, QuietOption, command
+from pigmil.cli._data import open_bags
+from pigmil.cli._models import with_fitted_features
+from pigmil.cli._options import NO_OPTIONS, DataArgument, ReadOptions
 
 _PICTURES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
 
@@ -85,7 +86,8 @@ def heatmap(
 
     from pigmil.estimators.persistence import load_model
     from pigmil.metrics import instance_scores
-    from pigmil.report.heatmap import instance_coordinates, slides_of
+    from pigmil.report import write_geojson
+    from pigmil.report._tiles import instance_coordinates, slides_of
 
     pipeline = load_model(model)
     method = pipeline[-1] if hasattr(pipeline, "steps") else pipeline
@@ -100,7 +102,12 @@ def heatmap(
     ids = [str(name) for name in bags.ids]
     absent = [name for name in only or [] if name not in ids]
     if absent:
-        raise ValueError(f"--only {absent[0]}: there is no such bag; ids are like '{ids[0]}'.")
+        raise ValueError(
+            f"--only {absent[0]}: there is no such bag; ids are like '{ids[0]}'."
+            + did_you_mean(absent[0], ids)
+        )
+    if thumbnails is not None and not thumbnails.is_dir():
+        raise ValueError(f"--thumbnails {thumbnails}: there is no such folder.")
     chosen = [ids.index(name) for name in only] if only else range(bags.n_bags)
     scores = instance_scores(pipeline, with_fitted_features(output, method, bags))
     folder = folder or Path(f"{Path(data).stem}-heatmaps")
@@ -109,20 +116,27 @@ def heatmap(
     jobs = [(int(at), slide) for at in chosen for slide in slides_of(bags, int(at))]
     names = _file_names([slide or ids[at] for at, slide in jobs])
     written: list[dict[str, Any]] = []
+    without_picture = 0
     with output.progress("drawing") as report_progress:
         for done, ((at, slide), name) in enumerate(zip(jobs, names, strict=True), 1):
-            options = {"slide": slide, "tile_size": tile_size}
+            options: dict[str, Any] = {"slide": slide, "tile_size": tile_size}
             for kind in kinds:
                 path = folder / f"{name}.{kind}"
                 if kind == "geojson":
-                    _write_geojson(bags, scores, at, path, scale=scale, **options)
+                    write_geojson(bags, scores, at, path, scale=scale, **options)
                 else:
                     picture = _thumbnail(thumbnails, slide or ids[at])
+                    without_picture += thumbnails is not None and picture is None
                     _draw(bags, scores, at, path, value.value, picture, **options)
                 written.append({"bag": ids[at], "slide": slide, "file": path})
             report_progress(done, len(jobs), ids[at])
+    if without_picture:
+        output.warn(
+            f"{thumbnails} has no picture for {without_picture} of {count(len(jobs), 'bag')}."
+        )
     output.files += [str(item["file"]) for item in written]
-    output.print(f"wrote {count(len(written), 'heat map')} to {folder}")
+    drawn = f"{count(len(jobs), 'bag')} as {' and '.join(kinds)}"
+    output.print(f"wrote {count(len(written), 'file')} to {folder}  ({drawn})")
     output.result = {
         "method": method.card.name, "heatmaps": written,
         "unscored": int((~np.isfinite(scores)).sum()),
@@ -154,21 +168,11 @@ def _draw(
 ) -> None:
     from matplotlib.figure import Figure
 
-    from pigmil._core.files import atomic_write
     from pigmil.report import plot_heatmap
+    from pigmil.report._figures import write_figure
 
     figure = Figure(figsize=(7, 6), layout="constrained")
     plot_heatmap(
         bags, scores, at, value=value, thumbnail=thumbnail, ax=figure.subplots(), **options
     )
-    with atomic_write(path) as temporary:
-        figure.savefig(temporary, dpi=150)
-
-
-def _write_geojson(bags: Any, scores: Any, at: int, path: Path, **options: Any) -> None:
-    from pigmil.report import write_geojson
-
-    try:
-        write_geojson(bags, scores, at, path, **options)
-    except ValueError as error:
-        raise ValueError(str(error).replace("scale=", "--scale")) from error
+    write_figure(figure, path, dpi=150)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from pigmil._core.text import count
-from pigmil.cli.console import (
+from pigmil.cli._console import (
     CommandFailedError,
     DebugOption,
     JobsOption,
@@ -18,20 +18,18 @@ from pigmil.cli.console import (
     command,
     command_line,
 )
-from pigmil.cli.data import (
+from pigmil.cli._data import find_positive_label, open_bags
+from pigmil.cli._hints import as_options
+from pigmil.cli._models import complete_method
+from pigmil.cli._options import (
     NO_OPTIONS,
-    REPORTS,
     ClusterOption,
     Impute,
     PositiveOption,
     ReadOptions,
     WorkersOption,
-    as_options,
-    check_targets,
-    find_positive_label,
-    open_bags,
 )
-from pigmil.cli.models import complete_method
+from pigmil.cli._tables import REPORTS, check_targets
 
 DEFAULT_METHODS = "PIGMIL,MILES,MI-Kernel,miGraph,Citation-kNN"
 EXPORTS = (".md", ".tex", ".csv", ".parquet", ".json")
@@ -114,7 +112,7 @@ def compare(
     """  # fmt: skip
     from pigmil.estimators import card_of
     from pigmil.evaluation import compare as run
-    from pigmil.report.comparison import METRICS
+    from pigmil.report._comparison import METRICS
     from pigmil.scale import cluster_client
 
     names = [
@@ -177,7 +175,7 @@ def compare(
 
 def _print_comparison(output: Output, results: Any, metric: str) -> None:
     """Print the table of results and the ranks."""
-    from pigmil.report.comparison import (
+    from pigmil.report._comparison import (
         INTERVALS,
         METRICS,
         significant_differences,
@@ -257,7 +255,7 @@ def reproduce(
 
       pigmil reproduce ablation --seeds 5
     """
-    from pigmil.reproduction.run import reproduce as run
+    from pigmil.reproduction._run import reproduce as run
 
     with output.progress(f"reproducing {which.value}") as report_progress:
         written = run(

@@ -3,6 +3,7 @@
 import base64
 import io
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,16 @@ from pigmil._core.optional import import_optional
 from pigmil.bags import Bags
 
 SIDE, MAX_PIXELS = 96, 50_000_000
+FORMATS = ("PNG", "JPEG", "TIFF", "GIF", "BMP", "WEBP")  # Pillow starts a program for others
+
+
+def open_picture(path: str | os.PathLike[str]) -> Any:
+    """Return a picture in colours; refuse odd formats and pictures that fill the memory."""
+    image = import_optional("PIL.Image", extra="report", purpose="Pictures")
+    with image.open(path, formats=FORMATS) as opened:
+        if opened.width * opened.height > MAX_PIXELS:
+            raise ValueError(f"{path} has more than {MAX_PIXELS:,} pixels.")
+        return opened.convert("RGB")
 
 
 class Thumbnails:
@@ -25,7 +36,8 @@ class Thumbnails:
         Column of ``instance_info`` with pictures, as arrays of shape (height, width) or
         (height, width, 3), or as paths of files.
     folder : path, optional
-        Folder of relative paths; the working folder by default.
+        Folder of the files, the working folder by default. Files elsewhere are not opened: a
+        table of unknown origin could name any picture of this machine.
     limit : int, default=400
         Maximum number of pictures.
     """
@@ -44,6 +56,7 @@ class Thumbnails:
         self.values = bags.instance_info[column]
         self.folder = Path(folder or ".")
         self.left = limit
+        self.warned = False
         self.range = (0.0, 1.0)
         if self.values.ndim in (3, 4) and self.values.dtype.kind in "fiub" and self.values.size:
             self.range = (float(self.values.min()), float(self.values.max()))
@@ -55,7 +68,7 @@ class Thumbnails:
         image = import_optional("PIL.Image", extra="report", purpose="Thumbnails")
         try:
             picture = self._open(image, self.values[row])
-        except (OSError, ValueError, TypeError, SyntaxError):  # Pillow raises all of these
+        except Exception:  # Pillow raises errors of many kinds for damaged pictures
             return None
         if picture is None:
             return None
@@ -75,10 +88,17 @@ class Thumbnails:
             low, high = self.range
             scaled = (np.asarray(value, dtype=np.float64) - low) / max(high - low, 1e-300)
             return image.fromarray((255 * scaled).clip(0, 255).astype(np.uint8))
-        path = self.folder / str(value)
+        path = (self.folder / str(value)).resolve()
         if not str(value) or not path.is_file():
             return None
-        with image.open(path) as opened:
-            if opened.width * opened.height > MAX_PIXELS:
-                return None
-            return opened.convert("RGB")
+        if not path.is_relative_to(self.folder.resolve()):
+            if not self.warned:
+                warnings.warn(
+                    f"The picture {str(value)[:200]!r} is outside the folder "
+                    f"'{self.folder.resolve()}' and was not opened; others may be too.",
+                    UserWarning,
+                    stacklevel=2,
+                )
+                self.warned = True
+            return None
+        return open_picture(path)

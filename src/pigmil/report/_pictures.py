@@ -8,10 +8,10 @@ from pigmil._core.segments import segment_argmax
 from pigmil._core.text import sanitize
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.report.figures import colour_range, project
-from pigmil.report.heatmap import instance_coordinates, scored_tiles, slides_of
-from pigmil.report.ranking import detected_mask
-from pigmil.report.text import rounded
+from pigmil.report._figures import colour_range, project
+from pigmil.report._ranking import detected_mask
+from pigmil.report._text import rounded
+from pigmil.report._tiles import instance_coordinates, scored_tiles, slides_of
 
 MAP_LIMIT, NODE_LIMIT, EDGE_LIMIT, TILE_LIMIT = 10_000, 250, 1500, 40_000
 

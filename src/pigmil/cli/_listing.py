@@ -8,16 +8,12 @@ import typer
 
 from pigmil._core.errors import BagFormatError
 from pigmil._core.text import count
-from pigmil.cli.console import DebugOption, JsonOption, Output, QuietOption, command
-from pigmil.cli.data import (
-    NO_OPTIONS,
-    ReadOptions,
-    as_options,
-    check_targets,
-    named_values,
-    open_bags,
-)
-from pigmil.cli.models import complete_method
+from pigmil.cli._console import DebugOption, JsonOption, Output, QuietOption, command
+from pigmil.cli._data import open_bags
+from pigmil.cli._hints import as_options
+from pigmil.cli._models import complete_method
+from pigmil.cli._options import NO_OPTIONS, ReadOptions, named_values
+from pigmil.cli._tables import check_targets
 
 
 def complete_data_set(incomplete: str) -> list[str]:
@@ -61,11 +57,16 @@ def methods(
     cards = all_estimators()
     if name is not None:
         from pigmil.estimators import card_of, get_estimator
+        from pigmil.estimators.registry import assumption_results
 
         fields = asdict(card_of(name))
         differences: list[tuple[str, str]] = getattr(
             get_estimator(name)(), "differences_from_paper", list
         )()
+        fields["assumptions"] = [
+            f"{test.replace('_', ' ')}: {one['verdict']}, {one['auc']:.2f} ({one['seeds']} seeds)"
+            for test, one in assumption_results(name).items()
+        ]
         fields["differs_from_paper"] = [f"{paper} -> {here}" for paper, here in differences]
         output.result = fields
         _print_fields(output, fields)

@@ -1,5 +1,6 @@
 """Rankings of the instances of positive bags."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -7,11 +8,11 @@ import numpy as np
 from pigmil._core.text import sanitize
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.report.text import number, rounded
-from pigmil.report.thumbnails import Thumbnails
+from pigmil.report._text import number, rounded
+from pigmil.report._thumbnails import Thumbnails
 
 MAX_BAGS, MAX_ROWS, LEAST_ROWS = 400, 6000, 5
-PICTURED_ROWS, MAX_VALUES = 10, 6
+PICTURED_ROWS, MAX_VALUES, MAX_FIELDS = 10, 6, 6
 
 
 def ranked_rows(model: Any, bags: Bags) -> IntArray:
@@ -108,8 +109,9 @@ def ranked_bags(
     Returns
     -------
     dict
-        ``columns``, ``labelled``, ``pictured``, ``bags`` and ``note``, which lists what was left
-        out.
+        ``columns`` (with ``name`` and whether they hold ``text``), ``labelled``, ``pictured``,
+        ``bags`` and ``note``, which lists what was left out. A column with one value per bag is in
+        ``info`` of the bag, not in its rows.
     """
     order = ranked_rows(model, bags)
     owner = bags.bag_index[order]
@@ -117,6 +119,7 @@ def ranked_bags(
     chosen = chosen[np.argsort(first)]
     most = max(LEAST_ROWS, MAX_ROWS // min(len(chosen), MAX_BAGS))
     detected = detected_mask(model, bags, selection)
+    names, same = info_columns(bags)
     by_owner = np.argsort(owner, kind="stable")
     parts = dict(
         zip(
@@ -132,10 +135,11 @@ def ranked_bags(
             "size": int(bags.sizes[bag]),
             "detected": int(detected[bags.offsets[bag] : bags.offsets[bag + 1]].sum()),
             "best": rounded(model.instance_scores_[parts[bag][:1]])[0],
+            "info": _bag_texts(bags, bag, same),
             "rows": [
                 {
                     "rank": rank,
-                    **_row(model, bags, row, bool(detected[row])),
+                    **_row(model, bags, row, bool(detected[row]), names),
                     "image": thumbnails.of(row) if thumbnails and rank <= PICTURED_ROWS else None,
                 }
                 for rank, row in enumerate(parts[bag][:most].tolist(), 1)
@@ -144,7 +148,7 @@ def ranked_bags(
         for bag in chosen[:MAX_BAGS].tolist()
     ]
     return {
-        "columns": [sanitize(name) for name in bags.instance_info],
+        "columns": [column_title(bags, name) for name in names],
         "pictured": thumbnails is not None,
         "labelled": bags.instance_labels is not None,
         "bags": listed,
@@ -152,26 +156,70 @@ def ranked_bags(
     }
 
 
-def _row(model: Any, bags: Bags, row: int, detected: bool) -> dict[str, Any]:
+def _row(model: Any, bags: Bags, row: int, detected: bool, names: Sequence[str]) -> dict[str, Any]:
     position = int(row - bags.offsets[np.searchsorted(bags.offsets, row, side="right") - 1])
     return {
         "instance": position,
         "score": rounded(model.instance_scores_[row])[0],
         "detected": detected,
         "label": None if bags.instance_labels is None else sanitize(bags.instance_labels[row]),
-        "info": info_texts(bags, row),
+        "info": info_texts(bags, row, names),
     }
 
 
-def info_texts(bags: Bags, row: int) -> list[str]:
-    """Return each information field of an instance as text: a value, or several joined."""
-    return [_info_text(values[row]) for values in bags.instance_info.values()]
+def info_columns(bags: Bags) -> tuple[list[str], list[str]]:
+    """Return the columns that differ between instances of a bag, and those that do not.
+
+    The row of the file that an instance came from is left out if there are other columns, and so
+    are columns with many numbers per instance, such as pictures.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> info = {"smiles": ["C", "C", "O"], "conformer": ["a", "b", "a"]}
+    >>> info_columns(Bags(np.zeros((3, 1)), [0, 2, 3], instance_info=info))
+    (['conformer'], ['smiles'])
+    """
+    first = np.repeat(bags.offsets[:-1], bags.sizes)
+    varying: list[str] = []
+    same: list[str] = []
+    for name, values in bags.instance_info.items():
+        if values[:1].size > MAX_VALUES:
+            continue
+        constant = values.ndim == 1 and bags.n_instances > bags.n_bags
+        if constant:
+            given = values[first]
+            constant = bool(np.all((values == given) | ((values != values) & (given != given))))
+        (same if constant else varying).append(name)
+    if len(varying) + len(same) > 1 and "row" in varying:
+        varying.remove("row")
+    return varying, same
+
+
+def column_title(bags: Bags, name: str) -> dict[str, Any]:
+    """Return the name of a column, and whether it holds text."""
+    return {"name": sanitize(name), "text": bags.instance_info[name].dtype.kind in "OUS"}
+
+
+def info_texts(bags: Bags, row: int, names: Sequence[str]) -> list[str]:
+    """Return some information fields of an instance as text: a value, or several joined."""
+    return [_info_text(bags.instance_info[name][row]) for name in names]
+
+
+def _bag_texts(bags: Bags, bag: int, same: Sequence[str]) -> list[dict[str, str]]:
+    """Return what is known of a bag, besides what is the same for all bags."""
+    fields = {name: bags.instance_info[name][bags.offsets[bag]] for name in same}
+    for name, values in bags.bag_info.items():
+        if values.ndim == 1 and len(set(values.tolist())) > 1:
+            fields.setdefault(name, values[bag])
+    return [
+        {"name": sanitize(name), "value": _info_text(value)}
+        for name, value in list(fields.items())[:MAX_FIELDS]
+    ]
 
 
 def _info_text(value: Any) -> str:
     values = np.asarray(value).ravel()
-    if values.size > MAX_VALUES:
-        return " × ".join(map(str, np.shape(value))) + " numbers"
     return sanitize(
         ", ".join(
             number(part) if isinstance(part, float) else str(part) for part in values.tolist()

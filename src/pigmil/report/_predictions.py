@@ -7,10 +7,11 @@ from sklearn.base import clone
 from sklearn.metrics import brier_score_loss, confusion_matrix, roc_auc_score
 
 from pigmil._core.text import sanitize
-from pigmil._core.typing import FloatArray, IntArray
-from pigmil.bags import Bags, BagScaler
-from pigmil.evaluation.splits import bag_splits, duplicate_groups
-from pigmil.report.text import rounded
+from pigmil._core.typing import FloatArray
+from pigmil.bags import Bags
+from pigmil.evaluation._protocol import scaled_pipeline
+from pigmil.evaluation._splits import bag_groups, bag_splits
+from pigmil.report._text import rounded
 
 FOLDS = 5
 _NOT_REFITTED = (
@@ -21,7 +22,13 @@ SMALL = 3000  # by default a method is refitted on folds up to this number of in
 
 
 def bag_predictions(
-    model: Any, bags: Bags, *, original: Bags | None, folds: int | None, seed: int
+    model: Any,
+    bags: Bags,
+    *,
+    original: Bags | None,
+    folds: int | None,
+    seed: int,
+    groups: Any = None,
 ) -> dict[str, Any]:
     """Classify each bag by a model that was fitted on other bags.
 
@@ -36,6 +43,8 @@ def bag_predictions(
         Folds of the cross-validation, 0 for no predictions; by default five for small data.
     seed : int
         Seed of the folds.
+    groups : str, array or tuple of these, optional
+        Bags of a group stay in one fold, as in :func:`pigmil.diagnose`; so do identical bags.
 
     Returns
     -------
@@ -53,7 +62,7 @@ def bag_predictions(
     if folds < 2:
         return {"why_not": _NOT_REFITTED}
     try:
-        decision, probability = _cross_validate(model, bags, original, folds, seed)
+        decision, probability = _cross_validate(model, bags, original, folds, seed, groups)
     except ValueError as error:
         return {"why_not": f"Held-out predictions failed: {sanitize(error, limit=300)}"}
     predicted = decision > 0
@@ -62,7 +71,8 @@ def bag_predictions(
     if probability is not None:
         figures["Brier score (0 is best)"] = float(brier_score_loss(positive, probability))
     return {
-        "how": f"Held out: {folds} folds, each bag classified by a model fitted on other bags.",
+        "how": f"Held out: {folds} folds, each bag classified by a model fitted on other "
+        + ("bags." if groups is None else "groups of bags."),
         "decision": rounded(decision),
         "probability": None if probability is None else rounded(probability),
         "predicted": predicted.tolist(),
@@ -79,32 +89,33 @@ def _order(model: Any) -> tuple[int, int]:
 
 
 def _cross_validate(
-    model: Any, bags: Bags, original: Bags | None, folds: int, seed: int
+    model: Any, bags: Bags, original: Bags | None, folds: int, seed: int, groups: Any
 ) -> tuple[FloatArray, FloatArray | None]:
     decision = np.empty(bags.n_bags)
     probability = np.empty(bags.n_bags) if hasattr(model, "predict_proba") else None
-    groups: IntArray | None = duplicate_groups(bags)
-    if groups is not None and groups.max() + 1 == bags.n_bags:
-        groups = None
+    number = bag_groups(bags, (groups, "duplicates"))
+    if number is not None and number.max() + 1 == bags.n_bags:
+        number = None
     source = bags if original is None else original
-    for split in bag_splits(bags, repeats=1, folds=folds, random_state=seed, groups=groups):
-        train, test = source[split.train], source[split.test]
-        if original is not None and original is not bags:
-            scaler = BagScaler(with_mean=not bags.is_sparse).fit(train)
-            train, test = scaler.transform(train), scaler.transform(test)
+    for split in bag_splits(bags, repeats=1, folds=folds, random_state=seed, groups=number):
         other = clone(model)
         if "callback" in other.get_params():
             other.set_params(callback=None)
-        fold_decision, fold_probability = _predict(other.fit(train), test)
+        if original is not None and original is not bags:
+            other = scaled_pipeline(other, source)
+        other.fit(source[split.train])
+        fold_decision, fold_probability = _predict(other, source[split.test], _order(model))
         decision[split.test] = fold_decision
         if probability is not None and fold_probability is not None:
             probability[split.test] = fold_probability
     return decision, probability
 
 
-def _predict(model: Any, bags: Bags) -> tuple[FloatArray, FloatArray | None]:
+def _predict(
+    model: Any, bags: Bags, order: tuple[int, int]
+) -> tuple[FloatArray, FloatArray | None]:
     """Return decision values and probabilities of the positive class."""
-    negative, positive = _order(model)
+    negative, positive = order
     decision = np.asarray(model.decision_function(bags)) * (1 if positive > negative else -1)
     if not hasattr(model, "predict_proba"):
         return decision, None

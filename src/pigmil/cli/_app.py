@@ -5,12 +5,13 @@ from typing import Annotated
 import typer
 
 from pigmil._core.version import __version__
-from pigmil.cli import listing, models
-from pigmil.cli.compare import compare, reproduce
-from pigmil.cli.console import unwrap_paragraphs
-from pigmil.cli.demo import demo
-from pigmil.cli.detect import detect
-from pigmil.cli.heatmap import heatmap
+from pigmil.cli import _listing as listing
+from pigmil.cli import _models as models
+from pigmil.cli._compare import compare, reproduce
+from pigmil.cli._console import unwrap_paragraphs
+from pigmil.cli._demo import demo
+from pigmil.cli._detect import detect
+from pigmil.cli._heatmap import heatmap
 
 app = typer.Typer(
     name="pigmil",

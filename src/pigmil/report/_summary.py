@@ -8,17 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from pigmil._core.json import to_json_safe
-from pigmil._core.text import count, sanitize
+from pigmil._core.text import count, sanitize, to_json_safe
 from pigmil._core.version import __version__
 from pigmil.bags import Bags
-from pigmil.evaluation.splits import data_checksum
-from pigmil.report.answer import detection_answer, feature_differences
-from pigmil.report.pictures import graph_picture, heatmaps, instance_map, updating_replay
-from pigmil.report.predictions import bag_predictions
-from pigmil.report.ranking import ranked_bags
-from pigmil.report.text import probability
-from pigmil.report.thumbnails import Thumbnails
+from pigmil.evaluation._splits import data_checksum
+from pigmil.report._answer import detection_answer, feature_differences
+from pigmil.report._pictures import graph_picture, heatmaps, instance_map, updating_replay
+from pigmil.report._predictions import bag_predictions
+from pigmil.report._ranking import ranked_bags
+from pigmil.report._text import probability
+from pigmil.report._thumbnails import Thumbnails
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
 
@@ -32,6 +31,7 @@ def detection_summary(
     seed: int = 0,
     command: str | None = None,
     folds: int | None = None,
+    groups: Any = None,
     selection: Any = None,
     diagnosis: Any = None,
     images: str | None = None,
@@ -56,10 +56,12 @@ def detection_summary(
     folds : int, optional
         Folds for held-out predictions of bags, each a new fit; 0 for none. By default five for
         small data.
+    groups : str, array or tuple of these, optional
+        Column of ``bag_info``, or one value per bag; bags of a group stay in one fold.
     selection : InstanceSelection, optional
         Instances called positive at a false-discovery level; the report opens with them.
-    diagnosis : object, optional
-        Its text is added to the answer.
+    diagnosis : Diagnosis, optional
+        From :func:`pigmil.diagnose`; its verdict and reasons are added to the answer.
     images : str, optional
         Column of ``instance_info`` with pictures of the instances: arrays, or paths of files.
     image_folder : path, optional
@@ -91,7 +93,9 @@ def detection_summary(
             f"have {bags.n_instances}; pass the bags it was fitted on."
         )
     positive = np.asarray(bags.y == model.positive_label_)
-    predictions = bag_predictions(model, bags, original=original, folds=folds, seed=seed)
+    predictions = bag_predictions(
+        model, bags, original=original, folds=folds, seed=seed, groups=groups
+    )
     thumbnails = None if images is None else Thumbnails(known, images, folder=image_folder)
     ranking = ranked_bags(model, known, thumbnails, selection)
     called = model.detected_instances_ if selection is None else selection.called
@@ -99,11 +103,16 @@ def detection_summary(
         "kind": "detection",
         "title": f"{model.card.name} on {sanitize(source)}",
         "method": model.card.name,
-        "facts": _facts(model, bags, positive, predictions, called, selection),
+        "facts": _facts(model, bags, positive, predictions, called, selection, diagnosis),
         "answer": detection_answer(
-            model, known, predictions, selection=selection, diagnosis=diagnosis
+            model,
+            known,
+            predictions,
+            selection=selection,
+            diagnosis=diagnosis,
+            thumbnails=thumbnails,
         ),
-        "diagnosis": diagnosis.to_dict() if hasattr(diagnosis, "to_dict") else None,
+        "diagnosis": None if diagnosis is None else diagnosis.to_dict(),
         "bags": {
             "id": [sanitize(name) for name in known.ids],
             "label": [sanitize(label) for label in bags.y],
@@ -135,6 +144,7 @@ def _facts(
     predictions: dict[str, Any],
     detected: Any,
     selection: Any,
+    diagnosis: Any,
 ) -> list[dict[str, str]]:
     """Return the tiles under the title: a name, a short value and a note."""
     n_detected, n_bags = len(np.unique(detected)), len(np.unique(bags.bag_index[detected]))
@@ -147,10 +157,16 @@ def _facts(
             f"{int(positive.sum()):,} positive ({sanitize(model.positive_label_)}), "
             f"{int((~positive).sum()):,} negative",
         ),
-        ("Instances", f"{bags.n_instances:,}", f"{_span(bags.sizes)} per bag"),
-        ("Features", f"{bags.n_features:,}", ""),
+        (
+            "Instances",
+            f"{bags.n_instances:,}",
+            f"{_span(bags.sizes)} per bag, {count(bags.n_features, 'feature')} each",
+        ),
         ("Method", model.card.name, f"{model.card.title} ({model.card.year})"),
     ]
+    if diagnosis is not None:
+        note = f"confidence {diagnosis.confidence:.2f} of 1"
+        facts.insert(1, ("How sure", diagnosis.verdict, note))
     figures = predictions.get("figures")
     if figures:
         facts.append(

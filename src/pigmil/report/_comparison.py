@@ -2,14 +2,14 @@
 
 import io
 import json
+import math
 import re
 from typing import Any
 
-from pigmil._core.json import to_json_safe
 from pigmil._core.optional import import_optional
-from pigmil._core.text import count, sanitize
-from pigmil.report.summary import provenance
-from pigmil.report.text import number
+from pigmil._core.text import count, sanitize, to_json_safe
+from pigmil.report._summary import provenance
+from pigmil.report._text import number
 
 METRICS = {
     "accuracy": "Accuracy, %",
@@ -17,6 +17,7 @@ METRICS = {
     "auc": "Area under the ROC curve, %",
     "f1": "F1 score, %",
     "detection_accuracy": "Detected instances that are positive, %",
+    "detection_ap": "Average precision over instances of positive training bags, %",
     "instance_auc": "Area under the ROC curve over instances, %",
     "instance_ap": "Average precision over instances, %",
     "top1": "Positive bags whose best instance is positive, %",
@@ -35,8 +36,9 @@ METRICS = {
 }
 SHORT = {
     "accuracy": "accuracy, %", "balanced_accuracy": "balanced accuracy, %", "auc": "AUC, %",
-    "f1": "F1, %", "detection_accuracy": "detected correctly, %", "instance_auc": "instance AUC, %",
-    "instance_ap": "instance AP, %", "top1": "best instance positive, %",
+    "f1": "F1, %", "detection_accuracy": "detected correctly, %", "detection_ap": "training AP, %",
+    "instance_auc": "instance AUC, %", "instance_ap": "instance AP, %",
+    "top1": "best instance positive, %",
     "top1_chance": "same by chance, %", "hit3": "hit in best 3, %",
     "hit3_chance": "same by chance, %", "per_bag_auc": "AUC in bags, %",
     "per_bag_ap": "AP in bags, %", "froc": "FROC, %", "recall_1": "recall in 1 %, %",
@@ -71,7 +73,9 @@ def comparison_summary(results: Any, *, command: str | None = None) -> dict[str,
     checksums = {sanitize(row["data"]): row["checksum"] for row in results.rows}
     return {
         "kind": "comparison",
-        "title": f"{count(len(methods), 'method')} on {count(len(data), 'data set')}",
+        "title": f"{count(len(methods), 'method')} on "
+        + (sanitize(data[0]) if len(data) == 1 else count(len(data), "data set")),
+        "headline": _headline(results, data) if available else "All cells failed.",
         "facts": [{**fact, "note": ""} for fact in _facts(results, data, methods, protocols)],
         "single": single_set(results) if len(data) == 1 and available else None,
         "tables": [
@@ -143,15 +147,49 @@ def single_set(results: Any, metric: str | None = None) -> dict[str, Any]:
         "main": main,
         "main_title": METRICS[main],
         "short": SHORT[main],
-        "how": "95 % confidence interval by a bootstrap over bags"
+        "how": "95 % confidence interval by a bootstrap over bags or their groups"
         if main in INTERVALS and len(results.intervals(main))
         else "mean and one standard deviation over the folds",
         "metrics": [{"metric": name, "short": SHORT[name], "title": METRICS[name]}
                     for name in available],
         "rows": rows,
-        "axis": [left, right if right > left else left + 1.0],
+        "axis": _axis(left, right),
         "differences": significant_differences(results, main),
     }  # fmt: skip
+
+
+def _axis(left: float, right: float) -> list[float]:
+    """Return round ends of an axis, a multiple of 1, 2 or 5 apart.
+
+    Examples
+    --------
+    >>> _axis(44.3, 99.2), _axis(0.0, 0.0)
+    ([40.0, 100.0], [0.0, 1.0])
+    """
+    span = right - left if right > left else 1.0
+    power = 10.0 ** math.floor(math.log10(span / 4))
+    step = next(size * power for size in (1, 2, 5, 10) if size * power >= span / 8)
+    low, high = math.floor(left / step) * step, math.ceil(right / step) * step
+    return [low, high if high > low else low + 1.0]
+
+
+def _headline(results: Any, data: Any) -> str:
+    """Return which method is best, and which are not significantly worse."""
+    main = next((name for name in MAIN_METRICS if name in results.frame.columns), "accuracy")
+    name = SHORT[main].removesuffix(", %")
+    if len(data) > 1:
+        ranks = results.significance(main).ranks.sort_values()
+        best = sanitize(ranks.index[0])
+        return f"{best} has the best average rank by {name}: {ranks.iloc[0]:.2f} of {len(ranks)}."
+    single = single_set(results, main)
+    best, *others = single["rows"]
+    if best["mean"] is None:
+        return f"No method has a value for {name}."
+    column = [item["metric"] for item in single["metrics"]].index(main)
+    level = [row["method"] for row in others if row["cells"][column]["best"]]
+    return f"{best['method']} has the highest {name}: {best['mean']:.1f} % ({best['interval']})" + (
+        f"; not significantly worse: {', '.join(level)}." if level else "."
+    )
 
 
 def _limits(results: Any, metric: str, mean: Any, deviation: Any) -> tuple[Any, Any]:

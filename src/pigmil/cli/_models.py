@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pigmil._core.text import count
-from pigmil.cli.console import DebugOption, JsonOption, Output, QuietOption, SeedOption, command
-from pigmil.cli.data import (
+from pigmil.cli._console import DebugOption, JsonOption, Output, QuietOption, SeedOption, command
+from pigmil.cli._data import find_positive_label, open_bags, scan_lazy_bags
+from pigmil.cli._options import (
     NO_OPTIONS,
-    TABLES,
     ClusterOption,
     DataArgument,
     Impute,
@@ -19,13 +19,9 @@ from pigmil.cli.data import (
     ReadOptions,
     StreamOption,
     WorkersOption,
-    check_targets,
-    find_positive_label,
     literal,
-    open_bags,
-    scan_lazy_bags,
-    write_table,
 )
+from pigmil.cli._tables import TABLES, check_targets, write_table
 
 if TYPE_CHECKING:
     from pigmil.bags import Bags
@@ -131,7 +127,7 @@ def fit(
 
     from pigmil.bags import BagImputer
     from pigmil.estimators.persistence import save_model
-    from pigmil.evaluation.protocol import scaled_pipeline
+    from pigmil.evaluation._protocol import scaled_pipeline
     from pigmil.scale import cluster_client
 
     check_targets(data, {"--output": to}, {})
@@ -146,8 +142,12 @@ def fit(
     if read.impute is not None:
         steps = [step for step in model.steps if step[0] != "impute"]
         model = Pipeline([("impute", BagImputer(strategy=read.impute.value)), *steps])
-    with cluster_client(cluster, workers):
-        fit_with_progress(output, fitted, bags, model)
+    try:
+        with cluster_client(cluster, workers):
+            fit_with_progress(output, fitted, bags, model)
+    except KeyboardInterrupt:
+        output.errors.print("the fit is not resumed: run the same command again to start it anew")
+        raise
     save_model(model, to)
     output.add_file(to, f"{fitted.card.name} fitted on {count(bags.n_bags, 'bag')}")
     output.result = {"method": fitted.card.name, "bags": bags.n_bags, "model": to}
@@ -196,7 +196,7 @@ def predict(
 
     from pigmil.estimators.persistence import load_model
     from pigmil.metrics import instance_scores
-    from pigmil.report.ranking import ranking_columns
+    from pigmil.report._ranking import ranking_columns
     from pigmil.scale import cluster_client
 
     pipeline = load_model(model)

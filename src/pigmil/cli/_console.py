@@ -28,8 +28,8 @@ from rich.progress import (
 from rich.table import Table
 
 from pigmil._core.errors import PigmilError
-from pigmil._core.json import to_json_safe
-from pigmil._core.text import sanitize
+from pigmil._core.text import sanitize, to_json_safe
+from pigmil.cli._hints import as_options
 from pigmil.cli._streams import FAILED, INTERRUPTED, WRONG_INPUT, OutputError, writing_output
 
 JsonOption = Annotated[
@@ -85,7 +85,7 @@ class Output:
 
     def warn(self, text: str) -> None:
         """Print a warning on standard error."""
-        self.errors.print(f"[yellow]warning:[/] {escape(text)}", soft_wrap=True)
+        self.errors.print(f"[yellow]warning:[/] {escape(as_options(text))}", soft_wrap=True)
 
     def table(
         self,
@@ -229,7 +229,7 @@ def _print_json(content: dict[str, Any]) -> None:
 def _fail(output: Output, error: Exception, debug: bool, status: int) -> None:
     if debug:
         output.errors.print_exception()
-    text = str(error) or type(error).__name__
+    text = as_options(str(error)) or type(error).__name__
     if status == FAILED and not isinstance(error, CommandFailedError):
         text = f"{type(error).__name__}: {text} (--debug shows where)"
     if output.as_json:

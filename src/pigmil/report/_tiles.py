@@ -1,0 +1,204 @@
+"""Instances at their coordinates: the tiles of slides with their scores."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
+
+from pigmil._core.typing import FloatArray, IntArray
+from pigmil.bags import Bags, resolve_index
+from pigmil.metrics import instance_scores
+
+_COORDINATES = ("coords", "coordinates", "coord", "locations", "spatial")
+_PAIRS = (
+    ("x", "y"), ("X", "Y"), ("coord_x", "coord_y"), ("coords_0", "coords_1"), ("left", "top"),
+    ("col", "row"),
+)  # fmt: skip
+_LEVEL0_SIZES = ("patch_size_level0", "tile_size_level0", "tile_size_um", "tile_size")
+_SLIDES = ("slide_id", "slide", "FILENAME", "bag_name", "image_id")
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Positions and scores of the instances of one bag.
+
+    Attributes
+    ----------
+    rows : array of int of shape (n,)
+        Flat indices of the instances.
+    corners : array of shape (n, 2)
+        Upper left corner of each tile.
+    size : float
+        Side of a tile, in the unit of the corners.
+    score : array of shape (n,)
+        Scores; NaN for instances without one.
+    rank : array of shape (n,)
+        1 for the highest score of the bag; ties have their best rank.
+    percentile : array of shape (n,)
+        Share of the scored instances of the bag with this score or a lower one, in per cent.
+    """
+
+    rows: IntArray
+    corners: FloatArray
+    size: float
+    score: FloatArray
+    rank: FloatArray
+    percentile: FloatArray
+
+
+def instance_coordinates(bags: Bags) -> FloatArray | None:
+    """Return x and y of every instance, or None if the bags have no coordinates.
+
+    They are taken from ``instance_info``: a column ``coords`` of two numbers per instance, or the
+    columns ``x`` and ``y``.
+
+    Parameters
+    ----------
+    bags : Bags
+        The bags.
+
+    Returns
+    -------
+    array of shape (n_instances, 2) or None
+    """
+    info = bags.instance_info
+    for name in _COORDINATES:
+        if name in info and info[name].ndim == 2 and info[name].shape[1] >= 2:
+            return _numbers(info[name][:, :2])
+    for x, y in _PAIRS:
+        if x in info and y in info and info[x].ndim == info[y].ndim == 1:
+            return _numbers(np.column_stack([info[x], info[y]]))
+    return None
+
+
+def _numbers(values: Any) -> FloatArray | None:
+    try:
+        numbers = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+    return numbers if np.isfinite(numbers).all() else None
+
+
+def scored_tiles(
+    bags: Bags, scores: Any, bag: int | str, *, slide: str | None = None,
+    tile_size: float | None = None,
+) -> Tiles:  # fmt: skip
+    """Return the positions, scores, ranks and percentiles of the instances of a bag.
+
+    Parameters
+    ----------
+    bags : Bags
+        With coordinates, see :func:`instance_coordinates`.
+    scores : array of shape (n_instances,), or fitted estimator
+        Scores of all instances, or a model or pipeline that scores them.
+    bag : int or str
+        Position or id of the bag.
+    slide : str, optional
+        One slide of a bag that joins several, such as those of a patient.
+    tile_size : float, optional
+        Side of a tile in the unit of the coordinates. By default the attribute
+        ``patch_size_level0``, ``tile_size`` or ``patch_size`` of the bag, or the smallest distance
+        of two neighbouring tiles.
+
+    Returns
+    -------
+    Tiles
+    """
+    coordinates = instance_coordinates(bags)
+    if coordinates is None:
+        raise ValueError(
+            "A heat map needs the coordinates of the instances: a column 'coords' of two numbers, "
+            "or columns 'x' and 'y', in instance_info. It has "
+            f"{', '.join(map(repr, bags.instance_info)) or 'no columns'}."
+        )
+    values = all_scores_of(bags, scores)
+    number = resolve_index(bag, bags.ids)
+    if not isinstance(number, int):
+        raise TypeError(f"bag must be one position or id; got {bag!r}.")
+    rows = np.arange(bags.offsets[number], bags.offsets[number + 1])
+    rows = _rows_of_slide(bags, rows, slide)
+    score = np.where(np.isfinite(values[rows]), values[rows], np.nan)
+    scored = np.isfinite(score)
+    rank, percentile = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
+    rank[scored] = rankdata(-score[scored], method="min")
+    percentile[scored] = 100 * rankdata(score[scored], method="max") / max(scored.sum(), 1)
+    corners = coordinates[rows]
+    size = _tile_size(bags, number, rows, corners) if tile_size is None else float(tile_size)
+    if not size > 0:
+        raise ValueError(f"tile_size must be positive; got {tile_size!r}.")
+    return Tiles(rows, corners, size, score, rank, percentile)
+
+
+def all_scores_of(bags: Bags, scores: Any) -> FloatArray:
+    if hasattr(scores, "fit"):
+        return instance_scores(scores, bags)
+    values = np.asarray(scores, dtype=np.float64).ravel()
+    if len(values) != bags.n_instances:
+        raise ValueError(
+            f"scores has {len(values)} entries, but the bags have {bags.n_instances} instances."
+        )
+    return values
+
+
+def _rows_of_slide(bags: Bags, rows: IntArray, slide: str | None) -> IntArray:
+    """Return the rows of one slide; raise if the bag has several and none is named."""
+    column = next((name for name in _SLIDES if name in bags.instance_info), None)
+    if column is None:
+        if slide is not None:
+            raise ValueError(f"slide={slide!r}: the instances do not have the name of their slide.")
+        return rows
+    names = np.array([str(name) for name in bags.instance_info[column][rows]])
+    slides = list(dict.fromkeys(names.tolist()))
+    if slide is None and len(slides) > 1:
+        raise ValueError(
+            f"This bag joins {len(slides)} slides, whose coordinates overlap: "
+            f"{', '.join(map(repr, slides[:5]))}. Choose one with slide=."
+        )
+    if slide is not None and slide not in slides:
+        raise ValueError(f"slide={slide!r}: this bag has {', '.join(map(repr, slides[:5]))}.")
+    return rows if slide is None else rows[names == slide]
+
+
+def slides_of(bags: Bags, bag: int) -> list[str | None]:
+    """Return the names of the slides that a bag joins, or None alone for a bag of one slide."""
+    column = next((name for name in _SLIDES if name in bags.instance_info), None)
+    if column is None:
+        return [None]
+    names = bags.instance_info[column][bags.offsets[bag] : bags.offsets[bag + 1]]
+    slides = list(dict.fromkeys(str(name) for name in names))
+    return [None] if len(slides) < 2 else list(slides)
+
+
+def _tile_size(bags: Bags, bag: int, rows: IntArray, corners: FloatArray) -> float:
+    for name in _LEVEL0_SIZES:
+        size = slide_attribute(bags, name, bag, rows)
+        if size is not None:
+            return size
+    size = slide_attribute(bags, "patch_size", bag, rows)
+    if size is not None and not slide_attribute(bags, "patch_level", bag, rows):
+        scan = slide_attribute(bags, "level0_magnification", bag, rows)
+        target = slide_attribute(bags, "target_magnification", bag, rows)
+        return size * scan / target if scan and target else size
+    steps = [np.diff(np.unique(values)) for values in corners.T]
+    smallest = [float(step.min()) for step in steps if len(step)]
+    return min(smallest, default=1.0)
+
+
+def slide_attribute(bags: Bags, name: str, bag: int, rows: IntArray) -> float | None:
+    """Return a positive number that a bag or its first instance carries under this name."""
+    for info, at in ((bags.bag_info, bag), (bags.instance_info, rows[0])):
+        if name in info and info[name].ndim == 1:
+            try:
+                value = float(info[name][at])
+            except (TypeError, ValueError):
+                continue
+            if np.isfinite(value) and value > 0:
+                return value
+    return None
+
+
+def tile_corners(tiles: Tiles) -> FloatArray:
+    """Return the four corners of each tile, shape (n, 4, 2)."""
+    steps = tiles.size * np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
+    return np.asarray(tiles.corners[:, None, :] + steps[None], dtype=np.float64)
