@@ -3,8 +3,8 @@
 Run ``OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/bench_assumptions.py``: every
 method with its defaults, as many seeds as fit into ``--budget`` seconds per method, at most
 ``--seeds``. Areas under the curve are kept in ``docs/_parts/assumptions.csv``, one row per method,
-test and seed; what is there is not computed again. ``assumptions.json`` beside it has the verdicts;
-the documentation makes its table and the cards of the methods from it.
+test and seed, and not computed again. ``src/pigmil/estimators/assumptions.json`` has the verdicts;
+the table of the documentation and the cards of the methods are made from it.
 """
 
 import argparse
@@ -17,9 +17,10 @@ import numpy as np
 
 from pigmil.datasets import ASSUMPTION_TESTS
 from pigmil.estimators import all_estimators, get_estimator
-from pigmil.evaluation.assumptions import AssumptionTest, assumption_aucs
+from pigmil.evaluation._assumptions import AssumptionTest, assumption_aucs
 
 PARTS = Path(__file__).parents[1] / "docs" / "_parts"
+VERDICTS = Path(__file__).parents[1] / "src" / "pigmil" / "estimators" / "assumptions.json"
 COLUMNS = ("method", "test", "seed", "train_auc", "test_auc")
 SIZES = {"n_train_bags": 200, "n_test_bags": 200}
 
@@ -78,11 +79,12 @@ def main():
     parser.add_argument("--budget", type=float, default=60.0, help="seconds per method")
     parser.add_argument("--methods", nargs="*", help="printed names; all if not given")
     parser.add_argument("--file", type=Path, default=PARTS / "assumptions.csv")
+    parser.add_argument("--verdicts", type=Path, default=VERDICTS)
     chosen = parser.parse_args()
     names = chosen.methods or [card.name for card in all_estimators()]
     run(chosen.file, names, chosen.seeds, chosen.budget)
     text = json.dumps(summary(read(chosen.file)), indent=1)
-    chosen.file.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
+    chosen.verdicts.write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

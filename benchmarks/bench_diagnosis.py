@@ -19,8 +19,8 @@ from bench_soft import build
 from scipy.stats import spearmanr
 
 from pigmil import diagnose
-from pigmil.evaluation.diagnosis import NOTHING
-from pigmil.evaluation.selection import call_instances
+from pigmil.evaluation._diagnosis import NOTHING
+from pigmil.evaluation._selection import call_instances
 from pigmil.metrics import instance_average_precision
 
 

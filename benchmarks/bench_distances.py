@@ -24,7 +24,7 @@ def run(side: str, folder: Path, rounds: int) -> None:
     from sklearn.metrics import pairwise_distances_chunked
 
     from pigmil import Bags
-    from pigmil.distances.density import log_density
+    from pigmil.distances.similarity import log_density
 
     negatives = np.load(folder / "negatives.npy", mmap_mode="r")
     queries = np.load(folder / "queries.npy")

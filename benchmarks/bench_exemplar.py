@@ -1,11 +1,11 @@
-"""Exemplar SVMs against one SVC fit a candidate, both in one run, single-threaded CPU time.
+"""Exemplar SVMs against one SVC fit per candidate, both in one run, single-threaded CPU time.
 
     python benchmarks/bench_exemplar.py                 # daily: real sets (PIGMIL_DATA), 20k x 512
     python benchmarks/bench_exemplar.py --large         # and 200k x 512 (2 GB of memory, minutes)
     python benchmarks/bench_exemplar.py --candidates 200
 
-The SVC loop is timed on a few candidates and its time a candidate taken for all: the column
-"timed" says on how many. "limit" is one single-precision product of all candidates with all
+The SVC loop is timed on a few candidates and the time extrapolated to all: the column "timed" says
+on how many. "limit" is one single-precision product of all candidates with all
 negatives. "error" is the largest |dw| / |w| against SVC(tol=1e-7) on the first three.
 """
 

@@ -1,4 +1,4 @@
-"""Processor time of whole PIGMIL fits beside plain loops, on large bags, and of a first call.
+"""Processor time of PIGMIL fits: compared with plain loops, on large bags, and of a first call.
 
 Run ``OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/bench_fit.py``; options:
 ``--sets musk1 elephant``, ``--large 40 100`` (bags of 1,000 x 512), ``--cold``.

@@ -1,4 +1,4 @@
-"""How the time of a fit grows with bags, with instances a bag and with features.
+"""Growth of the time of a fit with bags, instances per bag and features.
 
 Run ``OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/bench_growth.py --write
 docs/_parts/growth.md``: CPU time of a fit with kernels compiled before, the least of ``--repeats``,
@@ -16,10 +16,10 @@ from pigmil import Bags
 from pigmil.estimators import get_estimator
 
 # One is varied, the others stay; sizes double.
-START = {"bags": 100, "instances a bag": 8, "features": 16}
+START = {"bags": 100, "instances per bag": 8, "features": 16}
 SIZES = {
     "bags": (50, 100, 200, 400),
-    "instances a bag": (8, 16, 32, 64),
+    "instances per bag": (8, 16, 32, 64),
     "features": (8, 32, 128, 512),
 }
 METHODS = {

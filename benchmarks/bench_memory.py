@@ -25,7 +25,7 @@ LARGEST = ["gitte_adult_110", "gitte_spam_13", "birds_brown_creeper", "musk2"]
 def one(method: str, name: str) -> None:
     """Fit and predict here, and print what it took."""
     bags = load_dataset(name)
-    bags = BagScaler(with_mean=not bags.is_sparse).fit_transform(bags)
+    bags = BagScaler().fit_transform(bags)
     start = time.process_time()
     model = get_estimator(method)().fit(bags)
     model.predict(bags) if card_of(method).classifies else model.decision_function_instances(bags)
@@ -39,7 +39,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--methods", nargs="+", default=[card.name for card in all_estimators()])
     parser.add_argument("--sets", nargs="+", default=LARGEST)
-    parser.add_argument("--limit", type=int, default=600, help="CPU seconds a method and set")
+    parser.add_argument("--limit", type=int, default=600, help="CPU seconds per method and set")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:

@@ -1,4 +1,4 @@
-"""Fit and predict of the SVM methods beside a plain scikit-learn loop of the same method.
+"""Fit and predict of the SVM methods, compared with a plain scikit-learn loop of each.
 
 OMP_NUM_THREADS=1 python benchmarks/bench_methods_svm.py --sets musk2 elephant
 

@@ -1,4 +1,4 @@
-"""MILES beside a plain linear programme and beside the MILES of the package `mil`.
+"""MILES compared with a plain linear programme and with the MILES of the package `mil`.
 
 OMP_NUM_THREADS=1 python benchmarks/bench_miles.py --sets musk2 elephant --mil FOLDER
 OMP_NUM_THREADS=1 python benchmarks/bench_miles.py --sets gitte_adult_110 --alone

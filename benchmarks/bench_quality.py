@@ -1,4 +1,4 @@
-"""Bag accuracy of methods on the real sets by the benchmark protocol, beside the paper's table.
+"""Bag accuracy of methods on the real sets by the benchmark protocol, and in the paper's table.
 
 python benchmarks/bench_quality.py --methods MILES MILD --sets musk1 fox --repeats 5
 
@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from pigmil.evaluation import compare
-from pigmil.reproduction.printed_tables import ELSEWHERE, REAL, TABLE_II, printed_accuracy
+from pigmil.reproduction._printed_tables import ELSEWHERE, REAL, TABLE_II, printed_accuracy
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 python benchmarks/bench_soft.py FOLDER                        # all Parquet files of the folder
 python benchmarks/bench_soft.py FOLDER --sets birds_10 wdbc --methods SoftPIGMIL MILD
 python benchmarks/bench_soft.py --synthetic 20                # BASIC, RHOMBUS and RING over seeds
+python benchmarks/bench_soft.py --large 2                     # weak concepts in large bags
 
 Columns of a file: bag, bag_label, instance_label (positive if above 0), and features f0, f1, ...
 Instance labels are used to report only. Results are kept in a file and not computed again; delete
@@ -95,6 +96,57 @@ def synthetic(methods: list[str], seeds: int) -> None:
             )
 
 
+def weak_bags(kind: str, n_bags: int, size: int, share: float, shift: float, seed: int) -> Bags:
+    """Draw normal instances with 512 features; a share of those of every second bag is shifted.
+
+    ``kind``: along one random direction ("direction"), along the feature of least variance ("low
+    variance"), along one of three directions and half as far again ("three concepts"), or along a
+    direction in features that depend on 40 common factors ("correlated").
+    """
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((n_bags * size, 512), dtype=np.float32)
+    if kind == "correlated":
+        factors = rng.standard_normal((n_bags * size, 40), dtype=np.float32)
+        rows += factors @ rng.normal(0, 0.3, size=(40, 512)).astype(np.float32)
+    spread = np.geomspace(3.0, 0.05, 512) if kind == "low variance" else np.ones(512)
+    rows *= spread.astype(np.float32)
+    towards = rng.standard_normal((3, 512))
+    towards *= shift / np.linalg.norm(towards, axis=1, keepdims=True)
+    if kind == "low variance":
+        towards = np.zeros((1, 512))
+        towards[0, -1] = shift * spread[-1]
+    towards = 1.5 * towards if kind == "three concepts" else towards[:1]
+    labels = np.zeros(n_bags * size, dtype=np.int64)
+    for bag in range(0, n_bags, 2):
+        chosen = bag * size + rng.permutation(size)[: int(share * size)]
+        labels[chosen] = 1
+        rows[chosen] += towards[rng.integers(len(towards), size=len(chosen))].astype(np.float32)
+    y = 1 - np.arange(n_bags) % 2
+    return Bags.from_flat(rows, np.repeat(np.arange(n_bags), size), y=y, instance_labels=labels)
+
+
+def large(method: str, seeds: int) -> None:
+    cases = [
+        ("direction", 100, 1000, 0.01, 3.4),
+        ("direction", 40, 2000, 0.02, 3.4),
+        ("low variance", 100, 1000, 0.01, 3.4),
+        ("three concepts", 100, 1000, 0.01, 3.4),
+        ("correlated", 100, 1000, 0.01, 5.0),
+    ]
+    print(f"{'kind':16}{'bags':>6}{'size':>6}{'share':>7}{'shift':>7}{'top-1':>8}{'AP':>7}{'s':>7}")
+    for case in cases:
+        rows = [measure(method, weak_bags(*case, seed)) for seed in range(seeds)]
+        top1, precision, seconds = (
+            np.mean([row[key] for row in rows]) for key in ("top1", "ap", "seconds")
+        )
+        kind, n_bags, size, share, shift = case
+        print(
+            f"{kind:16}{n_bags:6}{size:6}{share:7}{shift:7}{top1:8.1f}{precision:7.1f}"
+            f"{seconds:7.1f}",
+            flush=True,
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?")
@@ -102,12 +154,16 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=METHODS)
     parser.add_argument("--store", type=Path, default=Path("bench_soft.json"))
     parser.add_argument("--synthetic", type=int, metavar="SEEDS", default=0)
+    parser.add_argument("--large", type=int, metavar="SEEDS", default=0)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    if arguments.synthetic:
+    if arguments.large:
+        for method in arguments.methods:
+            large(method, arguments.large)
+    elif arguments.synthetic:
         synthetic(arguments.methods, arguments.synthetic)
     elif arguments.folder is None:
-        parser.error("name a folder of Parquet files, or --synthetic SEEDS")
+        parser.error("name a folder of Parquet files, or --synthetic or --large SEEDS")
     else:
         names = arguments.sets or sorted(path.stem for path in arguments.folder.glob("*.parquet"))
         tables(arguments.folder, names, arguments.methods, arguments.store)

@@ -2,13 +2,13 @@
 PIGMIL, step by step
 ====================
 
-Everything the method does between bags in and labels out, drawn on one set. The pieces are public
-functions of :mod:`pigmil.graph`, so each can be called, tested and replaced on its own.
+This example draws every step of the method on one data set. Each step is a public function of
+:mod:`pigmil.graph` and can be called, tested and replaced separately.
 
-The set is RHOMBUS with the paper's one-sided working score, which starts with mistakes here: so
-the updating has something to correct. (The default score starts this set without any.) In
-all pictures orange triangles are truly positive, grey squares are negatives of positive bags and
-blue dots are instances of negative bags.
+The data set is RHOMBUS. The working score is the one-sided score of the paper, whose first pool
+contains errors here that the updating can correct. (The first pool of the default score has none.)
+In all figures orange triangles are positive instances, grey squares are negatives of positive bags
+and blue dots are instances of negative bags.
 """
 
 import matplotlib.pyplot as plt
@@ -27,9 +27,9 @@ model = PIGMIL(working_score="kde_min", decay=1.0, random_state=0).fit(bags)
 
 
 def background(ax, title):
-    inside = np.repeat(bags.y == 1, bags.sizes)
-    ax.scatter(*points[~inside].T, s=9, c="#4c72b0", alpha=0.35, linewidths=0)
-    ax.scatter(*points[inside & ~truth].T, s=16, c="0.6", marker="s", linewidths=0)
+    in_positive = np.repeat(bags.y == 1, bags.sizes)
+    ax.scatter(*points[~in_positive].T, s=9, c="#4c72b0", alpha=0.35, linewidths=0)
+    ax.scatter(*points[in_positive & ~truth].T, s=16, c="0.6", marker="s", linewidths=0)
     ax.scatter(*points[truth].T, s=20, c="#dd8452", marker="^", linewidths=0)
     ax.set(title=title, xticks=[], yticks=[], xlim=(-3, 3), ylim=(-2.4, 2.4))
 
@@ -37,8 +37,8 @@ def background(ax, title):
 # %%
 # 1. Working score
 # ----------------
-# How dense are the negative bags around an instance? The paper's KDE_min counts the nearest
-# instance of each negative bag. Low is good: far from negatives.
+# The working score measures the density of negative bags around an instance. KDE_min of the paper
+# uses the nearest instance of each negative bag. A low score is good: far from negatives.
 side = np.linspace(-3, 3, 101)
 grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
 fig, axes = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
@@ -51,8 +51,8 @@ for ax, kind, gamma in zip(axes, ("kde_min", "supported"), (1.0, 2.0), strict=Tr
     fig.colorbar(shown, ax=ax, label="working score, lower is better")
 
 # %%
-# The default asks besides that other positive bags have instances like it: the corners of the
-# picture, far from everything, no longer score well.
+# The default score also requires similar instances in other positive bags: the corners of the
+# figure, far from everything, no longer have a good score.
 #
 # 2. Working sets, working bags, pool
 # -----------------------------------
@@ -94,8 +94,8 @@ axes[1].set(
 # %%
 # 3. Similarity, consistency, discrimination
 # ------------------------------------------
-# Of every pair in the pool: do the two claim each other (similarity), and as part of how large a
-# dense group (consistency)? Of every member: how hard do negatives press on it (discrimination)?
+# Similarity: are the exemplars of a pair of pool members confident in each other? Consistency: how
+# large is the dense group that contains both? Discrimination: how close are negatives to a member?
 csdg = model.csdg_
 order = np.argsort(-csdg.scores)
 fig, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
@@ -113,14 +113,15 @@ axes[2].plot(distance, influence(distance), color="#c0392b")
 axes[2].axvline(1, color="0.7", linewidth=1)
 axes[2].set(title="influence of one negative, d(Δ)", xlabel="distance Δ", ylim=(-5, 0.2))
 axes[2].annotate("far: limited", (2.2, -0.9), color="0.3")
-axes[2].annotate("near: without bound", (0.25, -4.3), color="0.3")
+axes[2].annotate("near: unbounded", (0.25, -4.3), color="0.3")
 
 # %%
 # 4. The graph and its ranks
 # --------------------------
-# Edges join members of the pool with positive similarity; their weight combines the three. A walk
-# on the graph gives every vertex a ranking score: low means few or weak ties to well-tied others.
-# The walk need not converge, and scores may be huge: only their order and their sum count.
+# Edges join members of the pool with positive similarity; their weight combines the three terms. A
+# random walk on the graph gives every vertex a ranking score. It is low for vertices with few or
+# weak edges to well-connected vertices. The walk does not always converge and scores can be very
+# large; only their order and their sum are used.
 
 
 def draw_graph(ax, graph, title):
@@ -141,9 +142,9 @@ fig.colorbar(draw_graph(ax, csdg, "CSDG of the final pool"), label="ranking scor
 # %%
 # 5. Updating
 # -----------
-# From the lowest rank upwards, each other member of the vertex's working set is tried in its place,
-# and the best one moves in if the sum of the ranking scores rises. ``trace_`` holds every try, and
-# replays.
+# Starting with the lowest ranking score, every other member of the working set of the vertex is
+# tried in its place. The best one replaces it if the sum of the ranking scores increases.
+# ``trace_`` records every attempt, and its ``replay`` returns the pools.
 trace = model.trace_
 pools = [model.initial_pool_, *trace.replay(model.initial_pool_)]
 shares = [truth[pool].mean() for pool in pools]
@@ -156,21 +157,21 @@ axes[0].step(
     where="post", color="#c0392b", label="kept",
 )  # fmt: skip
 axes[0].set(
-    title=f"{len(trace)} tries, {len(steps)} replacements",
-    xlabel="try",
+    title=f"{len(trace)} attempts, {len(steps)} replacements",
+    xlabel="attempt",
     ylabel="sum of ranking scores",
 )
 axes[0].legend()
 axes[1].step(np.arange(len(pools)), shares, where="post", color="#55a868")
 axes[1].set(
-    title="truth in the pool",
+    title="true positives in the pool",
     xlabel="replacements",
     ylabel="share of the pool that is positive",
     ylim=(0, 1.03),
 )
 
 # %%
-# First pool and last, side by side:
+# The first and the last pool:
 fig, axes = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
 for ax, pool, name in ((axes[0], pools[0], "before"), (axes[1], pools[-1], "after")):
     background(ax, f"{name}: {truth[pool].mean():.0%} of the pool is positive")
@@ -179,8 +180,8 @@ for ax, pool, name in ((axes[0], pools[0], "before"), (axes[1], pools[-1], "afte
 # %%
 # 6. Classification
 # -----------------
-# A bag becomes a vector of its similarities to prototypes; a linear SVM separates the vectors.
-# With the pool as prototypes the vectors can be looked at: positive bags come near to most of the
+# A bag is represented by its similarities to prototypes, and a linear SVM separates these vectors.
+# With the pool as prototypes the vectors are easy to read: positive bags are similar to most of the
 # pool.
 from pigmil.distances import embed_bags
 
@@ -189,7 +190,7 @@ fig, ax = plt.subplots(figsize=(7.5, 4.6), layout="constrained")
 shown = ax.imshow(vectors, aspect="auto", cmap="magma", vmin=0, vmax=1)
 ax.axhline((bags.y == 1).sum() - 0.5, color="white", linewidth=1.5)
 ax.set(
-    title="each row a bag: positive above, negative below the line",
+    title="one row per bag: positive bags above the line, negative below",
     xlabel="member of the pool",
     ylabel="bag",
 )

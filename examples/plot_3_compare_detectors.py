@@ -2,8 +2,8 @@
 Which detector finds the positives?
 ===================================
 
-Every method that detects, on the three synthetic sets, over several draws. This is the experiment
-behind Table I of the PIGMIL paper; its figures stand beside ours where it has any.
+This example runs every method that detects instances on several draws of the three synthetic sets,
+as in Table I of the PIGMIL paper. The figures of the paper are shown in brackets where it has any.
 """
 
 import matplotlib.pyplot as plt
@@ -38,8 +38,8 @@ found = np.array(
 )
 
 # %%
-# Share of the detected instances that are truly positive, in percent: mean over the draws, and the
-# worst draw in small print. In brackets what the paper prints.
+# Share of the detected instances that are positive, in percent: the mean over the draws, and the
+# worst draw in small print. The figures of the paper are in brackets.
 mean, worst = found.mean(axis=2), found.min(axis=2)
 order = np.argsort(-mean.mean(axis=1), kind="stable")
 fig, ax = plt.subplots(figsize=(7.5, 0.5 * len(names) + 1.2), layout="constrained")
@@ -53,18 +53,18 @@ for row, method in enumerate(order):
         ax.text(column, row + 0.27, low, ha="center", va="center", fontsize=7.5, color="0.25")
 ax.set_xticks(range(3), list(makers))
 ax.set_yticks(range(len(names)), [names[i] for i in order])
-ax.set_title(f"right picks in %, mean of {n_draws} draws  [paper]")
+ax.set_title(f"correct detections in %, mean of {n_draws} draws  [paper]")
 ax.tick_params(length=0)
 
 # %%
-# What the three sets ask for:
+# The three sets test different abilities:
 #
-# - **BASIC** sets a trap: the negatives of positive bags form a tight cluster of their own, which
-#   no negative bag holds. By the labels of the bags alone, that cluster explains them as well as
-#   the positives do; whatever looks for the tightest cluster walks into it.
-# - **RHOMBUS** has two groups of positives. Its impostors are copies of negatives.
-# - **RING** has its positives *inside* the negatives: what is far from all negatives on average,
-#   as KDE and KDE_max ask, lies outside the ring.
+# - **BASIC** is misleading: the negatives of positive bags form a tight cluster that no negative
+#   bag contains. This cluster explains the bag labels as well as the positives do, so a method
+#   that looks for the tightest cluster detects the wrong one.
+# - **RHOMBUS** has two groups of positives. The negatives of its positive bags are copies of
+#   instances of negative bags.
+# - **RING** has its positives *inside* the negatives. Instances that are far from all negatives on
+#   average, as KDE and KDE_max require, lie outside the ring.
 #
-# Three sets in two dimensions show how a method behaves. They do not show how well it works on your
-# data.
+# Three sets in two dimensions show how a method behaves, not how well it works on your data.

@@ -1,9 +1,9 @@
 """
-How much noise does detection stand?
-====================================
+How does noise affect detection?
+================================
 
-The paper's noise: at level k, (k - 1) x 10 % of the positives and k x 10 % of the negatives change
-sides. "Change sides" can be read in two ways, and they do not end alike.
+At noise level k of the paper, (k - 1) x 10 % of the positives and k x 10 % of the negatives change
+sides. "Change sides" can be read in two ways, with different results.
 """
 
 import matplotlib.pyplot as plt
@@ -27,7 +27,7 @@ def accuracies(model, make, kind):
     ])  # fmt: skip
 
 
-# The detection alone is wanted here: with fixed values nothing is tuned for the bags.
+# Only the detection is needed: with fixed values the bag classifier is not tuned.
 methods = {"PIGMIL": PIGMIL(C=1.0, embedding_decay=1.0, random_state=0), "KDE_min": KDEMin()}
 kinds = {"swap": "instances move to the other kind of bag", "labels": "only the truth is flipped"}
 
@@ -49,13 +49,13 @@ for ax in axes[-1]:
 axes[0, 0].legend()
 
 # %%
-# Lines are means over three draws, bands reach from the worst to the best.
+# Lines are means over three draws; bands are between the worst and the best draw.
 #
-# The paper claims a fall that slows down, and the sharpest one on RING. When only the truth is
-# flipped, the bags look the same to the method: what falls is the ceiling, not the detection.
-# When instances change bags, positives sit in negative bags and the question itself becomes
-# doubtful: that is the harder and the more realistic kind of noise.
+# According to the paper the accuracy falls more and more slowly, and most on RING. If only the true
+# labels are flipped, the method sees the same bags: the best possible accuracy falls, not the
+# detection. If instances change bags, negative bags contain positives. This kind of noise is harder
+# and more realistic.
 #
-# One thing to know before use: when it goes wrong, PIGMIL goes wrong *together*. Its candidates
-# must resemble each other, so beyond some noise the whole pool moves to the wrong cluster (BASIC,
-# above on the left), where KDE_min, which decides bag by bag, keeps a part of its picks.
+# PIGMIL fails for all bags at once: its candidates must be similar to each other, so above some
+# noise level the whole pool moves to the wrong cluster (BASIC, top left). KDE_min, which decides
+# for each bag separately, keeps some correct detections.

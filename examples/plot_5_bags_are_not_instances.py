@@ -2,9 +2,9 @@
 Bag accuracy does not measure detection
 =======================================
 
-A method can label every bag right for the wrong reason. On BASIC the negatives of positive bags
-form a cluster of their own: whoever finds *that* cluster labels all bags right and picks only
-wrong instances.
+A method can classify every bag correctly for the wrong reason. On BASIC the negatives of positive
+bags form a separate cluster: a method that finds *this* cluster classifies all bags correctly and
+detects only wrong instances.
 """
 
 import matplotlib.pyplot as plt
@@ -37,14 +37,13 @@ fig, ax = plt.subplots(figsize=(7.5, 5.2), layout="constrained")
 for row, name in enumerate(order):
     ax.plot(points[name], [row, row], color="0.8", linewidth=2, zorder=1)
 bag, instance = np.array([points[name] for name in order]).T
-ax.scatter(bag, range(len(order)), s=60, c="#4c72b0", marker="s", label="bags labelled right")
-ax.scatter(instance, range(len(order)), s=60, c="#c0392b", label="picks truly positive")
+ax.scatter(bag, range(len(order)), s=60, c="#4c72b0", marker="s", label="bags classified correctly")
+ax.scatter(instance, range(len(order)), s=60, c="#c0392b", label="detections correct")
 ax.set_yticks(range(len(order)), order)
 ax.set(title="BASIC: two different questions", xlabel="%", xlim=(-4, 104))
 ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncol=2, frameon=False)
 
 # %%
-# The squares (3-fold cross-validation) lie close together near the right edge; the dots go from
-# all wrong to all right. So report both: bag measures through scikit-learn, and
-# :mod:`pigmil.metrics` wherever labels of instances are known. Where they are not, look at what
-# was picked.
+# The squares (3-fold cross-validation) lie close together near the right edge, while the dots range
+# from 0 to 100 %. Report both: bag metrics with scikit-learn, and :mod:`pigmil.metrics` if instance
+# labels are known. If they are not, look at the detected instances.

@@ -2,10 +2,9 @@
 Why lengths need a unit
 =======================
 
-The paper sets every width to 1 for features of variance 1. In two dimensions that is sensible.
-Distances grow with the square root of the number of features, though, and a Gaussian of them
-vanishes: in a hundred dimensions the embedding of every bag is a row of next to nothing, without
-any error.
+The paper sets every kernel width to 1 for features of variance 1, which is sensible in two
+dimensions. But distances grow with the square root of the number of features, and their Gaussian
+vanishes: in a hundred dimensions the embedding of every bag is almost zero, and no error is raised.
 """
 
 import matplotlib.pyplot as plt
@@ -53,9 +52,9 @@ for name, colour in (("unit 1", "#c44e52"), ("auto", "#55a868")):
 axes[0].set(title="typical similarity of a bag to a prototype", xlabel="features")
 axes[0].legend()
 axes[1].axhline(50, color="0.6", linestyle="--", linewidth=1)
-axes[1].set(title="bags of a second draw labelled right, in %", xlabel="features", ylim=(40, 103))
+axes[1].set(title="accuracy on bags of a second draw, in %", xlabel="features", ylim=(40, 103))
 
 # %%
-# With ``length_unit="auto"`` the unit is such that z-scored data in two dimensions are measured
-# in unit 1, as the paper does, and every other number of features looks alike. On Musk-1 with its
-# 166 features the literal setting gives chance (51 %), on Elephant with 230 too (50 %).
+# With ``length_unit="auto"`` the unit is 1 for z-scored data in two dimensions, as in the paper,
+# and grows with the number of features. On Musk-1 (166 features) and Elephant (230 features) the
+# literal setting is at chance (51 % and 50 %).

@@ -1,8 +1,10 @@
 """The documentation holds: its code runs, its commands exist, its pages are complete."""
 
 import ast
+import contextlib
 import doctest
 import importlib.util
+import io
 import re
 import shlex
 import subprocess
@@ -16,7 +18,7 @@ from pigmil import all_estimators
 from pigmil.estimators import get_estimator
 from pigmil.io import formats
 
-from .code_blocks import blocks_of, run_and_check
+from .code_blocks import blocks_of, run_and_check, same_text
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -56,9 +58,26 @@ def in_empty_folder(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("in_empty_folder")
 def test_blocks_run_and_keep_their_promises(name):
     names: dict[str, object] = {"__name__": "page"}
-    for block in python_blocks(DOCS / name):
-        if not block.needs_data:
-            run_and_check(block.text, names)
+    for block in blocks_of(DOCS / name):
+        printed = io.StringIO()
+        if block.language == "python" and not block.needs_data:
+            with contextlib.redirect_stdout(printed):
+                run_and_check(block.text, names)
+        elif block.language == "sh" and block.output is not None:
+            printed.write(run_command(block.text))
+        if block.output is not None and not block.needs_data:
+            assert same_text(printed.getvalue(), block.output), printed.getvalue()
+
+
+def run_command(text):
+    """Return what one `pigmil` command prints, in a terminal of 100 columns."""
+    typer_testing = pytest.importorskip("typer.testing")
+    from pigmil.cli._app import app
+
+    words = shlex.split(text.replace("\\\n", " "), comments=True)
+    done = typer_testing.CliRunner().invoke(app, words[1:], env={"COLUMNS": "100"})
+    assert done.exit_code == 0, done.output
+    return done.stdout
 
 
 @pytest.mark.parametrize("name", WITH_DATA)
@@ -85,7 +104,8 @@ def test_every_python_fence_is_found():
 def commands():
     for page in [*PAGES, ROOT / "README.md"]:
         for block in blocks_of(page):
-            for line in block.text.splitlines() if block.language == "sh" else ():
+            text = block.text.replace("\\\n", " ")
+            for line in text.splitlines() if block.language == "sh" else ():
                 for part in line.split("#")[0].split("&&"):
                     if part.strip().startswith("pigmil "):
                         yield pytest.param(part.strip(), id=f"{page.stem}: {part.strip()}")
@@ -95,7 +115,7 @@ def commands():
 def test_commands_and_their_options_exist(line):
     pytest.importorskip("typer", reason="the command line needs the extra cli")
     typer_testing = pytest.importorskip("typer.testing")
-    from pigmil.cli.app import app
+    from pigmil.cli._app import app
 
     words = shlex.split(line)[1:]
     help_text = typer_testing.CliRunner().invoke(

@@ -4,17 +4,17 @@ The pages are Markdown and docstrings are reStructuredText, so what is drawn fro
 handed to MyST's ``eval-rst``.
 """
 
-import json
 import re
 from inspect import cleandoc, getsourcefile
 from pathlib import Path
 
 from docutils import nodes
 from docutils.statemachine import StringList
+from sklearn.utils.validation import has_fit_parameter
 from sphinx.util.docutils import SphinxDirective
 
 from pigmil import all_estimators
-from pigmil.estimators.registry import get_estimator
+from pigmil.estimators.registry import assumption_results, get_estimator
 from pigmil.io import formats
 
 SECTION = re.compile(r"^[A-Z][A-Za-z ]+\n-{3,}$", re.MULTILINE)
@@ -54,13 +54,6 @@ def _table(head, rows, widths="auto", classes=""):
     return [*lines, ""]
 
 
-def assumption_results(env):
-    """Return the results of ``benchmarks/bench_assumptions.py``, by method and test."""
-    file = Path(env.srcdir) / "_parts" / "assumptions.json"
-    env.note_dependency(str(file))
-    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-
-
 def _verdict(one):
     return f"**{one['verdict']}** ({one['auc']:.2f} ± {one['margin']:.2f})"
 
@@ -69,7 +62,7 @@ class AssumptionTable(_Written):
     """``{assumption-table}``: one row per method with the verdicts of the algorithmic tests."""
 
     def lines(self):
-        results = assumption_results(self.env)
+        results = {card.name: assumption_results(card.name) for card in all_estimators()}
         rows = [
             (
                 name,
@@ -77,6 +70,7 @@ class AssumptionTable(_Written):
                 str(min(one["seeds"] for one in tests.values())),
             )
             for name, tests in results.items()
+            if tests
         ]
         if not rows:
             return ["No results are kept here: run the benchmark."]
@@ -108,9 +102,15 @@ class MethodCard(_Written):
                 for name, values in card.grid.items()
             )
             rows.append(("In benchmarks", tuned))
+        weighted = has_fit_parameter(cls, "sample_weight")
+        rows.append(
+            ("Weights of bags", "``sample_weight`` in ``fit``" if weighted else "not taken")
+        )
+        if card.default_chosen:
+            rows.append(("Defaults", card.default_chosen))
         if card.extra:
             rows.append(("Needs", f"``pip install 'pigmil[{card.extra}]'`` to be fitted"))
-        tested = assumption_results(self.env).get(card.name)
+        tested = assumption_results(card.name)
         if tested:
             cells = [f"{test.replace('_', ' ')} {_verdict(one)}" for test, one in tested.items()]
             rows.append((":doc:`Assumptions </methods/assumptions>`", "; ".join(cells)))
@@ -172,6 +172,7 @@ KEPT = {
         "No results are kept in this copy of the documentation: run the commands above.",
     ),
     "```{growth}\n```": ("_parts/growth.md", "No table is kept here: run the benchmark."),
+    "```{benchmark}\n```": ("_parts/benchmark.md", "No tables are kept here: run the benchmark."),
 }
 
 

@@ -21,13 +21,13 @@ _HOME = {
     "PaperReading": "pigmil.graph.reading",
     "all_estimators": "pigmil.estimators",
     "as_bags": "pigmil.bags",
-    "diagnose": "pigmil.evaluation.diagnosis",
+    "diagnose": "pigmil.evaluation._diagnosis",
     "instance_scores": "pigmil.metrics",
     "load_model": "pigmil.estimators.persistence",
     "read_bags": "pigmil.io",
     "read_cohort": "pigmil.io",
     "save_model": "pigmil.estimators.persistence",
-    "select_instances": "pigmil.evaluation.selection",
+    "select_instances": "pigmil.evaluation._selection",
     "write_bags": "pigmil.io",
     **METHODS,
     **DEEP_METHODS,
@@ -85,8 +85,8 @@ if TYPE_CHECKING:
     from pigmil.estimators.sil import SIL as SIL
     from pigmil.estimators.single_instance import SingleInstance as SingleInstance
     from pigmil.estimators.soft_pigmil import SoftPIGMIL as SoftPIGMIL
-    from pigmil.evaluation.diagnosis import diagnose as diagnose
-    from pigmil.evaluation.selection import select_instances as select_instances
+    from pigmil.evaluation._diagnosis import diagnose as diagnose
+    from pigmil.evaluation._selection import select_instances as select_instances
     from pigmil.graph.reading import PaperReading as PaperReading
     from pigmil.io import read_bags as read_bags
     from pigmil.io import read_cohort as read_cohort
