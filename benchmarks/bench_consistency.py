@@ -10,7 +10,7 @@ import time
 import numpy as np
 
 from pigmil.graph import consistency as routes
-from pigmil.graph.updating import update_pool
+from pigmil.graph import update_pool
 
 
 def random_graph(n, share, rng):

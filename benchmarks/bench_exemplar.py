@@ -22,7 +22,7 @@ from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
 from pigmil.exemplars.svm import exemplar_lda, exemplar_svms
-from pigmil.graph.similarity import similarity
+from pigmil.graph import similarity
 
 
 def real_set(folder, name, n_candidates):

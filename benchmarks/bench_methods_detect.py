@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 from pigmil import BagScaler
 from pigmil.datasets import load_dataset
 from pigmil.estimators import get_estimator
-from pigmil.graph.consistency import consistency
+from pigmil.graph import consistency
 
 MAX_EXEMPLARS = 60  # of the plain loop of mi-Sim, scaled up: all of them take minutes
 

@@ -16,8 +16,7 @@ import numpy as np
 
 from pigmil import PIGMIL
 from pigmil.datasets import make_rhombus
-from pigmil.graph.candidates import working_score, working_sets
-from pigmil.graph.discrimination import influence
+from pigmil.graph import influence, working_score, working_sets
 
 bags = make_rhombus(random_state=1)
 truth = bags.instance_labels == 1

@@ -43,7 +43,7 @@ def test_a_fit_of_pigmil_stays_in_few_files():
     bags = make_basic(random_state=0)
     model = pigmil.PIGMIL(random_state=0).fit(bags)  # the first fit also imports and compiles
     walked = files_walked(lambda: model.fit(bags))
-    assert len(walked) <= 25, walked
+    assert len(walked) <= 15, walked
 
 
 def test_detect_stays_in_few_files(tmp_path, monkeypatch):

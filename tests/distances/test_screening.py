@@ -12,6 +12,7 @@ from pigmil.distances import (
     representative_rows,
     screened_log_densities,
     screening,
+    similarity,
     worth_screening,
 )
 
@@ -166,7 +167,7 @@ def test_every_cluster_is_represented_whatever_the_order():
 
 
 def test_only_large_dense_data_in_large_bags_are_worth_it(monkeypatch):
-    monkeypatch.setattr(screening, "_WORTH_PRODUCTS", 100 * 50 * 3)
+    monkeypatch.setattr(similarity, "_WORTH_PRODUCTS", 100 * 50 * 3)
     is_positive = np.array([True, False])
     large = Bags.from_list([np.zeros((50, 3)), np.zeros((50, 3))])
     assert worth_screening(large, is_positive)

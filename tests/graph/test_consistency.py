@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pigmil.graph._vertex_order_kernels import refined_order
-from pigmil.graph.consistency import _choose, _solve, consistency, edges_needed
+from pigmil.graph.edges import _choose, _solve, consistency, edges_needed
 
 
 def random_graph(n, share, rng):

@@ -7,8 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pigmil.graph.consistency import consistency
-from pigmil.graph.csdg import CSDGSettings, build_csdg, edge_weights, normalise_weights
+from pigmil.graph import (
+    CSDGSettings,
+    build_csdg,
+    consistency,
+    edge_weights,
+    normalise_weights,
+)
 
 
 @st.composite

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pigmil.graph.csdg import CSDGSettings, build_csdg, edge_weights
+from pigmil.graph import CSDGSettings, build_csdg, edge_weights
 
 S = np.array([[0.0, 0.5, 1.0], [0.5, 0.0, 0.0], [1.0, 0.0, 0.0]])
 C = np.array([[0, 2, 1], [2, 0, 0], [1, 0, 0]])

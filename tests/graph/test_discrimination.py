@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pigmil.graph.discrimination import discrimination, influence
+from pigmil.graph import discrimination, influence
 
 distances = st.floats(1e-6, 50.0)
 rates = st.floats(0.1, 5.0)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from pigmil.exemplars.svm import exemplar_lda, exemplar_svms
-from pigmil.graph.similarity import confidence_ranks, self_confidence, similarity
+from pigmil.graph import confidence_ranks, self_confidence, similarity
 
 # A few values only, so that ties and zeros are common.
 square = st.integers(1, 9).flatmap(

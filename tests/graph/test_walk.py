@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pigmil.graph.walk import fixed_point, ranking_scores
+from pigmil.graph import fixed_point, ranking_scores
 
 
 def random_problem(seed, m):

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pigmil.graph.discrimination import influence
+from pigmil.graph import influence
 from pigmil.reproduction import _claims as claims
 from pigmil.reproduction._claims import FAILS, HOLDS, OPEN, Check, Claim
 from pigmil.reproduction._detection import CONFIGURATIONS

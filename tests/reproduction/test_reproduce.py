@@ -13,7 +13,7 @@ from pigmil import PIGMIL
 from pigmil._core.errors import DataSetError
 from pigmil.datasets import make_basic, make_rhombus, make_ring
 from pigmil.evaluation._store import Store
-from pigmil.graph.csdg import CSDG
+from pigmil.graph import CSDG
 from pigmil.metrics import detection_accuracy
 from pigmil.reproduction import _ablation as ablation
 from pigmil.reproduction import _sections as sections

@@ -13,7 +13,7 @@ __all__ = [
     "StrOptions",
     "check_sample_weight",
     "fit_context",
-    "libsvm_fit",
+    "import_libsvm",
     "validate_data",
 ]
 
@@ -21,9 +21,8 @@ __all__ = [
 OUTPUT_CONFIG = "_sklearn_output_config"
 
 
-def libsvm_fit(*arrays: Any, **options: Any) -> Any:
-    """Train an SVM by libsvm, without the checks of `sklearn.svm.SVC`."""
+def import_libsvm() -> Any:
+    """Return the module that trains SVMs by libsvm, without the checks of `sklearn.svm.SVC`."""
     from sklearn.svm import _libsvm
 
-    _libsvm.set_verbosity_wrap(0)
-    return _libsvm.fit(*arrays, **options)
+    return _libsvm

@@ -11,7 +11,6 @@ from pigmil.distances.screening import (
     ScreenedDensities,
     representative_rows,
     screened_log_densities,
-    worth_screening,
 )
 from pigmil.distances.set_kernels import (
     gaussian_self_sums,
@@ -24,6 +23,7 @@ from pigmil.distances.similarity import (
     length_unit,
     log_density,
     log_kernel_mean,
+    worth_screening,
 )
 
 __all__ = [

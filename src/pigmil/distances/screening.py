@@ -16,13 +16,7 @@ __all__ = [
     "ScreenedDensities",
     "representative_rows",
     "screened_log_densities",
-    "worth_screening",
 ]
-
-# Multiplications for exact densities (some seconds of them), and instances per bag, from which
-# the estimates save time.
-_WORTH_PRODUCTS = 1e11
-_WORTH_BAG_SIZE = 40
 
 _CELL_SIZE = 256  # instances in a cell on average
 _CELLS_SEARCHED = 8
@@ -59,22 +53,6 @@ class ScreenedDensities:
     in_negative: FloatArray
     in_positive: FloatArray
     exact: BoolArray
-
-
-def worth_screening(bags: Bags, is_positive: BoolArray) -> bool:
-    """Return whether the data are so large that estimates save time: dense and with large bags.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pigmil import Bags
-    >>> worth_screening(Bags.from_list([np.zeros((2, 3))] * 2), np.array([True, False]))
-    False
-    """
-    n_negative = int(np.diff(bags.offsets)[~is_positive].sum())
-    products = float(bags.n_instances) * n_negative * bags.instances.shape[1]
-    large = products >= _WORTH_PRODUCTS and bags.n_instances >= _WORTH_BAG_SIZE * bags.n_bags
-    return large and not sp.issparse(bags.instances)
 
 
 def screened_log_densities(

@@ -7,12 +7,16 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
-from pigmil._core.typing import FloatArray
+from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.distances.blockwise import nearest_in_bags, squared_distance_blocks
 from pigmil.scale import LazyBags, column_moments, take_rows
 
 _MEDIAN_SAMPLE = 1000
+# Multiplications for exact densities (some seconds of them), and instances per bag, from which
+# estimates save time.
+_WORTH_PRODUCTS = 1e11
+_WORTH_BAG_SIZE = 40
 
 
 def length_unit(
@@ -179,6 +183,24 @@ def log_density(
                 result[:, rows] = np.logaddexp.reduce(sums[:, :, rows], axis=1)
             result[:, rows] -= np.log(np.maximum(count, 1))
     return result if np.ndim(gamma) else result[0]
+
+
+def worth_screening(bags: Bags, is_positive: BoolArray) -> bool:
+    """Return whether the data are so large that estimated densities save time: dense, large bags.
+
+    See :func:`pigmil.distances.screened_log_densities`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pigmil import Bags
+    >>> worth_screening(Bags.from_list([np.zeros((2, 3))] * 2), np.array([True, False]))
+    False
+    """
+    n_negative = int(np.diff(bags.offsets)[~is_positive].sum())
+    products = float(bags.n_instances) * n_negative * bags.instances.shape[1]
+    large = products >= _WORTH_PRODUCTS and bags.n_instances >= _WORTH_BAG_SIZE * bags.n_bags
+    return large and not sp.issparse(bags.instances)
 
 
 def log_kernel_mean(

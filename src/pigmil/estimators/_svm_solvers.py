@@ -11,9 +11,11 @@ from sklearn.svm import SVC
 from sklearn.utils.class_weight import compute_class_weight
 
 from pigmil._core import state
-from pigmil._core._sklearn_compat import libsvm_fit
+from pigmil._core._sklearn_compat import import_libsvm
 from pigmil._core.model_parts import model_part
 from pigmil._core.typing import BoolArray, FloatArray
+
+libsvm = import_libsvm()
 
 _GRAM_ROWS = 1500  # up to here (18 MB) one matrix product is cheaper than rows on demand
 _CACHE_MB = 200
@@ -149,8 +151,9 @@ def fit_gram_svm(
         ``alpha_i y_i``: the decision value of x is ``sum of signed_i k(x_i, x) + intercept``.
     intercept : float
     """
+    libsvm.set_verbosity_wrap(0)
     # Cross-validation trains hundreds of small SVMs: the checks of `SVC` take longer than those.
-    support, _, _, dual, intercept, _, _, status, *_ = libsvm_fit(
+    support, _, _, dual, intercept, _, _, status, *_ = libsvm.fit(
         np.ascontiguousarray(gram, dtype=np.float64),
         positive.astype(np.float64),
         kernel="precomputed",

@@ -212,7 +212,11 @@ class BaseMIL(DocLinks, BaseEstimator, metaclass=ABCMeta):
         self.detected_instances_ = segment_argmax(self.instance_scores_, bags.offsets)[positive]
 
     def _check_X(self, X: Any, *, reset: bool) -> Bags:
-        bags = self._check_table(X, reset=reset) if is_plain_table(X) else as_bags(X)
+        if isinstance(X, Bags):
+            bags, is_table = X, False
+        else:
+            is_table = is_plain_table(X)
+            bags = self._check_table(X, reset=reset) if is_table else as_bags(X)
         if bags.has_missing:
             check_no_missing(bags, type(self).__name__)
         if bags.is_sparse and not self._accepts_sparse:
@@ -220,7 +224,7 @@ class BaseMIL(DocLinks, BaseEstimator, metaclass=ABCMeta):
                 f"{type(self).__name__} needs dense instances, and these are sparse; use "
                 "bags.with_instances(bags.instances.toarray()) if they fit in memory."
             )
-        if not is_plain_table(X):
+        if not is_table:
             self._check_features(bags, reset=reset)
         _check_magnitude(bags)
         return bags

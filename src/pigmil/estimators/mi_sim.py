@@ -26,10 +26,13 @@ from pigmil.estimators._svm_solvers import LinearSVM, class_costs, fit_linear_sv
 from pigmil.estimators.base import MaxInstanceClassifier
 from pigmil.estimators.card import Card
 from pigmil.exemplars.svm import exemplar_svms
-from pigmil.graph.consistency import consistency
-from pigmil.graph.csdg import edge_weights, normalise_weights
-from pigmil.graph.similarity import similarity
-from pigmil.graph.walk import ranking_scores
+from pigmil.graph import (
+    consistency,
+    edge_weights,
+    normalise_weights,
+    ranking_scores,
+    similarity,
+)
 
 COSTS = {"linear": (0.01, 0.1), "rbf": (10.0,)}
 WIDTHS = (0.3, 1.0)
@@ -136,7 +139,7 @@ class MiSim(MaxInstanceClassifier):
         Weight of an edge: similarity times consistency, or PIGMIL's weighted sum without its
         discrimination.
     normalise : {"row", "max", "symmetric", "spectral", "sum"} or None, default=None
-        See :func:`pigmil.graph.csdg.normalise_weights`; None is "row" for the product and "max"
+        See :func:`pigmil.graph.normalise_weights`; None is "row" for the product and "max"
         for the sum.
     damping : float, default=0.8
         Share of the score that comes from the neighbours.
@@ -176,7 +179,7 @@ class MiSim(MaxInstanceClassifier):
     -----
     In many dimensions a linear exemplar SVM excludes nearly everything and the graph has few
     edges; the ranking then depends on the distance to the negatives only. Consistency saturates
-    on large graphs, see :func:`pigmil.graph.consistency.consistency`.
+    on large graphs, see :func:`pigmil.graph.consistency`.
 
     Bags are assigned to folds by their content, without randomness. If a class has only one bag,
     or with more than 8000 negative instances, nothing is held out: ``"cv"`` then means a linear

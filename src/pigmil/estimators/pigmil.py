@@ -27,8 +27,11 @@ from pigmil.estimators.base import MILClassifier, bags_state
 from pigmil.estimators.card import Card
 from pigmil.exemplars import KernelExemplars, exemplar_lda, exemplar_svms
 from pigmil.graph import (
+    CSDG,
     ClassSplit,
+    CSDGSettings,
     PaperReading,
+    Trace,
     WorkingBags,
     discrimination,
     hard_negatives,
@@ -45,10 +48,9 @@ from pigmil.graph import (
     working_bags,
     working_sets,
 )
-from pigmil.graph.csdg import CSDG
-from pigmil.graph.trace import Trace
 from pigmil.scale import LazyBags, map_instances
 
+_PAPER_READING = PaperReading()
 DECAYS = (1.0, 2.0, 3.0, 5.0, 8.0, 12.0)
 _MAX_PROTOTYPES = 7000  # beyond it they are sampled
 _MOST_IN_MEMORY = 15_000  # instances of bags on disk to fit on
@@ -417,7 +419,7 @@ class PIGMIL(MILClassifier):
         """
         params: dict[str, Any] = super().get_params(deep=deep)
         if deep and self.reading is None:
-            fields = PaperReading().get_params()
+            fields = _PAPER_READING.get_params()
             params.update({f"reading__{name}": value for name, value in fields.items()})
         return params
 
@@ -438,7 +440,7 @@ class PIGMIL(MILClassifier):
         super().set_params(**params)
         if fields:
             changes = {name.removeprefix(prefix): value for name, value in fields.items()}
-            self.reading = (self.reading or PaperReading()).replace(**changes)
+            self.reading = (self.reading or _PAPER_READING).replace(**changes)
         return self
 
     def _fit(self, bags: Bags | LazyBags, positive: BoolArray) -> None:
@@ -451,7 +453,7 @@ class PIGMIL(MILClassifier):
 
     def _fit_in_memory(self, bags: Bags, positive: BoolArray, rng: np.random.RandomState) -> None:
         """Run Algorithm 3 in the unit of length that is set."""
-        reading = self.reading or PaperReading()
+        reading = self.reading or _PAPER_READING
         split = self._split_by_class(bags, positive)
         width = self._choose_width(bags, split, reading)
         self.decay_ = split.decays[width]
@@ -566,7 +568,7 @@ class PIGMIL(MILClassifier):
             self_confidence(confidences),
             bags.bag_index[candidates],
             np.searchsorted(candidates, pool),
-            settings=reading.graph_settings(len(pool), rng),
+            settings=CSDGSettings.from_reading(reading, len(pool), rng),
             max_updates=self.max_updates,
             objective=reading.objective,  # type: ignore[arg-type]
             callback=self.callback,

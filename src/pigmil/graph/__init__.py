@@ -11,22 +11,33 @@ from pigmil.graph.candidates import (
     working_score,
     working_sets,
 )
-from pigmil.graph.class_split import ClassSplit
-from pigmil.graph.consistency import consistency
-from pigmil.graph.csdg import CSDG, CSDGSettings, build_csdg, edge_weights, normalise_weights
-from pigmil.graph.discrimination import discrimination, influence
-from pigmil.graph.pool import (
+from pigmil.graph.csdg import (
+    CSDG,
+    CSDGSettings,
+    build_csdg,
+    edge_weights,
+    fixed_point,
+    normalise_weights,
+    ranking_scores,
+)
+from pigmil.graph.edges import (
+    confidence_ranks,
+    consistency,
+    discrimination,
+    influence,
+    self_confidence,
+    similarity,
+)
+from pigmil.graph.reading import PaperReading
+from pigmil.graph.scoring import (
+    ClassSplit,
     hard_negatives,
     held_out_areas,
     pool_scores,
     score_by_pool,
     top_instances_per_bag,
 )
-from pigmil.graph.reading import PaperReading
-from pigmil.graph.similarity import confidence_ranks, self_confidence, similarity
-from pigmil.graph.trace import Trace, UpdateStep
-from pigmil.graph.updating import UpdateResult, update_pool
-from pigmil.graph.walk import fixed_point, ranking_scores
+from pigmil.graph.updating import Trace, UpdateResult, UpdateStep, update_pool
 
 __all__ = [
     "CSDG",

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from pigmil._core.model_parts import model_part
-from pigmil.graph.csdg import CSDGSettings
 
 __all__ = ["PaperReading"]
 
@@ -169,29 +168,6 @@ class PaperReading:
                 f"{', '.join(field.name for field in fields(self))}."
             )
         return PaperReading(**{**asdict(self), **changes})
-
-    def graph_settings(self, n_vertices: int, random_state: np.random.RandomState) -> CSDGSettings:
-        """Return the settings of a graph of ``n_vertices``; draws the start of a random walk."""
-        shared: dict[str, Any] = {
-            name: getattr(self, name)
-            for name in (
-                "alpha",
-                "beta",
-                "alpha_on",
-                "discrimination_pair",
-                "discrimination_scale",
-                "discrimination_relative",
-                "normalise",
-                "damping",
-            )
-        }
-        random = self.walk_start == "random"
-        return CSDGSettings(
-            **shared,
-            density=self.quasi_clique_density,
-            max_iter=self.walk_iterations,
-            start=random_state.uniform(size=n_vertices) if random else "ones",
-        )
 
 
 def _is_number(value: Any) -> bool:

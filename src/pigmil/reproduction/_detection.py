@@ -18,7 +18,7 @@ from pigmil.evaluation._executors import make_executor
 from pigmil.evaluation._identity import estimator_identity
 from pigmil.evaluation._splits import data_checksum
 from pigmil.evaluation._store import Cell, Store, canonical_json
-from pigmil.graph.csdg import CSDG
+from pigmil.graph import CSDG
 from pigmil.metrics import detection_accuracy
 
 FRESH = "RHOMBUS, fresh impostors"

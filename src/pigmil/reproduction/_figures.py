@@ -8,7 +8,7 @@ import numpy as np
 
 from pigmil._core.optional import import_optional
 from pigmil.evaluation._store import Store
-from pigmil.graph.discrimination import influence
+from pigmil.graph import influence
 from pigmil.reproduction import _claims as claims
 from pigmil.reproduction import _concepts as concepts
 from pigmil.reproduction import _drawing as drawing
