@@ -118,7 +118,7 @@ def _features(path: Path, bag: StoredBag) -> NDArray[Any]:
         )
     single = dataset.dtype.kind == "f" and dataset.dtype.itemsize <= 4
     # As stored, as floats, and copied into the table of all bags.
-    n_bytes = dataset.dtype.itemsize + 2.5 * (4 if single else 8)
+    n_bytes = dataset.dtype.itemsize + 3 * (4 if single else 8)
     check_memory(path, float(shape[0]) * float(shape[1]) * n_bytes)
     return np.asarray(dataset[()].reshape(shape), dtype=np.float32 if single else np.float64)
 

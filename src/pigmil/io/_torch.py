@@ -277,9 +277,9 @@ class _Reader:
                     f"says it stores {storage.n_values} values, and has {member.file_size} bytes "
                     f"for them.",
                 )
-            # As read, as floats, and as the instances of bags.
+            # As read, as floats, as the instances of bags, and once more while these are joined.
             wide = 4 if kind.kind == "f" and kind.itemsize <= 4 else 8
-            check_memory(self.path, storage.n_values * (kind.itemsize + 2 * wide))
+            check_memory(self.path, storage.n_values * (kind.itemsize + 3 * wide))
             values = np.frombuffer(read_member(self.archive, member), dtype=kind)
             if storage.kind == "BFloat16Storage":  # the upper half of a float32
                 values = (values.astype(np.uint32) << 16).view(np.float32)
