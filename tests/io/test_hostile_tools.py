@@ -430,15 +430,18 @@ def test_large_chunks_that_are_what_they_say_are_read(tmp_path):
     ("script", "reason"),
     [
         ("import os; os.kill(os.getpid(), 11)", "signal 11"),
-        ("import time; time.sleep(60)", "more than 0.5 seconds"),
+        ("import time; time.sleep(60)", "more than 0.1 seconds"),
+        ("import os; os.kill(os.getpid(), 24)", "more than 30 seconds"),  # SIGXCPU
         ("raise OSError('no such heap')", "no such heap"),
     ],
 )
 def test_a_process_that_dies_over_text_is_an_error_of_the_file(
     script, reason, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(h5_file, "_READ_TEXT", script)
-    monkeypatch.setattr(h5_file, "_SECONDS_FOR_TEXT", 0.5 if "sleep" in script else 30)
+    (tmp_path / "script.py").write_text(script)
+    (tmp_path / "a.h5ad").touch()
+    monkeypatch.setattr(h5_file, "_READ_TEXT", tmp_path / "script.py")
+    monkeypatch.setattr(h5_file, "_SECONDS_FOR_TEXT", 0.1 if "sleep" in script else 30)
     with pytest.raises(BagFormatError, match=reason):
         h5_file.check_text(tmp_path / "a.h5ad")
 
@@ -454,3 +457,20 @@ def test_attributes_and_text_are_read_before_the_file_is(tmp_path):
     path.write_bytes(content[:heap] + b"XXXX" + content[heap + 4 :])
     with pytest.raises(BagFormatError, match="text in it cannot be read"):
         h5_file.check_text(path)
+
+
+def test_many_references_to_one_text_are_counted_before_they_are_read(tmp_path, monkeypatch):
+    path, n_texts = tmp_path / "a.h5ad", 5_000
+    with h5py.File(path, "w") as file:
+        texts = file.create_dataset("obs/notes", data=["x" * 60_000, *["y"] * (n_texts - 1)])
+        place = texts.id.get_offset()
+    content = bytearray(path.read_bytes())
+    content[place : place + 16 * n_texts] = content[place : place + 16] * n_texts
+    path.write_bytes(content)
+    assert path.stat().st_size < 1e6
+    # 0.3 GB of text, copied once, on a machine with 0.2 GB
+    with pytest.raises(BagFormatError, match=r"needs 0\.\d GB of memory to be read, and 0\.2 GB"):
+        h5_file.check_text(path)
+    for module in (common, h5_file):
+        monkeypatch.setattr(module, "available_memory", lambda: 650_000_000)
+    h5_file.check_text(path)

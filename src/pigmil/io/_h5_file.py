@@ -1,5 +1,6 @@
 """One open HDF5 file: the bags in it, read without following it anywhere else."""
 
+import signal
 import subprocess
 import sys
 import zlib
@@ -26,6 +27,7 @@ INFO = "info:"  # start of the names of attributes that hold bag info
 _DEFLATE, _DEFLATE_RATIO = 1, 1032  # its number in HDF5, and the most it packs
 _ARRANGING = (2, 3)  # shuffle and checksum: filters that do not pack
 _MAX_DEPTH, _MAX_GROUPS = 50, 100_000
+_OUT_OF_TIME = getattr(signal, "SIGXCPU", 0)
 
 SUFFIXES = (".h5", ".hdf5", ".hdf")
 
@@ -79,19 +81,8 @@ def _item_size(dtype: Any) -> int:
     return 100 if dtype.hasobject else int(dtype.itemsize)
 
 
-# Reads all attributes and all text of a file, and nothing else.
-_READ_TEXT = """
-import sys, h5py
-def read(name, item):
-    for key in item.attrs:
-        item.attrs[key]
-    if isinstance(item, h5py.Dataset) and item.dtype.hasobject:
-        item[()]
-with h5py.File(sys.argv[1], "r") as file:
-    read("/", file)
-    file.visititems(read)
-"""
-_SECONDS_FOR_TEXT = 120
+_READ_TEXT = Path(__file__).with_name("_h5_text.py")
+_SECONDS_FOR_TEXT, _TEXT_PER_SECOND = 15, 1 << 21
 
 
 def check_text(path: Path) -> None:
@@ -99,26 +90,39 @@ def check_text(path: Path) -> None:
 
     On damaged text of variable length the HDF5 library may end the process, or never return.
     """
-    command = [sys.executable, "-P", "-c", _READ_TEXT, str(path)]
-    problem = ""
-    try:
-        done = subprocess.run(
-            command, env=child_environment(), capture_output=True, text=True, errors="replace",
-            timeout=_SECONDS_FOR_TEXT, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        problem = f"took more than {_SECONDS_FOR_TEXT} seconds"
-    else:
-        if done.returncode < 0:
-            problem = f"the HDF5 library ended with signal {-done.returncode}"
-        elif done.returncode > 0:
-            problem = (done.stderr.splitlines() or ["unknown error"])[-1][:300]
-    if problem:
+    seconds = _SECONDS_FOR_TEXT + path.stat().st_size // _TEXT_PER_SECOND
+    most = (available_memory() or 1 << 40) // 2  # it is read as objects, and copied once
+    problem, done = "", _read_text_apart([str(path), str(most), str(seconds)], 10 * seconds)
+    if done is None or done.returncode == -_OUT_OF_TIME:
+        problem = f"took more than {seconds} seconds"
+    elif done.returncode < 0:
+        problem = f"the HDF5 library ended with signal {-done.returncode}"
+    elif done.returncode > 0:
+        problem = (done.stderr.splitlines() or ["unknown error"])[-1][:300]
+    if problem or done is None:
         raise_format_error(
             path,
             f"the text in it cannot be read ({problem}).",
             hint="The file may be damaged or cut short.",
         )
+    size = int(done.stdout)
+    check_memory(path, 2 * size)
+    if size > most:  # it was not read to its end
+        raise_format_error(path, f"the text in it needs more than {size / 1e9:,.1f} GB of memory.")
+
+
+def _read_text_apart(
+    arguments: list[str], timeout: float
+) -> "subprocess.CompletedProcess[str] | None":
+    """Read the text of a file in a process of its own; return None if that does not end."""
+    environment = {**child_environment(), "OPENBLAS_NUM_THREADS": "1"}
+    try:
+        return subprocess.run(
+            [sys.executable, "-P", str(_READ_TEXT), *arguments], env=environment,
+            capture_output=True, text=True, errors="replace", timeout=timeout, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def check_stored_inside(path: Path, h5py: Any) -> int:
