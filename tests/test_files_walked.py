@@ -55,7 +55,7 @@ def test_detect_stays_in_few_files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pigmil.write_bags(make_basic(random_state=0), tmp_path / "basic.csv")
     arguments = ["detect", "basic.csv", "--method", "PIGMIL"]
-    results = []
+    results = [CliRunner().invoke(app, arguments)]  # the first run also imports and compiles
     walked = files_walked(lambda: results.append(CliRunner().invoke(app, arguments)))
-    assert results[0].exit_code == 0, results[0].output
-    assert len(walked) <= 72, walked
+    assert results[1].exit_code == 0, results[1].output
+    assert len(walked) <= 53, walked

@@ -198,7 +198,7 @@ SAFE_LINES = {
     "reproduction/_run.py": 2,
     "datasets/_fetch.py": 1,  # to a temporary file of pooch
     "datasets/_wheel.py": 1,  # in a temporary folder
-    "cli/_tables.py": 1,  # the name of the temporary path is on the next line
+    "cli/_console.py": 1,  # the name of the temporary path is on the next line
 }
 
 

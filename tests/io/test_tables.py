@@ -255,5 +255,5 @@ def test_import_is_light():
     script = "import sys, pigmil.io; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = set(run.stdout.split())
-    assert "pigmil.io._registry" in loaded
+    assert "pigmil.io._api" in loaded
     assert not loaded & {"h5py", "pyarrow.csv", "pyarrow.parquet", "pigmil.io._parquet"}

@@ -16,10 +16,14 @@ from pigmil.estimators import all_estimators, get_estimator
 from pigmil.report import _pictures as pictures
 from pigmil.report import _ranking as ranking
 from pigmil.report import detection_summary, render_html
-from pigmil.report._answer import feature_differences
-from pigmil.report._figures import colour_range
-from pigmil.report._pictures import instance_map, spring_layout, updating_replay
-from pigmil.report._predictions import bag_predictions, calibration
+from pigmil.report._pictures import (
+    colour_range,
+    feature_differences,
+    instance_map,
+    spring_layout,
+    updating_replay,
+)
+from pigmil.report._ranking import bag_predictions, calibration
 from pigmil.report._thumbnails import Thumbnails
 
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from pigmil._core.text import escape_markdown, sanitize
-from pigmil.report._text import number, rounded, script_json
+from pigmil._core.text import escape_markdown, number, sanitize
+from pigmil.report._ranking import rounded
+from pigmil.report._write import script_json
 
 
 @given(st.text(st.characters(exclude_categories=()), max_size=30))

@@ -6,7 +6,7 @@ from pigmil.bags._container import Bags, resolve_index, summary
 from pigmil.bags._convert import as_bags, is_frame, is_lazy, is_plain_table
 from pigmil.bags._quality import unusual_data
 from pigmil.bags._rows import BagBuilder, Coded, Decoder, encode
-from pigmil.bags._transform import BagImputer, BagScaler, OnInstances
+from pigmil.bags._transform import BagImputer, BagScaler, OnInstances, scaled_pipeline
 
 __all__ = [
     "BagBuilder",
@@ -26,6 +26,7 @@ __all__ = [
     "is_lazy",
     "is_plain_table",
     "resolve_index",
+    "scaled_pipeline",
     "summary",
     "text_array",
     "unusual_data",

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -298,3 +299,21 @@ class BagImputer(OnInstances, auto_wrap_output_keys=None):  # type: ignore[call-
         if self.strategy not in ("median", "mean"):
             raise ValueError(f"strategy must be 'median' or 'mean', got {self.strategy!r}.")
         return _MissingValueFiller(self.strategy)
+
+
+def scaled_pipeline(method: Any, bags: Bags) -> Pipeline:
+    """Return a pipeline of z-scoring and a method; sparse instances are scaled, not centred.
+
+    Where values are missing, the pipeline begins by imputing the median of the training instances.
+
+    Examples
+    --------
+    >>> from pigmil import MILES
+    >>> from pigmil.datasets import make_ring
+    >>> list(scaled_pipeline(MILES(), make_ring(random_state=0)).named_steps)
+    ['scale', 'method']
+    """
+    steps = [("scale", BagScaler()), ("method", method)]
+    if getattr(bags, "has_missing", False):
+        steps.insert(0, ("impute", BagImputer()))
+    return Pipeline(steps)

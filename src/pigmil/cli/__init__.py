@@ -5,14 +5,6 @@ import sys
 from typing import Any
 
 from pigmil._core.optional import import_optional
-from pigmil.cli._streams import (
-    FAILED,
-    INTERRUPTED,
-    OutputError,
-    discard_output,
-    prepare_streams,
-    writing_output,
-)
 
 __all__ = ["main"]
 
@@ -22,24 +14,14 @@ def main() -> None:
     # Schedulers send SIGTERM; handle it like Ctrl-C, so that unfinished files are removed.
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        prepare_streams()
         import_optional("typer", extra="cli", purpose="The command line")
         import_optional("rich", extra="cli", purpose="The command line")
         from pigmil.cli._app import app
+        from pigmil.cli._console import run_app
 
-        with writing_output():  # commands handle errors of other files themselves
-            try:
-                app()
-            finally:
-                sys.stdout.flush()
+        run_app(app)
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
-    except BrokenPipeError:  # the reader left early, as in `pigmil methods | head -1`
-        discard_output()
-        sys.exit(FAILED)
-    except OutputError as error:
-        discard_output()
-        sys.exit(f"error: Cannot write to standard output: {error}.")
+        sys.exit(130)
     except ImportError as error:
         sys.exit(f"error: {error}")
 

@@ -8,28 +8,27 @@ import typer
 
 from pigmil._core.text import count
 from pigmil.cli._console import (
+    REPORTS,
     CommandFailedError,
-    DebugOption,
-    JobsOption,
-    JsonOption,
     Output,
-    QuietOption,
-    SeedOption,
+    check_targets,
     command,
     command_line,
 )
-from pigmil.cli._data import find_positive_label, open_bags
 from pigmil.cli._hints import as_options
-from pigmil.cli._models import complete_method
-from pigmil.cli._options import (
+from pigmil.cli._inputs import (
     NO_OPTIONS,
     ClusterOption,
     Impute,
+    JobsOption,
     PositiveOption,
     ReadOptions,
+    SeedOption,
     WorkersOption,
+    complete_method,
+    find_positive_label,
+    open_bags,
 )
-from pigmil.cli._tables import REPORTS, check_targets
 
 DEFAULT_METHODS = "PIGMIL,MILES,MI-Kernel,miGraph,Citation-kNN"
 EXPORTS = (".md", ".tex", ".csv", ".parquet", ".json")
@@ -93,9 +92,6 @@ def compare(
     cluster: ClusterOption = None,
     workers: WorkersOption = None,
     seed: SeedOption = 0,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-    debug: DebugOption = False,
 ) -> None:
     """Compare methods on data sets by repeated cross-validation.
 
@@ -241,9 +237,6 @@ def reproduce(
         int | None, typer.Option("--seeds", min=1, help="Draws of each synthetic set.")
     ] = None,
     jobs: JobsOption = 1,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-    debug: DebugOption = False,
 ) -> None:
     """Reproduce the tables and figures of the paper and compare them with the printed ones.
 

@@ -1,10 +1,12 @@
-"""Parts that all commands share: options, output as text or JSON, errors, progress."""
+"""Output of commands: text, JSON, tables, progress and errors, on any terminal or stream."""
 
+import codecs
 import dataclasses
 import functools
 import inspect
 import json
 import logging
+import os
 import shlex
 import sys
 import warnings
@@ -28,24 +30,33 @@ from rich.progress import (
 from rich.table import Table
 
 from pigmil._core.errors import PigmilError
-from pigmil._core.text import sanitize, to_json_safe
+from pigmil._core.files import atomic_write
+from pigmil._core.optional import import_optional
+from pigmil._core.text import escape_formula, sanitize, to_json_safe
 from pigmil.cli._hints import as_options
-from pigmil.cli._streams import FAILED, INTERRUPTED, WRONG_INPUT, OutputError, writing_output
 
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object instead of text.", show_default=False)
-]
-QuietOption = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print nothing but errors.", show_default=False)
-]
-DebugOption = Annotated[
-    bool, typer.Option("--debug", help="Show tracebacks and log messages.", show_default=False)
-]
-SeedOption = Annotated[int, typer.Option("--seed", help="Seed for everything random.")]
-JobsOption = Annotated[int, typer.Option("--jobs", "-j", help="Parallel workers.", min=1)]
-
+FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
+_ASCII = {"±": "+/-", "–": "-", "…": "...", "×": "x", "≤": "<=", "≥": ">="}
+TABLES = (".csv", ".tsv", ".parquet", ".json")
+REPORTS = (".html", ".htm", ".md")
 # Errors in what the user passed; their messages are shown without a traceback.
 _INPUT_ERRORS = (PigmilError, ValueError, TypeError, OSError)
+
+
+@dataclasses.dataclass(frozen=True)
+class OutputOptions:
+    """Options that every command has."""
+
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print one JSON object instead of text.", show_default=False),
+    ] = False
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print nothing but errors.", show_default=False)
+    ] = False
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show tracebacks and log messages.", show_default=False)
+    ] = False
 
 
 class CommandFailedError(Exception):
@@ -149,21 +160,24 @@ class Output:
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """Turn the errors of a command into one message and an exit status.
 
-    The function gets an `Output` as its first argument, built from the options ``as_json`` and
-    ``quiet``; it must declare these options and ``debug``. A parameter whose default is a data
-    class stands for the fields of the class, each an option.
+    The function gets an `Output` as its first argument, built from the `OutputOptions` that every
+    command has. A parameter whose default is a data class stands for the fields of the class, each
+    an option.
     """
     signature = inspect.signature(functools.partial(function, None))
-    parameters, groups = _expand_option_classes(signature)
+    common = inspect.Parameter(
+        "common", inspect.Parameter.KEYWORD_ONLY, default=OutputOptions(), annotation=OutputOptions
+    )
+    parameters, groups = _expand_option_classes([*signature.parameters.values(), common])
 
     @functools.wraps(function)
     def guarded(*args: Any, **options: Any) -> None:
-        output = Output(as_json=options["as_json"], quiet=options["quiet"])
-        debug = options["debug"]
-        _configure_logging(output.errors, debug)
         for name, group in groups.items():
             fields = [field.name for field in dataclasses.fields(group)]
             options[name] = group(**{field: options.pop(field) for field in fields})
+        asked: OutputOptions = options.pop("common")
+        output, debug = Output(as_json=asked.as_json, quiet=asked.quiet), asked.debug
+        _configure_logging(output.errors, debug)
         try:
             with _warnings_as_lines(output):
                 function(output, *args, **options)
@@ -190,16 +204,16 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _expand_option_classes(
-    signature: inspect.Signature,
+    given: Sequence[inspect.Parameter],
 ) -> tuple[list[inspect.Parameter], dict[str, Any]]:
     """Return the parameters with fields instead of data classes, and the classes by parameter."""
     parameters, classes = [], {}
-    for name, parameter in signature.parameters.items():
+    for parameter in given:
         if not dataclasses.is_dataclass(parameter.default):
             parameters.append(parameter)
             continue
         kind: Any = type(parameter.default)
-        classes[name] = kind
+        classes[parameter.name] = kind
         types = get_type_hints(kind, include_extras=True)
         parameters += [
             parameter.replace(name=one.name, annotation=types[one.name], default=one.default)
@@ -261,3 +275,143 @@ def _configure_logging(console: Console, debug: bool) -> None:
     logger.handlers = [RichHandler(console=console, show_time=False, show_path=False)]
     logger.setLevel(logging.INFO if debug else logging.WARNING)
     logger.propagate = False
+
+
+class OutputError(Exception):
+    """Standard output cannot be written to."""
+
+
+def run_app(app: Callable[[], Any]) -> None:
+    """Run the application; errors of standard output become one message."""
+    try:
+        prepare_streams()
+        with writing_output():  # commands handle errors of other files themselves
+            try:
+                app()
+            finally:
+                sys.stdout.flush()
+    except BrokenPipeError:  # the reader left early, as in `pigmil methods | head -1`
+        discard_output()
+        sys.exit(FAILED)
+    except OutputError as error:
+        discard_output()
+        sys.exit(f"error: Cannot write to standard output: {error}.")
+
+
+def prepare_streams() -> None:
+    """Make standard streams usable in any locale, and refuse a closed standard output."""
+    codecs.register_error("pigmil.ascii", _to_ascii)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - lives as long as the process
+    if sys.stdout is None:
+        raise OutputError("it is closed; redirect it to a file or to /dev/null")
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="pigmil.ascii")
+
+
+@contextmanager
+def writing_output() -> Iterator[None]:
+    """Raise `OutputError` for what goes wrong in writing to standard output."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(error.strerror or str(error)) from error
+
+
+def discard_output() -> None:
+    """Drop what standard output still holds, which Python would try to write at its end."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _to_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end]
+    safe = "".join(_ASCII.get(sign) or ascii(sign)[1:-1] for sign in text)
+    return safe, error.end
+
+
+def check_targets(source: str, targets: dict[str, Path | None], suffixes: Any) -> None:
+    """Raise an error for files that cannot be written or would overwrite the data.
+
+    Parameters
+    ----------
+    source : str
+        The data that the command reads.
+    targets : dict of str to Path
+        Files by option; None if not requested.
+    suffixes : dict of str to sequence of str
+        Allowed suffixes by option; all if an option is missing.
+    """
+    used: dict[Path, str] = {Path(source).resolve(): "the data"}
+    for option, path in targets.items():
+        if path is None:
+            continue
+        allowed = suffixes.get(option)
+        if allowed and path.suffix.lower() not in allowed:
+            raise ValueError(
+                f"{option}: cannot write '{path}'; the suffix must be {', '.join(allowed)}."
+            )
+        if path.is_dir() or not path.absolute().parent.is_dir():
+            what = "is a folder" if path.is_dir() else f"there is no folder '{path.parent}'"
+            raise ValueError(f"{option}: cannot write '{path}': {what}.")
+        if path.exists() and not path.is_file():
+            raise ValueError(f"{option}: cannot write '{path}': it is not a regular file.")
+        if path.resolve() in used:
+            raise ValueError(
+                f"{option}: '{path}' would overwrite {used[path.resolve()]}; choose another name."
+            )
+        used[path.resolve()] = option
+
+
+def write_table(columns: dict[str, Any], path: Path, *, raw: bool = False) -> Path:
+    """Write a table as .csv, .tsv, .parquet or .json (records).
+
+    Parameters
+    ----------
+    columns : dict of str to array
+        Values by column name.
+    path : Path
+        The file; it is replaced only when the table is complete.
+    raw : bool, default=False
+        Write text to .csv and .tsv unchanged, also where a spreadsheet would run it as a formula.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in TABLES:
+        raise ValueError(f"Cannot write '{path}': the suffix must be {', '.join(TABLES)}.")
+    pa = import_optional("pyarrow", extra="io", purpose="Writing a table")
+    ready = {name: _to_arrow(values) for name, values in columns.items()}
+    if suffix in (".csv", ".tsv") and not raw:
+        ready = {
+            escape_formula(name): list(map(escape_formula, values))
+            if isinstance(values, list)
+            else values
+            for name, values in ready.items()
+        }
+    table = pa.table(ready)
+    with atomic_write(path) as temporary:
+        if suffix == ".parquet":
+            import_optional("pyarrow.parquet", extra="io", purpose="Writing parquet").write_table(
+                table, temporary
+            )
+        elif suffix == ".json":
+            records = json.dumps(
+                to_json_safe(table.to_pylist()), ensure_ascii=False, allow_nan=False
+            )
+            temporary.write_text(records + "\n", "utf-8")
+        else:
+            csv = import_optional("pyarrow.csv", extra="io", purpose="Writing csv")
+            delimiter = "\t" if suffix == ".tsv" else ","
+            csv.write_csv(table, temporary, csv.WriteOptions(delimiter=delimiter))
+    return path
+
+
+def _to_arrow(values: Any) -> Any:
+    import numpy as np
+
+    array = np.asarray(values)
+    return [str(value) for value in array] if array.dtype.kind in "OU" else array

@@ -7,14 +7,11 @@ import typer
 
 from pigmil._core.text import count
 from pigmil.cli._console import (
-    DebugOption,
-    JsonOption,
     Output,
-    QuietOption,
-    SeedOption,
     command,
     command_line,
 )
+from pigmil.cli._inputs import SeedOption
 
 SETS = ("BASIC", "RHOMBUS", "RING")
 METHODS = ("PIGMIL", "KDE_min", "KDE", "KDE_max")
@@ -30,9 +27,6 @@ def demo(
         int, typer.Option("--seeds", help="Random draws of each data set.", min=1)
     ] = 10,
     seed: SeedOption = 0,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-    debug: DebugOption = False,
 ) -> None:
     """Detect the positive instances of the paper's three synthetic sets.
 

@@ -9,18 +9,29 @@ import typer
 
 from pigmil._core.text import count
 from pigmil.cli._console import (
-    DebugOption,
-    JsonOption,
+    REPORTS,
+    TABLES,
     Output,
-    QuietOption,
-    SeedOption,
+    check_targets,
     command,
     command_line,
+    write_table,
 )
-from pigmil.cli._data import find_positive_label, has_columns, open_bags
-from pigmil.cli._models import MethodOption, SetOption, build_method, fit_with_progress
-from pigmil.cli._options import NO_OPTIONS, DataArgument, PositiveOption, RawOption, ReadOptions
-from pigmil.cli._tables import REPORTS, TABLES, check_targets, write_table
+from pigmil.cli._inputs import (
+    NO_OPTIONS,
+    DataArgument,
+    MethodOption,
+    PositiveOption,
+    RawOption,
+    ReadOptions,
+    SeedOption,
+    SetOption,
+    build_method,
+    find_positive_label,
+    fit_with_progress,
+    has_columns,
+    open_bags,
+)
 
 if TYPE_CHECKING:
     from pigmil.bags import Bags
@@ -74,9 +85,6 @@ def detect(
     read: ReadOptions = NO_OPTIONS,
     raw: RawOption = False,
     seed: SeedOption = 0,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-    debug: DebugOption = False,
 ) -> None:
     """Find the instances that make the bags positive.
 
@@ -168,8 +176,8 @@ def _diagnose(
     seed: int,
 ) -> Any:
     """Call instances and judge the fit on bags held out; None where there are too few bags."""
+    from pigmil.bags import scaled_pipeline
     from pigmil.evaluation import diagnose
-    from pigmil.evaluation._protocol import scaled_pipeline
     from pigmil.evaluation._splits import duplicate_groups
 
     has_duplicates = len(set(duplicate_groups(bags).tolist())) < bags.n_bags
@@ -202,7 +210,7 @@ def _print_detection(
     """Print the diagnosis and the top of the ranking; fill the JSON result."""
     import numpy as np
 
-    from pigmil.report._answer import reasons, verdict
+    from pigmil.report._summary import reasons, verdict
 
     n_positive = int((bags.y == model.positive_label_).sum())
     n_detected = int(ranked["detected"].sum())

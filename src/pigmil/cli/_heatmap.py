@@ -8,10 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from pigmil._core.text import count, did_you_mean
-from pigmil.cli._console import DebugOption, JsonOption, Output, QuietOption, command
-from pigmil.cli._data import open_bags
+from pigmil.cli._console import Output, command
+from pigmil.cli._inputs import NO_OPTIONS, DataArgument, ReadOptions, open_bags
 from pigmil.cli._models import with_fitted_features
-from pigmil.cli._options import NO_OPTIONS, DataArgument, ReadOptions
 
 _PICTURES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
 
@@ -68,9 +67,6 @@ def heatmap(
         typer.Option("--scale", help="Level-0 pixels per unit of the coordinates, for geojson."),
     ] = None,
     read: ReadOptions = NO_OPTIONS,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-    debug: DebugOption = False,
 ) -> None:
     """Draw the instances of bags at their coordinates, coloured by score.
 
@@ -87,7 +83,8 @@ def heatmap(
     from pigmil.estimators.persistence import load_model
     from pigmil.metrics import instance_scores
     from pigmil.report import write_geojson
-    from pigmil.report._tiles import instance_coordinates, slides_of
+    from pigmil.report._ranking import instance_coordinates
+    from pigmil.report._tiles import slides_of
 
     pipeline = load_model(model)
     method = pipeline[-1] if hasattr(pipeline, "steps") else pipeline

@@ -5,7 +5,7 @@ import re
 import shlex
 from dataclasses import fields
 
-from pigmil.cli._options import ReadOptions
+from pigmil.cli._inputs import ReadOptions
 
 # Parameters in messages of the library -> options.
 _OPTIONS = {

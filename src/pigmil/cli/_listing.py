@@ -8,12 +8,9 @@ import typer
 
 from pigmil._core.errors import BagFormatError
 from pigmil._core.text import count
-from pigmil.cli._console import DebugOption, JsonOption, Output, QuietOption, command
-from pigmil.cli._data import open_bags
+from pigmil.cli._console import Output, check_targets, command
 from pigmil.cli._hints import as_options
-from pigmil.cli._models import complete_method
-from pigmil.cli._options import NO_OPTIONS, ReadOptions, named_values
-from pigmil.cli._tables import check_targets
+from pigmil.cli._inputs import NO_OPTIONS, ReadOptions, complete_method, named_values, open_bags
 
 
 def complete_data_set(incomplete: str) -> list[str]:
@@ -42,9 +39,6 @@ def methods(
             autocompletion=complete_method,
         ),
     ] = None,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-    debug: DebugOption = False,
 ) -> None:
     """List all methods, or describe one.
 
@@ -109,9 +103,6 @@ def _yes_or_no(value: object) -> str:
 @command
 def datasets_list(
     output: Output,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-    debug: DebugOption = False,
 ) -> None:
     """List the data sets that can be loaded by name.
 
@@ -139,9 +130,6 @@ def datasets_list(
 def datasets_info(
     output: Output,
     name: NameArgument,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-    debug: DebugOption = False,
 ) -> None:
     """Describe a data set: size, licence, citation, known defects and origin.
 
@@ -179,9 +167,6 @@ def datasets_fetch(
         list[str],
         typer.Argument(metavar="NAME...", help="Data sets.", autocompletion=complete_data_set),
     ],
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-    debug: DebugOption = False,
 ) -> None:
     """Download data sets into the cache and verify them.
 
@@ -222,9 +207,6 @@ def convert(
         typer.Option("--write", help="Further option of OUT, as name=value; may be repeated."),
     ] = None,
     read: ReadOptions = NO_OPTIONS,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-    debug: DebugOption = False,
 ) -> None:
     """Convert bags from one format to another.
 

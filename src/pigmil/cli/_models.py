@@ -1,4 +1,4 @@
-"""``pigmil fit`` and ``pigmil predict``, and the options that choose a method."""
+"""``pigmil fit`` and ``pigmil predict``."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,88 +7,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pigmil._core.text import count
-from pigmil.cli._console import DebugOption, JsonOption, Output, QuietOption, SeedOption, command
-from pigmil.cli._data import find_positive_label, open_bags, scan_lazy_bags
-from pigmil.cli._options import (
+from pigmil.cli._console import TABLES, Output, check_targets, command, write_table
+from pigmil.cli._inputs import (
     NO_OPTIONS,
     ClusterOption,
     DataArgument,
     Impute,
+    MethodOption,
     PositiveOption,
     RawOption,
     ReadOptions,
+    SeedOption,
+    SetOption,
     StreamOption,
     WorkersOption,
-    literal,
+    build_method,
+    find_positive_label,
+    fit_with_progress,
+    open_bags,
+    scan_lazy_bags,
 )
-from pigmil.cli._tables import TABLES, check_targets, write_table
 
 if TYPE_CHECKING:
     from pigmil.bags import Bags
     from pigmil.scale import LazyBags
-
-
-def complete_method(incomplete: str) -> list[str]:
-    """Return the method names that start with the text, for shell completion."""
-    from pigmil.estimators.registry import METHODS
-
-    return [name for name in METHODS if name.lower().startswith(incomplete.lower())]
-
-
-MethodOption = Annotated[
-    str,
-    typer.Option(
-        "--method", "-m", help="Name of the method, see `pigmil methods`.",
-        autocompletion=complete_method,
-    ),
-]  # fmt: skip
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Parameter of the method, as name=value; may be repeated."),
-]
-
-
-def build_method(name: str, settings: list[str] | None, seed: int, *, detects: bool = False) -> Any:
-    """Build a method with parameters given as ``name=value``."""
-    from pigmil.estimators import get_estimator
-
-    kind = get_estimator(name)
-    model = kind()
-    known = [parameter for parameter in model.get_params() if parameter != "callback"]
-    values: dict[str, Any] = {}
-    for text in settings or []:
-        key, separator, value = text.partition("=")
-        if not separator or key not in known:
-            raise ValueError(
-                f"--set {text}: expected name=value with a parameter of {name}: {', '.join(known)}."
-            )
-        values[key] = literal(value)
-    if "random_state" in known:
-        values.setdefault("random_state", seed)
-    if detects and not kind.card.detects:
-        raise ValueError(
-            f"{kind.card.name} classifies bags but does not score instances; `pigmil methods` "
-            "lists the methods that do."
-        )
-    return model.set_params(**values)
-
-
-def fit_with_progress(output: Output, model: Any, bags: "Bags", pipeline: Any = None) -> None:
-    """Fit a method, or the pipeline it is the last step of, with a progress bar."""
-    with output.progress(f"fitting {model.card.name}") as report_progress:
-        has_callback = "callback" in model.get_params()
-        if has_callback:
-            total = model.max_updates
-            model.set_params(
-                callback=lambda step: report_progress(
-                    step.n_updates, total, f"updating {model.card.name}"
-                )
-            )
-        try:
-            (model if pipeline is None else pipeline).fit(bags, bags.y)
-        finally:
-            if has_callback:  # it must not be stored with the model
-                model.set_params(callback=None)
 
 
 @command
@@ -107,9 +49,6 @@ def fit(
     cluster: ClusterOption = None,
     workers: WorkersOption = None,
     seed: SeedOption = 0,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-    debug: DebugOption = False,
 ) -> None:
     """Fit a method on labelled bags and save the model.
 
@@ -125,9 +64,8 @@ def fit(
     """
     from sklearn.pipeline import Pipeline
 
-    from pigmil.bags import BagImputer
+    from pigmil.bags import BagImputer, scaled_pipeline
     from pigmil.estimators.persistence import save_model
-    from pigmil.evaluation._protocol import scaled_pipeline
     from pigmil.scale import cluster_client
 
     check_targets(data, {"--output": to}, {})
@@ -176,9 +114,6 @@ def predict(
     stream: StreamOption = False,
     cluster: ClusterOption = None,
     workers: WorkersOption = None,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
-    debug: DebugOption = False,
 ) -> None:
     """Classify bags with a saved model.
 

@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
 
-from pigmil.bags import BagImputer, Bags, BagScaler
+from pigmil.bags import Bags, scaled_pipeline
 from pigmil.estimators._pairwise import PairwiseBagClassifier, grid_accuracies
 from pigmil.evaluation._splits import inner_splits
 
@@ -63,24 +63,6 @@ class PairwiseSearch(ClassifierMixin, BaseEstimator):
     def predict(self, X: Bags) -> Any:
         """Return the label of every bag."""
         return self.best_estimator_.predict(X)
-
-
-def scaled_pipeline(method: Any, bags: Bags) -> Pipeline:
-    """Return a pipeline of z-scoring and a method; sparse instances are scaled, not centred.
-
-    Where values are missing, the pipeline begins by imputing the median of the training instances.
-
-    Examples
-    --------
-    >>> from pigmil import MILES
-    >>> from pigmil.datasets import make_ring
-    >>> list(scaled_pipeline(MILES(), make_ring(random_state=0)).named_steps)
-    ['scale', 'method']
-    """
-    steps = [("scale", BagScaler()), ("method", method)]
-    if getattr(bags, "has_missing", False):
-        steps.insert(0, ("impute", BagImputer()))
-    return Pipeline(steps)
 
 
 def protocol_estimator(

@@ -24,10 +24,10 @@ from pigmil.io._arff_text import (
     split_cells,
 )
 from pigmil.io._common import Request, find_column, listed, raise_format_error, writing
-from pigmil.io._rows import TextRows, count_cells, to_floats
-from pigmil.io._table import INSTANCE_LABEL_NAMES, LABEL_NAMES, find_roles
-from pigmil.io._values import (
-    MISSING,
+from pigmil.io._rows import INSTANCE_LABEL_NAMES, LABEL_NAMES, find_roles
+from pigmil.io._text_rows import TextRows, count_cells, to_floats
+from pigmil.io._values import MISSING
+from pigmil.io._writing import (
     as_text,
     cannot_hold,
     check_names,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from pigmil.io._common import listed, raise_format_error, read_lines
-from pigmil.io._rows import to_floats
+from pigmil.io._text_rows import to_floats
 from pigmil.io._values import MISSING
 
 # Possessive repeats (*+, ++) never give back what they took: time is linear in the text.

@@ -27,15 +27,8 @@ from pigmil.io._common import (
     raise_format_error,
     writing,
 )
-from pigmil.io._rows import FileRows
-from pigmil.io._table import (
-    Roles,
-    columns_to_write,
-    encode_arrow,
-    find_roles,
-    refuse_text_columns,
-    table_blocks,
-)
+from pigmil.io._rows import FileRows, Roles, encode_arrow, find_roles, refuse_text_columns
+from pigmil.io._writing import columns_to_write, table_blocks
 
 _HEADER_LENGTH = 1 << 24
 _ENCODING = "Save the file as UTF-8 or name its encoding, e.g. encoding='latin-1'."

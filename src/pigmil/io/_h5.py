@@ -31,7 +31,7 @@ from pigmil.io._h5_file import (
     h5_files,
 )
 from pigmil.io._rows import FileRows
-from pigmil.io._values import plain
+from pigmil.io._writing import plain
 
 
 def read(path: Path, request: Request, *, trusted: bool = False) -> Bags:

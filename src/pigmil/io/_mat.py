@@ -12,7 +12,8 @@ from pigmil.bags import Bags
 from pigmil.io import _mat5, _mat73
 from pigmil.io._common import Request, listed, parsing, raise_format_error, writing
 from pigmil.io._mat5 import Cell, Struct
-from pigmil.io._values import cannot_hold, plain, with_request
+from pigmil.io._values import with_request
+from pigmil.io._writing import cannot_hold, plain
 
 _NEEDED = ("data", "nlab", "ident")
 

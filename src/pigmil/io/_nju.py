@@ -4,8 +4,8 @@ from pathlib import Path
 
 from pigmil.bags import Bags
 from pigmil.io._common import Request, raise_format_error, read_lines, writing
-from pigmil.io._rows import TextRows, to_floats
-from pigmil.io._values import as_text, cannot_hold, plain, refuse_text, text_fields, text_rows
+from pigmil.io._text_rows import TextRows, to_floats
+from pigmil.io._writing import as_text, cannot_hold, plain, refuse_text, text_fields, text_rows
 
 
 def read(path: Path, request: Request, *, encoding: str = "utf-8") -> Bags:

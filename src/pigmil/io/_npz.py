@@ -20,7 +20,8 @@ from pigmil.io._common import (
     raise_format_error,
     writing,
 )
-from pigmil.io._values import plain, relabelled
+from pigmil.io._values import relabelled
+from pigmil.io._writing import plain
 
 _CHUNK = 1 << 22  # bytes read at a time
 _LAST_CHARACTER = 0x10FFFF

@@ -23,15 +23,8 @@ from pigmil.io._common import (
     writing,
 )
 from pigmil.io._parquet_footer import values_per_row_group
-from pigmil.io._rows import FileRows
-from pigmil.io._table import (
-    Roles,
-    arrow_column,
-    columns_to_write,
-    encode_arrow,
-    find_roles,
-    table_blocks,
-)
+from pigmil.io._rows import FileRows, Roles, encode_arrow, find_roles
+from pigmil.io._writing import arrow_column, columns_to_write, table_blocks
 
 _BATCH_VALUES, _MAX_VALUES = 1 << 19, 1 << 22
 # Only what is being decoded is in memory, and lists of the header are bounded.

@@ -1,28 +1,121 @@
-"""Build bags from rows of files: typed columns, rows of text, index:value pairs."""
+"""Rows of a table: roles of its columns, storage in memory or in a mapped file, and bags."""
 
-import math
-from array import array
+import struct
+import tempfile
+from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import IO, Any, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from pigmil._core.errors import BagFormatError
-from pigmil.bags import BagBuilder, Bags, Coded, encode
-from pigmil.io._common import Request, naming, raise_format_error
-from pigmil.io._storage import InMemory, OnDisk
-from pigmil.io._table import Roles
-from pigmil.io._values import MISSING, TextDecoder
+from pigmil._core.files import create_temporary, replace_targets, writable_target
+from pigmil._core.typing import IntArray
+from pigmil.bags import BagBuilder, Bags, Coded
+from pigmil.io._common import (
+    Request,
+    check_disk,
+    check_memory,
+    find_column,
+    find_info,
+    listed,
+    naming,
+    raise_format_error,
+)
+from pigmil.io._values import TextDecoder
 
-_FLUSH_VALUES = 1 << 19
-MAX_INDEX = (1 << 31) - 2  # columns of a sparse file: what 32-bit indices can count
+BAG_NAMES = ("bag",)
+LABEL_NAMES = ("bag_label", "label", "y")
+INSTANCE_LABEL_NAMES = ("instance_label",)
+_HEADER = 128  # bytes kept free before the values, for the header of a .npy file
+_BLOCK_BYTES = 1 << 23
+_SLAB_BYTES = 40 << 20  # above what the allocator keeps for itself when it is freed
 
 
-def coded(column: Sequence[Any]) -> Coded:
-    """Encode a column of text; an empty cell and a question mark are missing values."""
-    return encode(column, missing=MISSING)
+@dataclass(frozen=True)
+class Roles:
+    """Positions of the columns by what they hold."""
+
+    bag: int
+    label: int | None
+    instance_label: int | None
+    info: tuple[int, ...]
+    bag_info: tuple[int, ...]
+    features: tuple[int, ...]
+
+
+def find_roles(
+    path: Path,
+    columns: list[str],
+    request: Request,
+    *,
+    bag: int | None = None,
+    label: int | None = None,
+    text: Sequence[int] = (),
+    hint: str = "",
+) -> Roles:
+    """Return the role of each column; columns without a role are features.
+
+    Parameters
+    ----------
+    path, columns, request
+        The file, the names of its columns and the options of ``read_bags``.
+    bag, label : int, optional
+        Default positions, for formats without fixed names of columns.
+    text : sequence of int, default=()
+        Columns of text, which become info unless they have another role.
+    hint : str, default=""
+        End of the error if there is no bag.
+    """
+    if bag is None or request.bag is not None:
+        bag = find_column(path, columns, request.bag, "bag", BAG_NAMES)
+    if bag is None:
+        raise_format_error(
+            path,
+            f"has no column 'bag'; its columns are {listed(columns)}.",
+            hint=f"Say with bag= and label= (name or position) what they are. {hint}".rstrip(),
+        )
+    instance = find_column(
+        path, columns, request.instance_label, "instance_label", INSTANCE_LABEL_NAMES
+    )
+    if label is None or request.label is not None:
+        label = find_column(path, columns, request.label, "label", LABEL_NAMES)
+    elif label in (bag, instance):
+        label = None
+    info, bag_info = find_info(path, columns, request)
+    info += [at for at in text if at not in (bag, label, instance, *info, *bag_info)]
+    taken = [at for at in (bag, label, instance, *info, *bag_info) if at is not None]
+    if len(set(taken)) < len(taken):
+        twice = sorted({columns[at] for at in taken if taken.count(at) > 1})
+        raise_format_error(
+            path, f"the columns {listed(twice)} are given two roles; each column has one."
+        )
+    features = tuple(sorted(set(range(len(columns))) - set(taken)))
+    if not features:
+        raise_format_error(path, f"has no feature columns; its columns are {listed(columns)}.")
+    return Roles(bag, label, instance, tuple(info), tuple(bag_info), features)
+
+
+def refuse_text_columns(path: Path, columns: Sequence[Any], row: int, cell: str) -> NoReturn:
+    """Raise the error of columns that hold text; ``cell`` is the first one, in ``row``."""
+    several = len(columns) > 1
+    raise_format_error(
+        path,
+        f"the column{'s' if several else ''} {listed(columns)} hold{'' if several else 's'} "
+        f"text, not numbers (row {row}: {cell[:80]!r}).",
+        hint=f"Keep {'them' if several else 'it'} as information with info={list(columns)!r}, "
+        "or encode the text as numbers.",
+    )
+
+
+def encode_arrow(column: Any) -> Coded:
+    """Encode an Arrow column by its distinct values; nulls become None."""
+    encoded = column.dictionary_encode(null_encoding="encode")
+    return Coded(encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False))
 
 
 class FileRows(BagBuilder):
@@ -77,225 +170,170 @@ class FileRows(BagBuilder):
             return Bags(**self.finish(feature_names))
 
 
-def to_floats(path: Path, where: str, cells: Sequence[str]) -> list[float]:
-    """Return the numbers of a row; a missing one becomes NaN, other text is an error."""
-    try:
-        values = [float(cell) for cell in cells]
-    except ValueError:
-        values = [_to_float(path, where, position, cell) for position, cell in enumerate(cells)]
-    if "_" in "".join(cells):  # Python reads 1_000 as a number, which data files do not mean
-        for position, cell in enumerate(cells):
-            if "_" in cell:
-                _not_a_number(path, where, position, cell)
-    return values
+class InMemory:
+    """Keeps rows in slabs and copies them into one array at the end, freeing each slab.
+
+    Slabs are large enough to be returned to the system at once; many small arrays would not
+    be. Memory: the array and one slab.
+    """
+
+    def __init__(self, path: Path, *, mappable: bool) -> None:
+        self.path, self.mappable = path, mappable
+        self.slabs: deque[Any] = deque()
+        self.used = 0  # rows of the last slab
+        self.n_rows = self.n_bytes = 0
+
+    def append(self, block: Any) -> None:
+        """Take the next rows."""
+        held = block.data.nbytes if sp.issparse(block) else block.nbytes
+        # The block is in memory already; it is copied now, and again at the end.
+        check_memory(self.path, 2 * held, mappable=self.mappable)
+        self.n_rows, self.n_bytes = self.n_rows + block.shape[0], self.n_bytes + held
+        if sp.issparse(block) or (not self.slabs and block.nbytes >= _SLAB_BYTES):
+            self.slabs.append(block)
+            self.used = block.shape[0]
+            return
+        start = 0
+        while start < block.shape[0]:
+            if not self.slabs or self.used == len(self.slabs[-1]):
+                rows = max(1, _SLAB_BYTES // max(1, block.shape[1] * block.itemsize))
+                self.slabs.append(np.empty((rows, block.shape[1]), dtype=block.dtype))
+                self.used = 0
+            room = min(len(self.slabs[-1]) - self.used, block.shape[0] - start)
+            self.slabs[-1][self.used : self.used + room] = block[start : start + room]
+            start, self.used = start + room, self.used + room
+
+    def finish(self, order: IntArray | None) -> Any:
+        """Return all rows; row ``i`` of the result is row ``order[i]`` of what was appended."""
+        if sp.issparse(self.slabs[0]):
+            matrix = sp.vstack(list(self.slabs), format="csr")
+            return matrix if order is None else matrix[order]
+        self.slabs[-1] = self.slabs[-1][: self.used]
+        first = self.slabs[0]
+        if order is None and len(self.slabs) == 1:
+            return first if first.base is None else first.copy()
+        result = np.empty((self.n_rows, first.shape[1]), dtype=first.dtype)
+        position = None if order is None else np.argsort(order, kind="stable")
+        del first
+        start = 0
+        while self.slabs:
+            slab = self.slabs.popleft()
+            rows = slice(start, start + slab.shape[0])
+            result[rows if position is None else position[rows]] = slab
+            start = rows.stop
+        return result
+
+    def discard(self) -> None:
+        """Drop all rows."""
+        self.slabs.clear()
 
 
-def _to_float(path: Path, where: str, place: int, cell: str) -> float:
-    if cell.strip() in MISSING:
-        return math.nan
-    try:
-        return float(cell)
-    except ValueError:
-        _not_a_number(path, where, place, cell)
+class OnDisk:
+    """Appends blocks of rows to a ``.npy`` file and maps it at the end.
 
-
-def _not_a_number(path: Path, where: str, place: int, cell: str) -> NoReturn:
-    raise_format_error(
-        path,
-        f"{cell[:60]!r} is not a number.",
-        where=f"{where}, value {place + 1}",
-        hint="Encode it as a number or keep the column with info=[...].",
-    )
-
-
-def count_cells(path: Path, where: str, cells: Sequence[Any], expected: int) -> None:
-    """Raise an error if a row has too few or too many values."""
-    if len(cells) != expected:
-        raise_format_error(
-            path,
-            f"expected {expected} values, got {len(cells)}.",
-            where=where,
-            hint="The line may be cut short.",
-        )
-
-
-class TextRows:
-    """Collects rows of a text file and adds them in blocks.
+    Memory: one block, because rows are written, not mapped, while the file grows. Rows
+    that must move next to the others of their bag are copied once to a second file.
 
     Parameters
     ----------
-    path, request
-        The file and the options of ``read_bags``.
-    info, bag_info : sequence of str
-        Names of the info columns of instances and of bags.
+    path : Path
+        The file that is read, for messages.
+    target : True or path
+        The ``.npy`` file to make; True for a temporary file that is deleted with the process.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        request: Request,
-        info: Sequence[str] = (),
-        bag_info: Sequence[str] = (),
-    ) -> None:
-        self.path, self.info_names, self.bag_info_names = path, info, bag_info
-        self.lines = array("q")
-        self.table = FileRows(path, request, where=lambda row: f"line {self.lines[row]}")
-        self.width: int | None = None
-        self._clear()
-
-    def _clear(self) -> None:
-        self.values: list[Any] = []
-        self.bags: list[str] = []
-        self.labels: list[str] = []
-        self.instance_labels: list[str] = []
-        self.info: list[tuple[str, ...]] = []
-        self.bag_info: list[tuple[str, ...]] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.table.__exit__(*error)
-
-    def add(
-        self,
-        line: int,
-        values: Any,
-        bag: str,
-        label: str | None = None,
-        instance_label: str | None = None,
-        info: tuple[str, ...] = (),
-        bag_info: tuple[str, ...] = (),
-    ) -> None:
-        """Take one row."""
-        if self.width is None:
-            self.width = len(values)
-        if len(values) != self.width:
+    def __init__(self, path: Path, target: Any) -> None:
+        self.path = path
+        self.target = None if target is True else writable_target(target)
+        self.folder = Path(tempfile.gettempdir()) if self.target is None else self.target.parent
+        if self.target is not None and not self.folder.is_dir():
             raise_format_error(
-                self.path,
-                f"expected {self.width} features as in the lines before, got {len(values)}.",
-                where=f"line {line}",
-                hint="The line may be cut short.",
+                self.target, f"memory_map= names a folder that does not exist: {self.folder}."
             )
-        self.lines.append(line)
-        self.values.append(values)
-        self.bags.append(bag)
-        if label is not None:
-            self.labels.append(label)
-        if instance_label is not None:
-            self.instance_labels.append(instance_label)
-        self.info.append(info)
-        self.bag_info.append(bag_info)
-        if len(self.values) * max(1, self.width) > _FLUSH_VALUES:
-            self._flush()
+        self.file, self.name = self._new_file()
+        self.n_rows, self.width = 0, 0
+        self.dtype: np.dtype[Any] = np.dtype(np.float64)
 
-    def add_cells(self, line: int, values: Any, cells: Sequence[str], roles: Roles) -> None:
-        """Take one row of cells, of which ``values`` are the features."""
-        label, instance_label = (
-            None if at is None else cells[at] for at in (roles.label, roles.instance_label)
-        )
-        info, bag_info = (tuple(cells[at] for at in part) for part in (roles.info, roles.bag_info))
-        self.add(line, values, cells[roles.bag], label, instance_label, info, bag_info)
+    def append(self, block: Any) -> None:
+        """Write the next rows."""
+        if sp.issparse(block):
+            block = block.toarray()
+        check_disk(self.path, self.folder, block.nbytes)
+        self.width, self.dtype = block.shape[1], block.dtype
+        self.file.write(np.ascontiguousarray(block).data)
+        self.n_rows += block.shape[0]
 
-    def _flush(self) -> None:
-        if not self.values:
-            return
-        info, bag_info = (
-            {name: coded([row[at] for row in rows]) for at, name in enumerate(names)}
-            for names, rows in (
-                (self.info_names, self.info),
-                (self.bag_info_names, self.bag_info),
-            )
-        )
-        self.table.add(
-            np.array(self.values, dtype=np.float64).reshape(len(self.values), -1),
-            coded(self.bags),
-            coded(self.labels) if self.labels else None,
-            coded(self.instance_labels) if self.instance_labels else None,
-            info,
-            bag_info,
-        )
-        self._clear()
+    def finish(self, order: IntArray | None) -> NDArray[Any]:
+        """Return all rows, mapped read-only, in the given order."""
+        if order is not None:
+            self._reorder(order)
+        self.file.seek(0)
+        self.file.write(npy_header(self.dtype, (self.n_rows, self.width)))
+        self.file.flush()
+        if self.target is None or self.name is None:
+            mapped = self._map(self.file)
+            self.file.close()
+            return mapped
+        self.file.close()
+        replace_targets([self.name], [self.target])
+        return self._map(self.target)
 
-    def build(self, feature_names: Sequence[str] | None = None) -> Bags:
-        """Return the bags."""
-        self._flush()
-        return self.table.build(feature_names)
+    def _new_file(self) -> tuple[IO[bytes], Path | None]:
+        if self.target is None:
+            name, file = None, tempfile.TemporaryFile(dir=self.folder)  # noqa: SIM115
+        else:
+            name = create_temporary(self.target)
+            file = name.open("r+b")
+        file.write(bytes(_HEADER))
+        return file, name
+
+    def _map(self, source: Any) -> NDArray[Any]:
+        shape = (self.n_rows, self.width)
+        return np.memmap(source, dtype=self.dtype, mode="r", offset=_HEADER, shape=shape)
+
+    def _reorder(self, order: IntArray) -> None:
+        self.file.flush()
+        size = self.n_rows * self.width * self.dtype.itemsize
+        check_disk(self.path, self.folder, size)
+        moved, name = self._new_file()
+        row_bytes = self.width * self.dtype.itemsize
+        step = max(1, _BLOCK_BYTES // max(1, row_bytes))
+        for start in range(0, self.n_rows, step):
+            moved.write(self._gather(order[start : start + step], row_bytes))
+        self.discard()
+        self.file, self.name = moved, name
+
+    def _gather(self, rows: IntArray, row_bytes: int) -> bytearray:
+        """Read scattered rows of the file; read, not mapped, so that no page stays in memory."""
+        block = bytearray(len(rows) * row_bytes)
+        view = memoryview(block)
+        breaks = np.flatnonzero(np.diff(rows) != 1) + 1
+        ends = [*breaks.tolist(), len(rows)]
+        first = 0
+        for last in ends:
+            self.file.seek(_HEADER + int(rows[first]) * row_bytes)
+            part = view[first * row_bytes : last * row_bytes]
+            if self.file.readinto(part) != len(part):  # type: ignore[attr-defined]
+                raise_format_error(self.path, "its rows were lost while they were put in order.")
+            first = last
+        return block
+
+    def discard(self) -> None:
+        """Delete the file."""
+        self.file.close()
+        if self.name is not None:
+            self.name.unlink(missing_ok=True)
 
 
-class SparseRows:
-    """Collects rows of index:value pairs."""
+def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    """Header of a ``.npy`` file, always 128 bytes, so that it can be written last.
 
-    def __init__(self, path: Path, request: Request, *, zero_based: bool = False) -> None:
-        self.path, self.base = path, 0 if zero_based else 1
-        self.lines = array("q")
-        self.table = FileRows(path, request, where=lambda row: f"line {self.lines[row]}")
-        self.indices, self.data, self.cuts = array("q"), array("d"), array("q", [0])
-        self.bags: list[str] = []
-        self.labels: list[str] = []
-
-    def add(self, line: int, pairs: Sequence[str], bag: str, label: str) -> None:
-        """Take one row of ``index:value`` pairs with increasing indices."""
-        last = self.base - 1
-        for pair in pairs:
-            index_text, colon, value_text = pair.partition(":")
-            if not colon or not (index_text.isascii() and index_text.isdigit()):
-                raise_format_error(
-                    self.path, f"expected index:value, got {pair[:60]!r}.", where=f"line {line}"
-                )
-            if len(index_text) > 12 or int(index_text) > MAX_INDEX:
-                raise_format_error(
-                    self.path,
-                    f"the index {index_text[:40]} is too large for a feature.",
-                    where=f"line {line}",
-                    hint="The file may be damaged.",
-                )
-            index = int(index_text)
-            if index < self.base:
-                raise_format_error(
-                    self.path,
-                    f"has the index {index}, but indices count from 1.",
-                    where=f"line {line}",
-                    hint="Pass zero_based=True if they count from 0.",
-                )
-            if index <= last:
-                raise_format_error(
-                    self.path,
-                    f"the index {index} follows {last}; indices must rise.",
-                    where=f"line {line}",
-                )
-            last = index
-            self.indices.append(index - self.base)
-            self.data.append(to_floats(self.path, f"line {line}", [value_text])[0])
-        self.cuts.append(len(self.indices))
-        self.lines.append(line)
-        self.bags.append(bag)
-        self.labels.append(label)
-
-    def build(self, n_features: int | None, columns: str) -> Bags:
-        """Return the bags, with all columns or only those that are used somewhere."""
-        indices = np.array(self.indices, dtype=np.int64)
-        width = int(indices.max()) + 1 if indices.size else 1
-        if n_features is not None:
-            if n_features < width:
-                raise_format_error(
-                    self.path,
-                    f"has the index {width - 1 + self.base}, more than the "
-                    f"n_features={n_features} asked for.",
-                )
-            width = n_features
-        names = None
-        if columns == "used":
-            used, indices = np.unique(indices, return_inverse=True)
-            names, width = [str(one + self.base) for one in used.tolist()], max(1, len(used))
-            names = names or [str(self.base)]
-        elif columns != "all":
-            raise_format_error(self.path, f"columns={columns!r} is not 'all' or 'used'.")
-        if not self.lines:
-            raise_format_error(self.path, "holds no instances.", hint="It may be cut short.")
-        shape = (len(self.lines), width)
-        cuts = np.array(self.cuts, dtype=np.int64)
-        matrix = sp.csr_array((np.array(self.data), indices, cuts), shape=shape)
-        with self.table as table:
-            table.add(matrix, coded(self.bags), coded(self.labels))
-            return table.build(names)
+    Examples
+    --------
+    >>> import numpy as np
+    >>> len(npy_header(np.dtype("float32"), (10**15, 10**6)))
+    128
+    """
+    text = f"{{'descr': '{dtype.str}', 'fortran_order': False, 'shape': {shape}, }}"
+    body = text.ljust(_HEADER - 11) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(body)) + body.encode("ascii")

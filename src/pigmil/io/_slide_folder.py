@@ -16,8 +16,8 @@ from pigmil.bags import Bags, text_array
 from pigmil.io._common import listed, naming, raise_format_error
 from pigmil.io._label_rows import LabelRows, names_of, with_splits
 from pigmil.io._label_table import info_array
+from pigmil.io._rows import InMemory, OnDisk
 from pigmil.io._slide_file import INDEX, SLIDE_SUFFIXES, Slide, read_numbers, read_slide
-from pigmil.io._storage import InMemory, OnDisk
 
 _MAX_DEPTH = 6  # folders below the one that is given
 # Folders of the tools that contain no features, or the same slides again.

@@ -8,8 +8,8 @@ import scipy.sparse as sp
 
 from pigmil.bags import Bags
 from pigmil.io._common import Request, raise_format_error, read_lines, writing
-from pigmil.io._rows import SparseRows
-from pigmil.io._values import as_text, cannot_hold, plain, text_fields
+from pigmil.io._text_rows import SparseRows
+from pigmil.io._writing import as_text, cannot_hold, plain, text_fields
 
 _LOST = {"instance_labels": False, "feature_names": False, "instance_info": False}
 

@@ -11,16 +11,10 @@ from pigmil.io._common import (
     read_lines,
     writing,
 )
-from pigmil.io._rows import TextRows, count_cells, to_floats
-from pigmil.io._table import Roles, find_roles
-from pigmil.io._values import (
-    NUMBER,
-    cannot_hold,
-    check_names,
-    refuse_text,
-    text_fields,
-    text_rows,
-)
+from pigmil.io._rows import Roles, find_roles
+from pigmil.io._text_rows import TextRows, count_cells, to_floats
+from pigmil.io._values import NUMBER
+from pigmil.io._writing import cannot_hold, check_names, refuse_text, text_fields, text_rows
 
 _SPECIAL = ",:|?\\'\""
 

@@ -9,8 +9,7 @@ from pigmil.bags import Bags, encode
 from pigmil.io._common import Request, check_memory, raise_format_error
 from pigmil.io._csv import MISSING_MARKS
 from pigmil.io._label_table import id_text, read_label_table
-from pigmil.io._rows import FileRows
-from pigmil.io._table import find_roles, refuse_text_columns
+from pigmil.io._rows import FileRows, find_roles, refuse_text_columns
 
 
 def read(path: Path, request: Request) -> Bags:

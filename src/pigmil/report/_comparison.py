@@ -7,9 +7,8 @@ import re
 from typing import Any
 
 from pigmil._core.optional import import_optional
-from pigmil._core.text import count, sanitize, to_json_safe
+from pigmil._core.text import count, number, sanitize, to_json_safe
 from pigmil.report._summary import provenance
-from pigmil.report._text import number
 
 METRICS = {
     "accuracy": "Accuracy, %",

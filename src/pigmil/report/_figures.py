@@ -5,48 +5,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.pipeline import Pipeline
 
 from pigmil._core.files import atomic_write
 from pigmil._core.optional import import_optional
 from pigmil._core.segments import segment_argmax
-from pigmil._core.typing import FloatArray, IntArray
+from pigmil._core.typing import IntArray
 from pigmil.bags import Bags, as_bags
 from pigmil.evaluation import Faithfulness
 from pigmil.metrics import instance_scores
+from pigmil.report._pictures import colour_range, project
 
 NEGATIVE, UNKNOWN, POSITIVE, MARK = "#4c72b0", "#b8b8b8", "#dd8452", "#c0392b"
-
-
-def project(bags: Bags) -> tuple[NDArray[np.float64], tuple[str, str]]:
-    """Return two coordinates per instance: its two features, or principal components.
-
-    Parameters
-    ----------
-    bags : Bags
-        The bags to draw.
-
-    Returns
-    -------
-    coordinates : array of shape (n_instances, 2)
-    names : tuple of two str
-        Names of the axes.
-    """
-    if bags.n_features == 1:
-        flat = np.asarray(bags.instances.toarray() if bags.is_sparse else bags.instances)
-        return np.column_stack([flat, bags.bag_index]), ("feature 0", "bag")
-    if bags.n_features == 2 and not bags.is_sparse:
-        names = bags.feature_names or ("feature 0", "feature 1")
-        return np.asarray(bags.instances, dtype=np.float64), (names[0], names[1])
-    reducer: Any = TruncatedSVD if bags.is_sparse else PCA
-    model = reducer(2, random_state=0)
-    with np.errstate(invalid="ignore"):  # constant features have no variance
-        points = model.fit_transform(bags.instances)
-        shares = 100 * model.explained_variance_ratio_
-    percentages = ["" if np.isnan(share) else f" ({share:.0f} %)" for share in shares]
-    return points, (f"component 1{percentages[0]}", f"component 2{percentages[1]}")
 
 
 def write_figure(figure: Any, path: Path, *, dpi: int) -> None:
@@ -145,27 +115,6 @@ def _detected(model: Any, bags: Bags) -> IntArray:
     scores = np.nan_to_num(instance_scores(model, bags), nan=-np.inf)
     best = segment_argmax(scores, bags.offsets)
     return best if bags.y is None else best[bags.y == np.unique(bags.y)[-1]]
-
-
-def colour_range(scores: FloatArray) -> tuple[float, float]:
-    """Return the range of the colour scale: the middle 96 % of scores, without a far lower tail.
-
-    Examples
-    --------
-    >>> colour_range(np.array([-1001.0, -1000.0, 0.0, 1.0]))
-    (0.0, 1.0)
-    """
-    finite = np.sort(scores[np.isfinite(scores)])
-    if not len(finite):
-        return 0.0, 1.0
-    # Copies of negative instances score lower than all others by a large constant.
-    gaps = np.diff(finite)
-    if len(gaps) and gaps.max() > 5 * max(finite[-1] - finite[gaps.argmax() + 1], 1.0):
-        finite = finite[gaps.argmax() + 1 :]
-    if len(finite) >= 50:
-        finite = np.quantile(finite, [0.02, 0.98])
-    low, high = float(finite[0]), float(finite[-1])
-    return low, high if high > low else low + 1.0
 
 
 def plot_faithfulness(curves: Faithfulness, *, title: str | None = None, ax: Any = None) -> Any:

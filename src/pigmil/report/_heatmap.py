@@ -8,7 +8,7 @@ import numpy as np
 from pigmil._core.optional import import_optional
 from pigmil._core.text import sanitize
 from pigmil.bags import Bags, as_bags, resolve_index
-from pigmil.report._figures import colour_range
+from pigmil.report._pictures import colour_range
 from pigmil.report._thumbnails import open_picture
 from pigmil.report._tiles import Tiles, all_scores_of, scored_tiles, slide_attribute, tile_corners
 

@@ -1,19 +1,69 @@
-"""Coordinates for the figures of a report: map, graph and updating."""
+"""Data for the figures of a report: map, graph, updating, heat maps and features."""
 
 from typing import Any
 
 import numpy as np
+from sklearn.decomposition import PCA, TruncatedSVD
 
 from pigmil._core.segments import segment_argmax
-from pigmil._core.text import sanitize
+from pigmil._core.text import count, sanitize
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.report._figures import colour_range, project
-from pigmil.report._ranking import detected_mask
-from pigmil.report._text import rounded
-from pigmil.report._tiles import instance_coordinates, scored_tiles, slides_of
+from pigmil.report._ranking import detected_mask, instance_coordinates, rounded
+from pigmil.report._tiles import scored_tiles, slides_of
 
+TOP_FEATURES, UNNAMED_FEATURES = 15, 20
 MAP_LIMIT, NODE_LIMIT, EDGE_LIMIT, TILE_LIMIT = 10_000, 250, 1500, 40_000
+
+
+def project(bags: Bags) -> tuple[FloatArray, tuple[str, str]]:
+    """Return two coordinates per instance: its two features, or principal components.
+
+    Parameters
+    ----------
+    bags : Bags
+        The bags to draw.
+
+    Returns
+    -------
+    coordinates : array of shape (n_instances, 2)
+    names : tuple of two str
+        Names of the axes.
+    """
+    if bags.n_features == 1:
+        flat = np.asarray(bags.instances.toarray() if bags.is_sparse else bags.instances)
+        return np.column_stack([flat, bags.bag_index]), ("feature 0", "bag")
+    if bags.n_features == 2 and not bags.is_sparse:
+        names = bags.feature_names or ("feature 0", "feature 1")
+        return np.asarray(bags.instances, dtype=np.float64), (names[0], names[1])
+    reducer: Any = TruncatedSVD if bags.is_sparse else PCA
+    model = reducer(2, random_state=0)
+    with np.errstate(invalid="ignore"):  # constant features have no variance
+        points = model.fit_transform(bags.instances)
+        shares = 100 * model.explained_variance_ratio_
+    percentages = ["" if np.isnan(share) else f" ({share:.0f} %)" for share in shares]
+    return points, (f"component 1{percentages[0]}", f"component 2{percentages[1]}")
+
+
+def colour_range(scores: FloatArray) -> tuple[float, float]:
+    """Return the range of the colour scale: the middle 96 % of scores, without a far lower tail.
+
+    Examples
+    --------
+    >>> colour_range(np.array([-1001.0, -1000.0, 0.0, 1.0]))
+    (0.0, 1.0)
+    """
+    finite = np.sort(scores[np.isfinite(scores)])
+    if not len(finite):
+        return 0.0, 1.0
+    # Copies of negative instances score lower than all others by a large constant.
+    gaps = np.diff(finite)
+    if len(gaps) and gaps.max() > 5 * max(finite[-1] - finite[gaps.argmax() + 1], 1.0):
+        finite = finite[gaps.argmax() + 1 :]
+    if len(finite) >= 50:
+        finite = np.quantile(finite, [0.02, 0.98])
+    low, high = float(finite[0]), float(finite[-1])
+    return low, high if high > low else low + 1.0
 
 
 def instance_map(model: Any, bags: Bags, original: Bags, selection: Any = None) -> dict[str, Any]:
@@ -279,3 +329,70 @@ def heatmaps(
         if left
         else None,
     }
+
+
+def feature_differences(bags: Bags, detected: IntArray, positive: Any) -> dict[str, Any] | None:
+    """Return the features in which detected instances differ most from the negatives.
+
+    The standardised difference of a feature is the mean of the detected instances minus the mean
+    of the instances of negative bags, in standard deviations of the latter.
+
+    Parameters
+    ----------
+    bags : Bags
+        The bags in the units of the user.
+    detected : array of int
+        Flat indices of the detected instances.
+    positive : array of bool of shape (n_bags,)
+        The positive bags.
+
+    Returns
+    -------
+    dict or None
+        ``rows`` with ``name``, ``difference``, ``detected`` and ``negative``, the largest
+        difference first; ``largest`` and ``note``. None if the features have no names and are
+        many, or if nothing is detected.
+    """
+    negative = np.flatnonzero(np.repeat(~np.asarray(positive), bags.sizes))
+    named = bags.feature_names is not None
+    if not len(detected) or not len(negative) or (not named and bags.n_features > UNNAMED_FEATURES):
+        return None
+    mean, _ = _moments(bags.instances[detected])
+    reference, deviation = _moments(bags.instances[negative])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        difference = (mean - reference) / deviation
+    usable = np.flatnonzero(np.isfinite(difference))
+    if not len(usable):
+        return None
+    order = usable[np.argsort(-np.abs(difference[usable]), kind="stable")][:TOP_FEATURES]
+    names = bags.get_feature_names()
+    return {
+        "rows": [
+            {
+                "name": sanitize(names[column]),
+                "difference": rounded(difference[column])[0],
+                "detected": rounded(mean[column])[0],
+                "negative": rounded(reference[column])[0],
+            }
+            for column in order.tolist()
+        ],
+        "largest": rounded(np.abs(difference[order]).max())[0],
+        "note": f"The {len(order)} largest of {count(len(usable), 'feature')}."
+        if len(order) < len(usable)
+        else None,
+    }
+
+
+def _moments(values: Any) -> tuple[FloatArray, FloatArray]:
+    """Return mean and standard deviation of each column; missing values are left out."""
+    if hasattr(values, "multiply"):
+        mean = np.asarray(values.mean(axis=0)).ravel()
+        square = np.asarray(values.multiply(values).mean(axis=0)).ravel()
+        return mean, np.sqrt(np.maximum(square - mean**2, 0.0))
+    array = np.asarray(values, dtype=np.float64)
+    seen = np.isfinite(array)
+    n_seen = np.maximum(seen.sum(axis=0), 1)
+    mean = np.where(seen, array, 0.0).sum(axis=0) / n_seen
+    square = (np.where(seen, array - mean, 0.0) ** 2).sum(axis=0) / n_seen
+    empty = ~seen.any(axis=0)
+    return np.where(empty, np.nan, mean), np.where(empty, np.nan, np.sqrt(square))

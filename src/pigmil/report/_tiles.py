@@ -9,12 +9,8 @@ from scipy.stats import rankdata
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags, resolve_index
 from pigmil.metrics import instance_scores
+from pigmil.report._ranking import instance_coordinates
 
-_COORDINATES = ("coords", "coordinates", "coord", "locations", "spatial")
-_PAIRS = (
-    ("x", "y"), ("X", "Y"), ("coord_x", "coord_y"), ("coords_0", "coords_1"), ("left", "top"),
-    ("col", "row"),
-)  # fmt: skip
 _LEVEL0_SIZES = ("patch_size_level0", "tile_size_level0", "tile_size_um", "tile_size")
 _SLIDES = ("slide_id", "slide", "FILENAME", "bag_name", "image_id")
 
@@ -45,39 +41,6 @@ class Tiles:
     score: FloatArray
     rank: FloatArray
     percentile: FloatArray
-
-
-def instance_coordinates(bags: Bags) -> FloatArray | None:
-    """Return x and y of every instance, or None if the bags have no coordinates.
-
-    They are taken from ``instance_info``: a column ``coords`` of two numbers per instance, or the
-    columns ``x`` and ``y``.
-
-    Parameters
-    ----------
-    bags : Bags
-        The bags.
-
-    Returns
-    -------
-    array of shape (n_instances, 2) or None
-    """
-    info = bags.instance_info
-    for name in _COORDINATES:
-        if name in info and info[name].ndim == 2 and info[name].shape[1] >= 2:
-            return _numbers(info[name][:, :2])
-    for x, y in _PAIRS:
-        if x in info and y in info and info[x].ndim == info[y].ndim == 1:
-            return _numbers(np.column_stack([info[x], info[y]]))
-    return None
-
-
-def _numbers(values: Any) -> FloatArray | None:
-    try:
-        numbers = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        return None
-    return numbers if np.isfinite(numbers).all() else None
 
 
 def scored_tiles(

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import json
 import os
 from functools import lru_cache
 from importlib import resources
@@ -10,8 +11,7 @@ from typing import Any
 
 from pigmil._core.files import atomic_write
 from pigmil._core.optional import import_optional
-from pigmil._core.text import escape_markdown
-from pigmil.report._text import number, probability, script_json
+from pigmil._core.text import escape_markdown, number, probability
 
 _SUFFIXES = (".html", ".htm", ".md")
 
@@ -93,6 +93,20 @@ def render_markdown(summary: dict[str, Any]) -> str:
     """
     text = _environment(escape=False).get_template("report.md.j2").render(**summary)
     return str(text).strip() + "\n"
+
+
+def script_json(value: Any) -> str:
+    r"""Return JSON that is safe inside a script element: it cannot close the element.
+
+    Examples
+    --------
+    >>> script_json("</script>")
+    '"\\u003c/script\\u003e"'
+    """
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    for sign in "<>&":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
 
 
 def _policy(scripts: list[str]) -> str:
