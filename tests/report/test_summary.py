@@ -87,7 +87,7 @@ def test_figures_on_training_bags_are_never_reported(rhombus):
     bags, model = rhombus
     found = bag_predictions(model, bags, original=None, folds=0, seed=0)
     assert set(found) == {"why_not"}
-    assert "fitted on other bags" in found["why_not"]
+    assert "had not seen it" in found["why_not"]
     summary = detection_summary(model, bags, source="x", folds=0)
     assert "Held-out bags" not in [fact["name"] for fact in summary["facts"]]
     assert found["why_not"] in summary["answer"]["sure"]
@@ -261,7 +261,7 @@ def test_answer_opens_with_the_calls_and_their_level(rhombus):
     assert [row["instance"] for row in answer["rows"]] == [*range(8), 0, 1]
     assert answer["rows"][0]["level"] == "0.00"
     text = render_html(summary)
-    assert "Called instances, the surest first" in text
+    assert "Instances called positive, most certain first" in text
     assert "few &lt;b&gt;bags" in text
 
 

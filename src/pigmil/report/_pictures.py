@@ -324,7 +324,7 @@ def heatmaps(
     return {
         "maps": maps,
         "range": rounded(colour_range(scores)),
-        "note": f"Heat maps are drawn for the best {drawn} of {len(listed)} bags; `pigmil heatmap` "
+        "note": f"Heat maps are drawn for the best {drawn} of {len(listed)} bags; pigmil heatmap "
         "draws all of them."
         if left
         else None,

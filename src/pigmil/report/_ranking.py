@@ -18,8 +18,8 @@ MAX_BAGS, MAX_ROWS, LEAST_ROWS = 400, 6000, 5
 PICTURED_ROWS, MAX_VALUES, MAX_FIELDS = 10, 6, 6
 FOLDS = 5
 _NOT_REFITTED = (
-    "Bags were not classified by models fitted on other bags, which takes several fits; `pigmil "
-    "compare` does that, and figures on the training bags themselves would be too good."
+    "No bag was classified by a model that had not seen it: that takes several more fits, which "
+    "pigmil compare makes. Figures on the training bags would look too good, so none are shown."
 )
 SMALL = 3000  # by default a method is refitted on folds up to this number of instances
 _COORDINATES = ("coords", "coordinates", "coord", "locations", "spatial")

@@ -278,7 +278,7 @@ def detection_answer(
             f"Bags that were held out are classified with an area under the ROC curve of "
             f"{probability(figures['area under the ROC curve'])} (0.5 is chance)."
         )
-    else:
+    elif diagnosis is None:
         sure.append(predictions["why_not"])
     sure += _unused(model, bags)
     names, same = info_columns(bags)
@@ -364,7 +364,7 @@ def _best_rows(
     names: Sequence[str],
     thumbnails: Thumbnails | None,
 ) -> tuple[list[dict[str, Any]], int]:
-    """Return the surest instances: the called ones, or the best of each positive bag."""
+    """Return the instances called positive, or the best one of each positive bag."""
     order = ranked_rows(model, bags)
     levels = None
     if selection is None:
