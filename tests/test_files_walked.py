@@ -58,4 +58,4 @@ def test_detect_stays_in_few_files(tmp_path, monkeypatch):
     results = [CliRunner().invoke(app, arguments)]  # the first run also imports and compiles
     walked = files_walked(lambda: results.append(CliRunner().invoke(app, arguments)))
     assert results[1].exit_code == 0, results[1].output
-    assert len(walked) <= 53, walked
+    assert len(walked) <= 45, walked

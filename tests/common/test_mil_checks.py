@@ -13,8 +13,7 @@ from sklearn.utils.validation import has_fit_parameter
 from pigmil import Bags, BagScaler
 from pigmil._core.errors import PositiveLabelWarning, SingletonBagsWarning
 from pigmil.estimators import all_estimators, get_estimator
-from pigmil.estimators._selection import stratified_folds
-from pigmil.estimators._standardise import content_order
+from pigmil.estimators._selection import content_order, stratified_folds
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 

@@ -12,8 +12,12 @@ from pigmil.datasets import make_basic, make_rhombus, make_ring
 from pigmil.distances import length_unit
 from pigmil.distances.similarity import log_density
 from pigmil.estimators import mi_sim
-from pigmil.estimators._selection import min_error_threshold, one_se_threshold, stratified_folds
-from pigmil.estimators._standardise import content_order
+from pigmil.estimators._selection import (
+    content_order,
+    min_error_threshold,
+    one_se_threshold,
+    stratified_folds,
+)
 from pigmil.estimators.mi_sim import bounded_candidates
 
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from pigmil import MILD, Bags
 from pigmil.datasets import make_basic, make_rhombus, make_ring
 from pigmil.estimators import mild
-from pigmil.estimators._selection import stratified_folds
-from pigmil.estimators._standardise import content_order
+from pigmil.estimators._selection import content_order, stratified_folds
 from pigmil.estimators.mild import COSTS, WIDTHS, best_precision
 
 

@@ -17,8 +17,8 @@ from pigmil._core.segments import segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.estimators._parameters import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE
-from pigmil.estimators._selection import min_error_threshold
-from pigmil.estimators._standardise import centre_and_spread, content_order, standardised
+from pigmil.estimators._selection import content_order, min_error_threshold
+from pigmil.estimators._standardise import centre_and_spread, standardised
 from pigmil.estimators.base import MILClassifier
 
 Shapes = list[tuple[int, ...]]

@@ -1,12 +1,20 @@
-"""Choose a setting on held-out training bags, and a threshold for scores without a natural zero."""
+"""Choose a setting on held-out training bags, and a threshold for scores without a natural zero.
+
+Folds do not depend on the order of the bags if they are dealt in :func:`content_order`.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.optimize import minimize_scalar
 
+from pigmil._core.segments import segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
+from pigmil.bags import Bags
+from pigmil.scale import LazyBags, map_instances
 
 N_FOLDS = 5
 
@@ -33,6 +41,32 @@ class Selection:
     threshold: float
 
 
+def content_order(bags: Bags | LazyBags) -> IntArray:
+    """Return the positions of the bags in an order that depends on their content alone.
+
+    Neither the order of the bags nor that of the instances inside them, nor offset and scale of
+    the data, change this order. Bags with the same instances are interchangeable.
+    """
+    lowest, highest = map_instances(_extreme_keys, bags).T
+    return np.lexsort((bags.sizes, lowest, highest)).astype(np.int64)
+
+
+def instance_keys(instances: Any) -> FloatArray:
+    """Project every instance on one fixed direction: a sort key that depends on content alone."""
+    direction = np.random.RandomState(0).normal(size=instances.shape[1])
+    if sp.issparse(instances):
+        return np.asarray(instances @ direction, dtype=np.float64)
+    # Row by row: a matrix product may round a row differently depending on its position.
+    return np.einsum("ij,j->i", np.asarray(instances, dtype=np.float64), direction)
+
+
+def _extreme_keys(bags: Bags) -> FloatArray:
+    """Return the lowest and the highest key of every bag."""
+    keys = instance_keys(bags.instances)
+    extremes = [segment_reduce(end, keys, bags.offsets) for end in (np.minimum, np.maximum)]
+    return np.column_stack(extremes)
+
+
 def stratified_folds(
     positive: BoolArray, n_folds: int = N_FOLDS, *, order: IntArray | None = None
 ) -> list[BoolArray]:
@@ -46,7 +80,7 @@ def stratified_folds(
         Number of folds; fewer if a class has fewer bags.
     order : array of int of shape (n_bags,), optional
         Order in which bags are dealt, such as
-        :func:`~pigmil.estimators._standardise.content_order`; their own order if not given.
+        :func:`content_order`; their own order if not given.
 
     Returns
     -------

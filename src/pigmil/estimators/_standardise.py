@@ -1,15 +1,13 @@
-"""One centre and one scale for all features, and an order of bags that depends on content alone."""
+"""One centre and one scale for all features."""
 
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from pigmil._core.segments import segment_reduce
-from pigmil._core.typing import FloatArray, IntArray
-from pigmil.bags import Bags
+from pigmil._core.typing import FloatArray
 from pigmil.distances import length_unit
-from pigmil.scale import LazyBags, column_moments, map_instances
+from pigmil.scale import LazyBags, column_moments
 
 _CACHED_ELEMENTS = 1 << 17  # values of double precision that fit in the cache of a processor
 
@@ -77,29 +75,3 @@ def linear_scores(
         rows -= centre
         scores[start : start + step] = rows @ weights
     return scores + intercept
-
-
-def instance_keys(instances: Any) -> FloatArray:
-    """Project every instance on one fixed direction: a sort key that depends on content alone."""
-    direction = np.random.RandomState(0).normal(size=instances.shape[1])
-    if sp.issparse(instances):
-        return np.asarray(instances @ direction, dtype=np.float64)
-    # Row by row: a matrix product may round a row differently depending on its position.
-    return np.einsum("ij,j->i", np.asarray(instances, dtype=np.float64), direction)
-
-
-def content_order(bags: Bags | LazyBags) -> IntArray:
-    """Return the positions of the bags in an order that depends on their content alone.
-
-    Neither the order of the bags nor that of the instances inside them, nor offset and scale of
-    the data, change this order. Bags with the same instances are interchangeable.
-    """
-    lowest, highest = map_instances(_extreme_keys, bags).T
-    return np.lexsort((bags.sizes, lowest, highest)).astype(np.int64)
-
-
-def _extreme_keys(bags: Bags) -> FloatArray:
-    """Return the lowest and the highest key of every bag."""
-    keys = instance_keys(bags.instances)
-    extremes = [segment_reduce(end, keys, bags.offsets) for end in (np.minimum, np.maximum)]
-    return np.column_stack(extremes)

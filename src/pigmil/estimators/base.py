@@ -21,8 +21,7 @@ from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags, as_bags, check_no_missing, is_plain_table
 from pigmil.estimators._doc_links import DocLinks
 from pigmil.estimators._parameters import complete_constraints
-from pigmil.estimators._selection import logistic_slope, stratified_folds
-from pigmil.estimators._standardise import content_order
+from pigmil.estimators._selection import content_order, logistic_slope, stratified_folds
 from pigmil.estimators.card import Card
 from pigmil.scale import LazyBags, map_instances, stream
 

@@ -18,13 +18,13 @@ from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import squared_distance_blocks
 from pigmil.estimators._parameters import AT_LEAST_ONE
-from pigmil.estimators._selection import select_by_cv, stratified_folds
-from pigmil.estimators._standardise import (
-    centre_and_spread,
+from pigmil.estimators._selection import (
     content_order,
     instance_keys,
-    standardised,
+    select_by_cv,
+    stratified_folds,
 )
+from pigmil.estimators._standardise import centre_and_spread, standardised
 from pigmil.estimators._svm_solvers import class_costs
 from pigmil.estimators.base import MaxInstanceClassifier
 from pigmil.estimators.card import Card

@@ -20,8 +20,13 @@ from pigmil.estimators._parameters import (
     POSITIVE,
     POSITIVE_OR_CV,
 )
-from pigmil.estimators._selection import min_error_threshold, select_by_cv, stratified_folds
-from pigmil.estimators._standardise import centre_and_spread, content_order, standardised
+from pigmil.estimators._selection import (
+    content_order,
+    min_error_threshold,
+    select_by_cv,
+    stratified_folds,
+)
+from pigmil.estimators._standardise import centre_and_spread, standardised
 from pigmil.estimators._svm_solvers import LinearSVM, class_costs, fit_linear_svm, for_libsvm
 from pigmil.estimators.base import MaxInstanceClassifier
 from pigmil.estimators.card import Card

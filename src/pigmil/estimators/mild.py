@@ -15,8 +15,12 @@ from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import embed_bags, length_unit, nearest_in_bags
 from pigmil.estimators._parameters import POSITIVE_OR_CV
-from pigmil.estimators._selection import min_error_threshold, select_by_cv, stratified_folds
-from pigmil.estimators._standardise import content_order
+from pigmil.estimators._selection import (
+    content_order,
+    min_error_threshold,
+    select_by_cv,
+    stratified_folds,
+)
 from pigmil.estimators._svm_solvers import LinearSVM, class_costs, fit_linear_svm, for_libsvm
 from pigmil.estimators.base import MILClassifier, bags_state
 from pigmil.estimators.card import Card

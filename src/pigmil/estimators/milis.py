@@ -18,7 +18,7 @@ from pigmil.estimators._instance_svm import kernel_scores
 from pigmil.estimators._parameters import (
     POSITIVE,
 )
-from pigmil.estimators._standardise import content_order
+from pigmil.estimators._selection import content_order
 from pigmil.estimators._svm_solvers import (
     LinearSVM,
     class_costs,

@@ -15,7 +15,7 @@ from pigmil._core.segments import segment_argmax, segment_mean, segment_reduce
 from pigmil._core.text import count, sanitize, to_json_safe
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags, as_bags
-from pigmil.estimators._standardise import content_order
+from pigmil.estimators._selection import content_order
 from pigmil.evaluation._selection import (
     HeldOutScores,
     InstanceSelection,

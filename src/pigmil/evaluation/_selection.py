@@ -15,7 +15,7 @@ from pigmil._core.segments import segment_gather
 from pigmil._core.text import count
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags, as_bags, is_lazy
-from pigmil.estimators._standardise import content_order
+from pigmil.estimators._selection import content_order
 from pigmil.evaluation._splits import bag_groups, inner_splits
 from pigmil.metrics import instance_scores
 
