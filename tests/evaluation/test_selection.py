@@ -1,5 +1,7 @@
 """Calls of instances: p-values and levels by hand, by slow twins, and on noise."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -39,11 +41,20 @@ def draw_bags(rng, n_bags=30, size=6, bag_spread=0.0, y=None):
 
 
 def test_p_values_by_hand_with_one_negative_per_bag():
-    negatives = np.array([5.0, 1.0, 3.0, 2.0])
-    scores = np.array([6.0, 5.0, 2.5, 0.0])
-    # One of four reaches 5; two reach 2.5. Counts k give (1 + k + sqrt(k)) / 5.
-    expected = [1 / 5, 3 / 5, (3 + np.sqrt(2)) / 5, 1.0]
-    assert_allclose(conformal_p_values(scores, negatives, np.arange(4)), expected)
+    # No negative reaches the score: (1 - p)^n = 1/4. All but one of n do: p^n = 3/4.
+    two, four = np.array([1.0, 2.0]), np.array([5.0, 1.0, 3.0, 2.0])
+    assert_allclose(
+        conformal_p_values(np.array([3.0, 1.5, 1.0]), two, np.arange(2)), [1 / 2, 0.75**0.5, 1.0]
+    )
+    assert_allclose(
+        conformal_p_values(np.array([6.0, 1.5, 0.0]), four, np.arange(4)),
+        [1 - 0.5**0.5, 0.75**0.25, 1.0],
+    )
+    # A negative with an equal score reaches it.
+    assert_allclose(
+        conformal_p_values(np.array([2.0]), two, np.arange(2)),
+        conformal_p_values(np.array([1.5]), two, np.arange(2)),
+    )
 
 
 def test_bags_of_equal_instances_count_as_one_instance_each():
@@ -71,29 +82,53 @@ def test_design_effect_by_hand():
     assert design_effect(apart, units) == 1.0
 
 
-def slow_p_value(score, negatives, units):
-    """The formula, term by term."""
+def slow_design_effect(negatives, units):
+    """Analysis of variance of membership in the highest tenth, term by term."""
     bags = sorted(set(units.tolist()))
-    members = {b: [x for x, u in zip(negatives, units, strict=True) if u == b] for b in bags}
     n = len(negatives)
-    counts = [sum(x >= score for x in members[b]) for b in bags]
-    # Analysis of variance of membership in the highest tenth.
+    if not 1 < len(bags) < n:
+        return 1.0
     cut = sorted(negatives, reverse=True)[max(1, round(0.1 * n)) - 1]
-    top = {b: [float(x >= cut) for x in members[b]] for b in bags}
-    delta = 1.0
-    if 1 < len(bags) < n:
-        grand = sum(sum(top[b]) for b in bags) / n
-        average = {b: sum(top[b]) / len(top[b]) for b in bags}
-        ms_between = sum(len(top[b]) * (average[b] - grand) ** 2 for b in bags) / (len(bags) - 1)
-        ms_within = sum((t - average[b]) ** 2 for b in bags for t in top[b]) / (n - len(bags))
-        squared = sum(len(top[b]) ** 2 for b in bags)
-        common_size = (n - squared / n) / (len(bags) - 1)
-        total = ms_between + (common_size - 1) * ms_within
-        if total > 0:
-            rho = min(1.0, max(0.0, (ms_between - ms_within) / total))
-            delta = 1 + (squared / n - 1) * rho
-    root = sum(k * k for k in counts) ** 0.5
-    return min(1.0, (delta + sum(counts) + root) / (delta + n))
+    top = {
+        b: [float(x >= cut) for x, u in zip(negatives, units, strict=True) if u == b] for b in bags
+    }
+    grand = sum(sum(top[b]) for b in bags) / n
+    average = {b: sum(top[b]) / len(top[b]) for b in bags}
+    ms_between = sum(len(top[b]) * (average[b] - grand) ** 2 for b in bags) / (len(bags) - 1)
+    ms_within = sum((t - average[b]) ** 2 for b in bags for t in top[b]) / (n - len(bags))
+    squared = sum(len(top[b]) ** 2 for b in bags)
+    common_size = (n - squared / n) / (len(bags) - 1)
+    total = ms_between + (common_size - 1) * ms_within
+    if total <= 0:
+        return 1.0
+    rho = min(1.0, max(0.0, (ms_between - ms_within) / total))
+    return 1 + (squared / n - 1) * rho
+
+
+def slow_p_value(score, negatives, units):
+    """Bisect the sum of the density of the beta distribution, a power series about 0."""
+    n, k = len(negatives), sum(x >= score for x in negatives)
+    if k == n:
+        return 1.0
+    delta = slow_design_effect(negatives, units)
+    a, b = k / delta + 1, (n - k) / delta
+    scale = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b))
+
+    def share_below(p):
+        # Integral of t^(a-1) (1-t)^(b-1), as a series with positive terms only.
+        term = total = p**a * (1 - p) ** b / a
+        j = 0
+        while term > 1e-17 * total:
+            term *= (a + b + j) / (a + 1 + j) * p
+            total += term
+            j += 1
+        return scale * total
+
+    low, high = 0.0, 1.0 - 1e-9
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if share_below(middle) < 0.75 else (low, middle)
+    return low
 
 
 @settings(max_examples=60, deadline=None)
@@ -106,7 +141,30 @@ def test_p_values_equal_their_slow_twin(negatives, scores):
     units = np.array([unit for _, unit in negatives])
     scores = np.array(scores, dtype=float)
     expected = [slow_p_value(score, values, units) for score in scores]
-    assert_allclose(conformal_p_values(scores, values, units), expected)
+    assert_allclose(conformal_p_values(scores, values, units), expected, rtol=1e-6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 4)), min_size=1, max_size=60))
+def test_p_values_are_never_below_the_usual_ones(negatives):
+    values = np.array([value for value, _ in negatives], dtype=float)
+    units = np.array([unit for _, unit in negatives])
+    scores = np.arange(32.0)
+    usual = [(1 + sum(values >= score)) / (1 + len(values)) for score in scores]
+    assert (conformal_p_values(scores, values, units) >= np.array(usual) - 1e-12).all()
+
+
+@pytest.mark.parametrize("n", [20, 200])
+def test_p_value_bounds_the_share_of_the_population_in_three_of_four_draws(n):
+    """Of uniform scores, the share 1 - t reaches t: the p-value of t is below it in one of four."""
+    rng = np.random.default_rng(0)
+    cut, draws = 0.9, 2000
+    too_low = [
+        conformal_p_values(np.array([cut]), rng.uniform(size=n), np.arange(n))[0] < 1 - cut
+        for _ in range(draws)
+    ]
+    assert np.mean(too_low) <= 0.25 + 3 * np.sqrt(0.25 * 0.75 / draws)
+    assert np.mean(too_low) >= 0.05  # not by calling every share 1
 
 
 def step_up(p_values, level):
@@ -123,21 +181,45 @@ def step_up(p_values, level):
 @pytest.mark.parametrize("fdr", [0.05, 0.1, 0.3, 0.6])
 def test_calls_equal_the_step_up_procedure(fdr):
     rng = np.random.default_rng(3)
-    bags = draw_bags(rng, n_bags=40, size=5)
+    bags = draw_bags(rng, n_bags=80, size=5)
     values = bags.instances.copy()
     witness = bags.offsets[:-1][bags.y == 1]
     values[witness, 0] += 3.5
     selection = select_instances(FirstFeature(), bags.with_instances(values), fdr=fdr)
     assert_array_equal(selection.is_called, step_up(selection.p_values.tolist(), fdr))
     assert 0 < selection.is_called.sum() < len(selection.instances)
-    assert np.isin(selection.called, witness).mean() > 0.5
+    assert np.isin(selection.called, witness).mean() > 0.9 * (1 - fdr)
 
 
-def test_scores_are_in_standard_deviations_of_the_negatives():
+def test_scores_are_in_standard_deviations_from_the_mean_of_all():
+    # Mean 4; deviations -3, -1, 4; variance 26/3.
     scores = np.array([1.0, 3.0, 8.0, np.nan])
-    negative = np.array([True, True, False, True])
-    assert_allclose(standardized_scores(scores, negative), [-1.0, 1.0, 6.0, -np.inf])
-    assert_allclose(standardized_scores(np.ones(3), np.array([True, True, False])), np.zeros(3))
+    spread = np.sqrt(26 / 3)
+    assert_allclose(standardized_scores(scores), [-3 / spread, -1 / spread, 4 / spread, -np.inf])
+    assert_allclose(standardized_scores(np.ones(3)), np.zeros(3))
+    assert_array_equal(standardized_scores(np.array([np.nan])), [-np.inf])
+
+
+def test_scale_of_a_fold_treats_bags_of_both_classes_alike():
+    """Nothing distinguishes the classes here, so that the scores of both are equally spread.
+
+    If the negatives alone set mean and scale, those of positive bags would be spread more.
+    """
+    rng = np.random.default_rng(0)
+    ratios, ratios_by_negatives = [], []
+    for _ in range(100):
+        bags = draw_bags(rng, n_bags=20, size=4, bag_spread=2.0)
+        held_out = held_out_scores(FirstFeature(), bags)
+        negative = ~held_out.positive[bags.bag_index]
+        values, fold = bags.instances[:, 0], held_out.fold[bags.bag_index]
+        narrow = np.empty(len(values))
+        for k in range(5):
+            mine = values[negative & (fold == k)]
+            narrow[fold == k] = (values[fold == k] - mine.mean()) / mine.std()
+        for scores, out in ((held_out.scores, ratios), (narrow, ratios_by_negatives)):
+            out.append(np.log(np.mean(scores[~negative] ** 2) / np.mean(scores[negative] ** 2)))
+    assert abs(np.mean(ratios)) < 0.15
+    assert np.mean(ratios_by_negatives) > 0.5
 
 
 def test_every_bag_is_held_out_of_its_model():
@@ -197,6 +279,25 @@ def test_on_noise_calls_keep_the_level(bag_spread):
         any_call.append(len(select_instances(FirstFeature(), bags).called) > 0)
     assert np.mean(any_call) <= 0.1 + 2 * np.sqrt(0.1 * 0.9 / 300)
     assert np.mean(any_call) > 0.01  # the level is not kept by calling nothing
+
+
+@pytest.mark.parametrize("bag_spread", [0.0, 0.7])
+def test_with_positives_calls_keep_the_level(bag_spread):
+    """One instance of each positive bag is shifted; all others are alike in both classes."""
+    rng = np.random.default_rng(1)
+    false, power = [], []
+    for _ in range(150):
+        bags = draw_bags(rng, n_bags=80, size=6, bag_spread=bag_spread)
+        values = bags.instances.copy()
+        witness = bags.offsets[:-1][bags.y == 1]
+        values[witness, 0] += 4.0
+        called = select_instances(FirstFeature(), bags.with_instances(values)).called
+        right = np.isin(called, witness).sum()
+        false.append((len(called) - right) / max(1, len(called)))
+        power.append(right / len(witness))
+    assert np.mean(false) <= 0.1
+    assert np.mean(power) > 0.3
+    assert np.mean(np.array(false) <= 0.12) > 0.8  # not only on average
 
 
 def test_single_p_value_keeps_its_level_where_instances_of_a_bag_depend():

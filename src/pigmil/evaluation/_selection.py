@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy.special import betaincinv
 from scipy.stats import false_discovery_control
 from sklearn.base import clone
 
@@ -20,6 +21,7 @@ from pigmil.evaluation._splits import bag_groups, inner_splits
 from pigmil.metrics import instance_scores
 
 _TOP_SHARE = 0.1  # of the negatives, whose clustering in bags sets the design effect
+_CONFIDENCE = 0.75  # of the bound on the share of negatives that reach a score
 _MANY_NEEDED = 0.05  # share of the instances that must stand out before one is called
 
 
@@ -30,8 +32,8 @@ class HeldOutScores:
     Attributes
     ----------
     scores : array of shape (n_instances,)
-        In standard deviations from the mean of the negatives of the same fold; instances without
-        a score have minus infinity.
+        In standard deviations from the mean of the same fold, see :func:`standardized_scores`;
+        instances without a score have minus infinity.
     positive : array of bool of shape (n_bags,)
         The positive bags.
     positive_label : label
@@ -320,8 +322,7 @@ def held_out_scores(
         fold[test] = k
         model = fit_quietly(estimator, bags[train], y[train])
         rows = segment_gather(bags.offsets, test)
-        negative = ~positive[bags.bag_index[rows]]
-        scores[rows] = standardized_scores(instance_scores(model, bags[test]), negative)
+        scores[rows] = standardized_scores(instance_scores(model, bags[test]))
         if callback is not None:
             callback(k + 1, len(splits))
     return HeldOutScores(scores, positive, label, fold, units)
@@ -357,47 +358,49 @@ def fit_quietly(estimator: Any, bags: Bags, y: Any) -> Any:
         return model.fit(bags, y)
 
 
-def standardized_scores(scores: FloatArray, negative: BoolArray) -> FloatArray:
-    """Return scores in standard deviations from the mean of the negatives.
+def standardized_scores(scores: FloatArray) -> FloatArray:
+    """Return scores in standard deviations from their mean.
 
-    Models of different folds have different scales; this makes their scores comparable.
+    Models of different folds have different scales; this makes their scores comparable. All
+    instances of a fold count alike, whatever the label of their bag: if the negatives alone set
+    mean and scale, their scores would be less spread than those of the negatives of positive bags.
     Instances without a score come out as minus infinity.
 
     Parameters
     ----------
     scores : array of shape (n_instances,)
         Scores by one model.
-    negative : array of bool of shape (n_instances,)
-        Which instances are of negative bags.
 
     Examples
     --------
     >>> import numpy as np
-    >>> scores = np.array([1.0, 3.0, 8.0])
-    >>> standardized_scores(scores, np.array([True, True, False]))
-    array([-1.,  1.,  6.])
+    >>> standardized_scores(np.array([1.0, 3.0, np.nan]))
+    array([ -1.,   1., -inf])
     """
     scores = np.where(np.isnan(scores), -np.inf, scores)
-    reference = scores[negative & np.isfinite(scores)]
-    if reference.size == 0:
+    finite = scores[np.isfinite(scores)]
+    if finite.size == 0:
         return scores
-    spread = float(reference.std())
-    if not spread > 1e-12 * float(np.abs(reference).max()):
+    spread = float(finite.std())
+    if not spread > 1e-12 * float(np.abs(finite).max()):
         spread = 1.0
-    return np.asarray((scores - reference.mean()) / spread)
+    return np.asarray((scores - finite.mean()) / spread)
 
 
 def conformal_p_values(scores: FloatArray, calibration: FloatArray, units: IntArray) -> FloatArray:
     r"""Return p-values of scores against those of known negatives that come in bags.
 
-    With :math:`k_b` the number of negatives of bag :math:`b` that score at least as high,
+    If k of n negatives score at least as high, the usual conformal p-value is
+    :math:`(1 + k) / (1 + n)`. It is right on average over draws of the negatives, but the same
+    negatives serve for all instances: if few of them happen to score high, many calls are false.
+    Here p is the upper end of the one-sided 75 % interval (Clopper and Pearson) of the share of
+    negatives that reach the score,
 
-    .. math:: p = \min\Bigl(1, \frac{\delta + \sum_b k_b + \sqrt{\sum_b k_b^2}}{\delta + n}\Bigr).
+    .. math:: I_p\Bigl(\frac{k}{\delta} + 1, \frac{n - k}{\delta}\Bigr) = 0.75,
 
-    Without the root and with :math:`\delta = 1` this is the usual conformal p-value
-    :math:`(1 + k) / (1 + n)`. Instances of one bag depend on each other, so that n negatives
-    count for fewer: :math:`\delta` is the design effect (:func:`design_effect`), between 1 and
-    the size of a bag, and the root is the standard error of the count, with bags as the units.
+    with the regularized incomplete beta function I. Instances of one bag depend on each other, so
+    that n negatives count for fewer: :math:`\delta` is the design effect (:func:`design_effect`).
+    This p-value is never below :math:`(1 + k) / (1 + n)`.
 
     Parameters
     ----------
@@ -416,29 +419,25 @@ def conformal_p_values(scores: FloatArray, calibration: FloatArray, units: IntAr
     -----
     Cost: O((n + n_scores) log n).
 
+    References
+    ----------
+    Clopper, Pearson: The use of confidence or fiducial limits, Biometrika 26 (1934).
+
     Examples
     --------
     >>> import numpy as np
-    >>> calibration, bags = np.array([1.0, 2.0, 3.0]), np.array([0, 1, 2])
-    >>> conformal_p_values(np.array([4.0, 2.5, 0.0]), calibration, bags)
-    array([0.25, 0.75, 1.  ])
+    >>> calibration, bags = np.array([1.0, 2.0]), np.array([0, 1])
+    >>> conformal_p_values(np.array([3.0, 1.5, 0.0]), calibration, bags).round(3)
+    array([0.5  , 0.866, 1.   ])
     """
-    order = np.argsort(-calibration, kind="stable")
-    # Adding the (r + 1)-th instance of a bag raises the square of its count by 2 r + 1.
-    squares = np.concatenate([[0], np.cumsum(2 * _ranks_in_unit(units[order]) + 1)])
-    exceeding = np.searchsorted(-calibration[order], -scores, side="right")
     delta = design_effect(calibration, units)
-    total = delta + exceeding + np.sqrt(squares[exceeding])
-    return np.asarray(np.minimum(1.0, total / (delta + len(calibration))))
-
-
-def _ranks_in_unit(units: IntArray) -> IntArray:
-    """Return how many earlier entries are of the same unit."""
-    order = np.argsort(units, kind="stable")
-    _, first, counts = np.unique(units[order], return_index=True, return_counts=True)
-    ranks = np.empty(len(units), dtype=np.int64)
-    ranks[order] = np.arange(len(units)) - np.repeat(first, counts)
-    return ranks
+    reached = np.searchsorted(np.sort(-calibration), -scores, side="right")
+    counts, number = np.unique(reached, return_inverse=True)
+    bounds = np.ones(len(counts))
+    part = counts < len(calibration)
+    k, rest = counts[part] / delta, (len(calibration) - counts[part]) / delta
+    bounds[part] = betaincinv(k + 1, rest, _CONFIDENCE)
+    return np.asarray(bounds[number])
 
 
 def design_effect(calibration: FloatArray, units: IntArray) -> float:
