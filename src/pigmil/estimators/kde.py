@@ -1,5 +1,6 @@
 """KDE, KDE_min and KDE_max: detect instances of positive bags where negatives are rare."""
 
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,11 +13,16 @@ from pigmil.estimators.base import AcceptsWeights, bags_state
 from pigmil.estimators.card import Card
 from pigmil.scale import LazyBags, map_instances
 
-_PAPER = (
-    "Xu, Wu, Zhang, Tian: PIGMIL: Positive Instance Detection via Graph Updating for Multiple "
-    "Instance Learning"
+_card = partial(
+    Card,
+    paper="Xu, Wu, Zhang, Tian: PIGMIL: Positive Instance Detection via Graph Updating for "
+    "Multiple Instance Learning",
+    year=2016,
+    default_chosen="gamma is the paper's, in units of length_unit.",
+    detects=True,
+    classifies=False,
+    cost="O(N_query N_negative d)",
 )
-_COST = "O(N_query N_negative d)"
 
 
 class _KernelDensity(AcceptsWeights):
@@ -116,15 +122,9 @@ class KDEMin(_KernelDensity):
     """
 
     _reduction = "nearest"
-    card = Card(
+    card = _card(
         name="KDE_min",
         title="Kernel density of the nearest instance of each negative bag",
-        paper=_PAPER,
-        year=2016,
-        default_chosen="gamma is the paper's, in units of length_unit.",
-        detects=True,
-        classifies=False,
-        cost=_COST,
         when_to_use="The starting point of PIGMIL: positives far from every negative bag.",
     )
 
@@ -137,15 +137,9 @@ class KDE(_KernelDensity):
     """
 
     _reduction = "sum"
-    card = Card(
+    card = _card(
         name="KDE",
         title="Kernel density of all negative instances",
-        paper=_PAPER,
-        year=2016,
-        default_chosen="gamma is the paper's, in units of length_unit.",
-        detects=True,
-        classifies=False,
-        cost=_COST,
         when_to_use="A quick first result if negatives do not surround the positives.",
     )
 
@@ -157,14 +151,8 @@ class KDEMax(_KernelDensity):
     """
 
     _reduction = "farthest"
-    card = Card(
+    card = _card(
         name="KDE_max",
         title="Kernel density of the farthest instance of each negative bag",
-        paper=_PAPER,
-        year=2016,
-        default_chosen="gamma is the paper's, in units of length_unit.",
-        detects=True,
-        classifies=False,
-        cost=_COST,
         when_to_use="Only if positives lie outside the convex hull of the negatives.",
     )

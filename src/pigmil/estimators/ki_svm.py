@@ -1,6 +1,7 @@
 """Bag-KI-SVM and Ins-KI-SVM: a convex search for the instance that makes a bag positive."""
 
 from abc import abstractmethod
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,9 +16,16 @@ from pigmil.estimators._key_instances import Atoms, KeyInstanceProgramme
 from pigmil.estimators._svm_solvers import class_costs
 from pigmil.estimators.card import Card
 
-_PAPER = (
-    "Li, Kwok, Tsang, Zhou: A Convex Method for Locating Regions of Interest with Multi-Instance "
-    "Learning, ECML PKDD"
+_card = partial(
+    Card,
+    paper="Li, Kwok, Tsang, Zhou: A Convex Method for Locating Regions of Interest with "
+    "Multi-Instance Learning, ECML PKDD",
+    year=2009,
+    default_chosen='gamma is scikit-learn\'s "scale"; C was chosen on Elephant, Fox, Tiger, a '
+    "newsgroup, mutagenesis and breast cells, after a look at Musk-1.",
+    detects=True,
+    classifies=True,
+    grid={"gamma": (0.02, 1.0)},
 )
 
 _MOST_NEGATIVES = 6000  # 150 MB for the matrix of the dual
@@ -170,18 +178,11 @@ class BagKISVM(_KISVM):
     20
     """
 
-    card = Card(
+    card = _card(
         name="Bag-KI-SVM",
         title="Key-instance SVM, one constraint per bag",
-        paper=_PAPER,
-        year=2009,
-        default_chosen='gamma is scikit-learn\'s "scale"; C was chosen on Elephant, Fox, Tiger, a '
-        "newsgroup, mutagenesis and breast cells, after a look at Musk-1.",
-        detects=True,
-        classifies=True,
         cost="O(N^2 d + rounds (MKL of B rows))",
         when_to_use="A convex alternative to MI-SVM; the instances of negative bags are many.",
-        grid={"gamma": (0.02, 1.0)},
     )
 
     def _negative_rows(self, bags: Bags, negatives: IntArray) -> tuple[Any, FloatArray]:
@@ -202,18 +203,11 @@ class InsKISVM(_KISVM):
     the dual must fit in memory.
     """
 
-    card = Card(
+    card = _card(
         name="Ins-KI-SVM",
         title="Key-instance SVM, one constraint per negative instance",
-        paper=_PAPER,
-        year=2009,
-        default_chosen='gamma is scikit-learn\'s "scale"; C was chosen on Elephant, Fox, Tiger, a '
-        "newsgroup, mutagenesis and breast cells, after a look at Musk-1.",
-        detects=True,
-        classifies=True,
         cost="O(S N d + rounds (MKL of S rows)), S support vectors",
         when_to_use="A convex alternative to MI-SVM; every negative instance must stay negative.",
-        grid={"gamma": (0.02, 1.0)},
     )
 
     def _negative_rows(self, bags: Bags, negatives: IntArray) -> tuple[Any, FloatArray]:

@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -294,7 +295,8 @@ def _features(
     return values
 
 
-def write(
+def _write_table(
+    format_name: str,
     bags: Bags,
     path: Path,
     *,
@@ -304,29 +306,21 @@ def write(
     compression: str = "zstd",
     lossy: bool = False,
 ) -> None:
-    """Write one row per instance; types of ids, labels and values are kept."""
+    """Write one row per instance, or one row per bag with lists of one entry per instance.
+
+    Types of ids, labels and values are kept.
+    """
     names = {"bag": bag, "label": label, "instance_label": instance_label}
-    columns = columns_to_write(bags, path, "parquet", **names, lossy=lossy, text=False)
-    blocks = table_blocks(bags, columns, bags.dtype, text=False)
+    columns = columns_to_write(bags, path, format_name, **names, lossy=lossy, text=False)
+    if format_name == "parquet_list":
+        blocks = _list_blocks(bags, columns, {bag, label, *bags.bag_info})
+    else:
+        blocks = table_blocks(bags, columns, bags.dtype, text=False)
     _write(path, blocks, _note(bags, columns, names), compression)
 
 
-def write_lists(
-    bags: Bags,
-    path: Path,
-    *,
-    bag: str = "bag",
-    label: str = "bag_label",
-    instance_label: str = "instance_label",
-    compression: str = "zstd",
-    lossy: bool = False,
-) -> None:
-    """Write one row per bag; each feature is a column of lists, one entry per instance."""
-    names = {"bag": bag, "label": label, "instance_label": instance_label}
-    columns = columns_to_write(bags, path, "parquet_list", **names, lossy=lossy, text=False)
-    per_bag = {bag, label, *bags.bag_info}
-    blocks = _list_blocks(bags, columns, per_bag)
-    _write(path, blocks, _note(bags, columns, names), compression)
+write = partial(_write_table, "parquet")
+write_lists = partial(_write_table, "parquet_list")
 
 
 def _write(

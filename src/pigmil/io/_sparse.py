@@ -1,6 +1,7 @@
 """Text with ``index:value`` pairs: svmlight / libsvm with a qid, and sparse MIL ``.data``."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,11 @@ from pigmil.io._writing import as_text, cannot_hold, plain, text_fields
 _LOST = {"instance_labels": False, "feature_names": False, "instance_info": False}
 
 
-def read_svmlight(
+Row = tuple[Sequence[str], str, str]  # index:value pairs, bag and label
+
+
+def _read(
+    parse_line: Callable[[Path, int, str], Row | None],
     path: Path,
     request: Request,
     *,
@@ -23,10 +28,12 @@ def read_svmlight(
     zero_based: bool = False,
     encoding: str = "utf-8",
 ) -> Bags:
-    """Read lines ``label qid:bag index:value ...``, one per instance.
+    """Read one instance per line.
 
     Parameters
     ----------
+    parse_line : callable
+        Returns the row of a line, or None for lines without one.
     path, request
         The file and the options of ``read_bags``.
     n_features : int, optional
@@ -40,46 +47,46 @@ def read_svmlight(
     """
     rows = SparseRows(path, request, zero_based=zero_based)
     for number, line in read_lines(path, encoding):
-        cells = line.split("#", 1)[0].split()
-        if not cells:
-            continue
-        if len(cells) < 2 or not cells[1].startswith("qid:") or len(cells[1]) == 4:
-            raise_format_error(
-                path,
-                f"expected 'label qid:bag index:value ...', got {line[:60]!r}.",
-                where=f"line {number}",
-                hint="Every line needs a qid: it names the bag.",
-            )
-        rows.add(number, cells[2:], cells[1][4:], cells[0])
+        row = parse_line(path, number, line)
+        if row is not None:
+            rows.add(number, *row)
     return rows.build(n_features, columns)
 
 
-def read_sparse_mil(
-    path: Path,
-    request: Request,
-    *,
-    n_features: int | None = None,
-    columns: str = "all",
-    zero_based: bool = False,
-    encoding: str = "utf-8",
-) -> Bags:
-    """Read lines ``instance,bag,label,index:value,...``; parameters as for svmlight."""
-    rows = SparseRows(path, request, zero_based=zero_based)
-    for number, line in read_lines(path, encoding):
-        text = line.strip()
-        if not text or text.startswith(("%", "#")):
-            continue
-        cells = text.split(",")
-        if len(cells) < 3:
-            raise_format_error(
-                path,
-                f"expected instance,bag,label,index:value,..., got {text[:60]!r}.",
-                where=f"line {number}",
-                hint="The line may be cut short.",
-            )
-        _, bag, label, *pairs = cells
-        rows.add(number, [pair.strip() for pair in pairs], bag.strip(), label.strip())
-    return rows.build(n_features, columns)
+def _parse_svmlight(path: Path, number: int, line: str) -> Row | None:
+    """Parse ``label qid:bag index:value ...``."""
+    cells = line.split("#", 1)[0].split()
+    if not cells:
+        return None
+    if len(cells) < 2 or not cells[1].startswith("qid:") or len(cells[1]) == 4:
+        raise_format_error(
+            path,
+            f"expected 'label qid:bag index:value ...', got {line[:60]!r}.",
+            where=f"line {number}",
+            hint="Every line needs a qid: it names the bag.",
+        )
+    return cells[2:], cells[1][4:], cells[0]
+
+
+def _parse_sparse_mil(path: Path, number: int, line: str) -> Row | None:
+    """Parse ``instance,bag,label,index:value,...``."""
+    text = line.strip()
+    if not text or text.startswith(("%", "#")):
+        return None
+    cells = text.split(",")
+    if len(cells) < 3:
+        raise_format_error(
+            path,
+            f"expected instance,bag,label,index:value,..., got {text[:60]!r}.",
+            where=f"line {number}",
+            hint="The line may be cut short.",
+        )
+    _, bag, label, *pairs = cells
+    return [pair.strip() for pair in pairs], bag.strip(), label.strip()
+
+
+read_svmlight = partial(_read, _parse_svmlight)
+read_sparse_mil = partial(_read, _parse_sparse_mil)
 
 
 def write_svmlight(

@@ -1,5 +1,6 @@
 """The experiments behind the paper's figures: numbers first, pictures from them."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -279,15 +280,16 @@ def _graph() -> Outcome:
 
 
 def _ratio(run: Run, ratios: Sequence[float]) -> Outcome:
-    wanted, variants = [], []
-    for meaning, (setting, alpha_on) in MEANINGS.items():
-        for name in CONFIGURATIONS:
-            for data in SYNTHETIC:
-                for ratio in ratios:
-                    weighing = ((setting, ratio), ("alpha_on", alpha_on))
-                    wanted.append(Detection(data, name, x=ratio, weighing=weighing))
-                    variants.append(f"{name}, {meaning}")
-    frame = _frame(run("ratio", wanted), variants)
+    wanted = [
+        (
+            f"{name}, {meaning}",
+            Detection(data, name, x=ratio, weighing=((setting, ratio), ("alpha_on", alpha_on))),
+        )
+        for meaning, (setting, alpha_on) in MEANINGS.items()
+        for name, data in itertools.product(CONFIGURATIONS, SYNTHETIC)
+        for ratio in ratios
+    ]
+    frame = _run_variants(run, "ratio", wanted)
     return Outcome(
         "figure_ratio",
         "Accuracy against the ratio of D to S + C",
@@ -302,14 +304,13 @@ def _ratio(run: Run, ratios: Sequence[float]) -> Outcome:
 
 
 def _noise(run: Run, levels: Sequence[int]) -> Outcome:
-    wanted, variants = [], []
-    for kind, code in KINDS.items():
-        for name in CONFIGURATIONS:
-            for data in SYNTHETIC:
-                for level in levels:
-                    wanted.append(Detection(data, name, x=level, noise=level, noise_kind=code))
-                    variants.append(f"{name}, {kind}")
-    frame = _frame(run("noise", wanted), variants)
+    wanted = [
+        (f"{name}, {kind}", Detection(data, name, x=level, noise=level, noise_kind=code))
+        for kind, code in KINDS.items()
+        for name, data in itertools.product(CONFIGURATIONS, SYNTHETIC)
+        for level in levels
+    ]
+    frame = _run_variants(run, "noise", wanted)
     return Outcome(
         "figure_noise",
         "Accuracy against the level of noise",
@@ -323,14 +324,15 @@ def _noise(run: Run, levels: Sequence[int]) -> Outcome:
 
 
 def _working_set(run: Run, fractions: Sequence[int]) -> Outcome:
-    wanted, variants = [], []
-    for name in CONFIGURATIONS:
-        for data in SYNTHETIC:
-            for percent in fractions:
-                share = (("working_set_fraction", percent / 100),)
-                wanted.append(Detection(data, name, x=percent, parameters=share))
-                variants.append(name)
-    frame = _frame(run("working_set", wanted), variants)
+    wanted = [
+        (
+            name,
+            Detection(data, name, x=percent, parameters=(("working_set_fraction", percent / 100),)),
+        )
+        for name, data in itertools.product(CONFIGURATIONS, SYNTHETIC)
+        for percent in fractions
+    ]
+    frame = _run_variants(run, "working_set", wanted)
     return Outcome(
         "figure_working_set",
         "Accuracy against the size of the working sets",
@@ -340,14 +342,15 @@ def _working_set(run: Run, fractions: Sequence[int]) -> Outcome:
     )
 
 
-def _frame(rows: list[dict[str, Any]], variants: list[str]) -> Any:
+def _run_variants(run: Run, name: str, wanted: list[tuple[str, Detection]]) -> Any:
     """Return one row per fit: variant, data, x, seed, accuracy."""
     pd = import_optional("pandas", extra="evaluation", purpose="Figures")
-    seeds = len(rows) // len(variants)
+    rows = run(name, [detection for _, detection in wanted])
+    seeds = len(rows) // len(wanted)
     return pd.DataFrame(
         [
             {
-                "variant": variants[place // seeds],
+                "variant": wanted[place // seeds][0],
                 "data": row["data"],
                 "x": row["x"],
                 "seed": row["seed"],
