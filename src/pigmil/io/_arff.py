@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from pigmil._core.typing import FloatArray
 from pigmil.bags import Bags
 from pigmil.io._arff_text import (
     Attribute,
+    Features,
     default_cells,
-    feature_plan,
     quote,
     read_header,
     sparse_cells,
@@ -25,7 +26,7 @@ from pigmil.io._arff_text import (
 )
 from pigmil.io._common import Request, find_column, listed, raise_format_error, writing
 from pigmil.io._rows import INSTANCE_LABEL_NAMES, LABEL_NAMES, find_roles
-from pigmil.io._text_rows import TextRows, count_cells, to_floats
+from pigmil.io._text_rows import TextRows, count_cells
 from pigmil.io._values import MISSING
 from pigmil.io._writing import (
     as_text,
@@ -72,10 +73,10 @@ def read_arff(
     )
     info = [find_column(path, names, name, "info") or 0 for name in request.info]
     features = [place for place in range(len(inner)) if place not in (instance, *info)]
-    feature_names, convert = feature_plan(path, [inner[place] for place in features], nominal)
+    plan = Features(path, [inner[place] for place in features], nominal)
     if not features:
         raise_format_error(path, "the relation has no numeric attributes.")
-    convert_sparse = _sparse_conversion(path, inner, features, convert)
+    convert_sparse = _sparse_conversion(path, inner, features, plan)
     bag_info_names = [outer[position].name for position in bag_info]
     if len(bag_info) > _MAX_BAG_INFO:
         raise_format_error(
@@ -91,11 +92,12 @@ def read_arff(
             bag = str(number) if id_place is None else cells[id_place]
             label = None if label_place is None else cells[label_place]
             for inner_text in _instances(path, where, cells[relation]):
-                if convert_sparse is not None and inner_text.lstrip().startswith("{"):
+                values: Any
+                if inner_text.lstrip().startswith("{"):
                     values, numbers = convert_sparse(where, inner_text)
                 else:
                     values = _cells(path, where, inner_text, inner)
-                    numbers = convert(where, [values[place] for place in features])
+                    numbers = plan.dense(where, [values[place] for place in features])
                 rows.add(
                     number,
                     numbers,
@@ -105,7 +107,7 @@ def read_arff(
                     tuple(values[position] for position in info),
                     tuple(cells[position] for position in bag_info),
                 )
-        return rows.build(feature_names)
+        return rows.build(plan.names)
 
 
 def _relation(path: Path, attributes: list[Attribute]) -> int:
@@ -143,29 +145,27 @@ def _outer_roles(
 
 
 def _sparse_conversion(
-    path: Path, attributes: list[Attribute], features: list[int], convert: Any
-) -> Callable[[str, str], tuple[Mapping[int, str], Any]] | None:
-    """Return a function from a sparse row to its cells and values, where features are numbers.
+    path: Path, attributes: list[Attribute], features: list[int], plan: Features
+) -> Callable[[str, str], tuple[Mapping[int, str], FloatArray]]:
+    """Return a function from a sparse row to its cells and values.
 
-    It costs one copy of a row of zeros and then only what the row holds: a few bytes of text may
-    encode many thousand values.
+    It costs one copy of a row of defaults and then only what the row holds: a few bytes of text
+    may encode many thousand values.
     """
-    if any(attributes[position].kind != "numeric" for position in features):
-        return None
-    defaults = dict(enumerate(default_cells(attributes)))
-    zeros = np.zeros(len(features))
+    cells_left_out = default_cells(attributes)
+    defaults = dict(enumerate(cells_left_out))
+    start = np.zeros(len(plan.names))
+    plan.put(start, "", {at: cells_left_out[place] for at, place in enumerate(features)})
     columns = {position: column for column, position in enumerate(features)}
 
-    def convert_sparse(where: str, text: str) -> tuple[Mapping[int, str], Any]:
+    def convert(where: str, text: str) -> tuple[Mapping[int, str], FloatArray]:
         cells = sparse_cells(path, where, text, len(attributes))
-        values = zeros.copy()
-        used = [position for position in cells if position in columns]
-        values[[columns[position] for position in used]] = to_floats(
-            path, where, [cells[position] for position in used]
-        )
+        values = start.copy()
+        used = {columns[place]: cell for place, cell in cells.items() if place in columns}
+        plan.put(values, where, used)
         return ChainMap(cells, defaults), values
 
-    return convert_sparse
+    return convert
 
 
 def _cells(path: Path, where: str, text: str, attributes: list[Attribute]) -> Any:
@@ -279,7 +279,7 @@ def read_keel(
     label = names.index(output) if output is not None else len(names) - 1
     roles = find_roles(path, names, request, bag=0, label=label)
     features = [attributes[position] for position in roles.features]
-    feature_names, convert = feature_plan(path, features, nominal)
+    plan = Features(path, features, nominal)
     info_names, bag_info_names = (
         [names[at] for at in part] for part in (roles.info, roles.bag_info)
     )
@@ -291,9 +291,9 @@ def read_keel(
             where = f"line {number}"
             cells = split_cells(path, where, text)
             count_cells(path, where, cells, len(names))
-            values = convert(where, [cells[position] for position in roles.features])
+            values = plan.dense(where, [cells[position] for position in roles.features])
             rows.add_cells(number, values, cells, roles)
-        return rows.build(feature_names)
+        return rows.build(plan.names)
 
 
 def write_keel(bags: Bags, path: Path, *, relation: str = "bags", lossy: bool = False) -> None:

@@ -1,11 +1,14 @@
 """The text of ARFF and KEEL files: attributes, quoting, rows."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
+import numpy as np
+
+from pigmil._core.typing import FloatArray
 from pigmil.io._common import listed, raise_format_error, read_lines
 from pigmil.io._text_rows import to_floats
 from pigmil.io._values import MISSING
@@ -212,39 +215,67 @@ def _unclosed_quote(path: Path, where: str, text: str) -> NoReturn:
     )
 
 
-def feature_plan(
-    path: Path, attributes: Sequence[Attribute], nominal: str
-) -> tuple[list[str], Callable[[str, list[str]], list[float]]]:
-    """Return the names of the features, and the function from cells of a row to their values."""
-    words = [one for one in attributes if one.kind != "numeric"]
-    if not words:
-        return [one.name for one in attributes], lambda where, cells: to_floats(path, where, cells)
-    if nominal not in ("one_hot", "codes") or any(one.kind != "nominal" for one in words):
-        raise_format_error(
-            path,
-            f"the attributes {listed(one.name for one in words)} are not numeric.",
-            hint="Pass nominal='one_hot' or nominal='codes', or keep them with info=[...].",
-        )
-    names: list[str] = []
-    for one in attributes:
-        spread = one.kind == "nominal" and nominal == "one_hot"
-        names += [f"{one.name}={value}" for value in one.values] if spread else [one.name]
-    codes = [{value: code for code, value in enumerate(one.values)} for one in attributes]
+@dataclass
+class Features:
+    """The features of a row: their names, and how cells become their values.
 
-    def convert(where: str, cells: list[str]) -> list[float]:
-        row: list[float] = []
-        for one, code, cell in zip(attributes, codes, cells, strict=True):
+    Parameters
+    ----------
+    path : Path
+        The file, for messages.
+    attributes : sequence of Attribute
+        The attributes that are features.
+    nominal : str
+        How words become numbers, as in ``read_arff``.
+    """
+
+    path: Path
+    attributes: Sequence[Attribute]
+    nominal: str
+
+    def __post_init__(self) -> None:
+        words = [one for one in self.attributes if one.kind != "numeric"]
+        known = self.nominal in ("one_hot", "codes")
+        if words and (not known or any(one.kind != "nominal" for one in words)):
+            raise_format_error(
+                self.path,
+                f"the attributes {listed(one.name for one in words)} are not numeric.",
+                hint="Pass nominal='one_hot' or nominal='codes', or keep them with info=[...].",
+            )
+        self.numeric = not words
+        self.names: list[str] = []
+        self.starts: list[int] = []  # column of each attribute
+        for one in self.attributes:
+            self.starts.append(len(self.names))
+            spread = one.kind == "nominal" and self.nominal == "one_hot"
+            self.names += [f"{one.name}={value}" for value in one.values] if spread else [one.name]
+        self.codes = [
+            {value: code for code, value in enumerate(one.values)} for one in self.attributes
+        ]
+
+    def dense(self, where: str, cells: list[str]) -> Any:
+        """Return the values of a row that has all cells."""
+        if self.numeric:
+            return to_floats(self.path, where, cells)
+        values = np.zeros(len(self.names))
+        self.put(values, where, dict(enumerate(cells)))
+        return values
+
+    def put(self, values: FloatArray, where: str, cells: Mapping[int, str]) -> None:
+        """Write cells, by the position of their attribute, into the values of a row."""
+        for position, cell in cells.items():
+            one, code, start = (
+                self.attributes[position], self.codes[position], self.starts[position]
+            )  # fmt: skip
             if one.kind == "numeric":
-                row += to_floats(path, where, [cell])
+                values[start] = to_floats(self.path, where, [cell])[0]
             elif cell not in code:
                 kind = (
                     "is missing" if cell in MISSING else f"has the undeclared value {cell[:40]!r}"
                 )
-                raise_format_error(path, f"the attribute {one.name!r} {kind}.", where=where)
-            elif nominal == "codes":
-                row.append(float(code[cell]))
+                raise_format_error(self.path, f"the attribute {one.name!r} {kind}.", where=where)
+            elif self.nominal == "codes":
+                values[start] = code[cell]
             else:
-                row += [float(at == code[cell]) for at in range(len(one.values))]
-        return row
-
-    return names, convert
+                values[start : start + len(one.values)] = 0
+                values[start + code[cell]] = 1
