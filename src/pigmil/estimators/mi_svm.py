@@ -72,11 +72,13 @@ class MiSVM(WitnessSVM):
     -----
     Cost: a training takes O(n_support n_instances n_features) for the kernel, once for all
     rounds; memory O(n_support n_instances), below 200 MB. Above 7000 instances nothing is kept
-    between rounds. Where positive bags hold mostly negatives, most instances stay support vectors
-    and rounds get more with the bags: on the drawn bags of ``benchmarks/bench_growth.py``, 50,
-    100, 200 and 400 bags of 8 take 2, 2, 9 and 16 rounds with 339, 665, 1286 and 2397 support
-    vectors, and 0.03, 0.10, 1.4 and 11 s. Nearly all of it is libsvm; starting it from the last
-    solution saved a tenth.
+    between rounds. Where positive bags hold mostly negatives, the time grows with about the third
+    power of the bags, for two reasons. First, most instances become support vectors, and libsvm
+    then takes about seven steps per instance, each over all instances: a square. Second, each round
+    changes few labels, and more bags need more rounds. On the bags of
+    ``benchmarks/bench_growth.py``, 200 bags of 8 take 9 rounds of 0.07 s, 400 bags 16 rounds of
+    0.3 s. A start from the last solution would save a quarter of the steps at most: an instance
+    that changes its label had the largest dual variable, which influences all others.
 
     References
     ----------
