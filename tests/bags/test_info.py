@@ -274,6 +274,7 @@ class TestScikitLearn:
             for column, values in enumerate(row):
                 np.testing.assert_array_equal(values, bag[:, column])
         np.testing.assert_array_equal(as_bags(array).instances, bags.instances)
+        assert type(as_bags(array).instances) is np.ndarray
         with pytest.raises(ValueError, match="sequence"):
             np.asarray(bags, dtype=np.float64)
         with pytest.raises(TypeError, match="Sparse bags cannot become an array"):
@@ -294,17 +295,33 @@ class TestScikitLearn:
         assert len(model.estimators_) == 3
         assert (model.predict(bags) == bags.y).mean() > 0.9
 
-    def test_permutation_importance(self):
-        """A feature that is noise matters less; shuffling it needs bags of one size."""
-        bags = random_bags(sizes=(3, 4))
+    @pytest.mark.parametrize("sizes", [(1, 5), (3, 4)], ids=["ragged", "equal"])
+    def test_permutation_importance(self, sizes):
+        """A feature that is noise matters less."""
+        bags = random_bags(sizes=sizes)
         noise = np.random.RandomState(1).normal(size=(bags.n_instances, 1))
         bags = bags.with_instances(np.hstack([bags.instances[:, :1], noise]))
         model = MIKernel().fit(bags, bags.y)
         result = permutation_importance(model, bags, bags.y, n_repeats=5, random_state=0)
         assert result.importances_mean[0] > result.importances_mean[1] + 0.1
-        ragged = random_bags()
-        with pytest.raises(BagsError, match="needs bags of one size"):
-            permutation_importance(MIKernel().fit(ragged, ragged.y), ragged, ragged.y)
+
+    @pytest.mark.parametrize("n_features", [2, 3])
+    def test_an_exchanged_feature_takes_the_size_of_its_new_bag(self, n_features):
+        """[a, b] and [c, d, e]: the first bag gets c, d; the second a, b and a again."""
+        first, second = np.arange(2.0), np.arange(10.0, 13.0)
+        bags = Bags.from_list([np.column_stack([part] * n_features) for part in (first, second)])
+        array = np.asarray(bags)
+        array[:, 1] = pickle.loads(pickle.dumps(array[[1, 0], 1]))
+        mixed = as_bags(array)
+        assert type(mixed.instances) is np.ndarray
+        np.testing.assert_array_equal(mixed[0][:, :2], [[0, 10], [1, 11]])
+        np.testing.assert_array_equal(mixed[1][:, :2], [[10, 0], [11, 1], [12, 0]])
+
+    def test_arrays_of_a_user_need_one_size_per_bag(self):
+        array = np.empty((1, 2), dtype=object)
+        array[0, 0], array[0, 1] = np.zeros(2), np.zeros(3)
+        with pytest.raises(BagsError, match="Bag 0 has features of 2 and of 3 instances"):
+            as_bags(array)
 
 
 @pytest.mark.parametrize("name", ["b.npz", "b.parquet", "b.h5", "list.parquet", "b.csv", "b.tsv"])

@@ -25,6 +25,7 @@ from pigmil.bags._checks import (
     stack_bags,
     text_array,
 )
+from pigmil.bags._nested import feature_of_bag
 from pigmil.bags._rows import BAG, BAG_LABEL, INSTANCE_LABEL, ROW, BagBuilder, encode
 
 if TYPE_CHECKING:
@@ -537,15 +538,16 @@ class Bags:
 
         Entry ``[i, j]`` holds feature ``j`` of all instances of bag ``i``, whether bags have
         equal or different sizes. Meta-estimators that convert and index their input (bagging,
-        one-vs-one, permutation importance) then work, because :func:`as_bags` reads it back.
-        Ids, labels and info are lost.
+        one-vs-one, permutation importance) then work, because :func:`as_bags` reads it back. A
+        feature that was exchanged with that of a bag of another size is repeated or cut to the size
+        of its new bag. Ids, labels and info are lost.
         """
         if self.is_sparse:
             raise TypeError("Sparse bags cannot become an array; use bags.instances.toarray().")
         array = np.empty(self.shape, dtype=object)
         for position, bag in enumerate(self):
             for column in range(self.n_features):
-                array[position, column] = bag[:, column]
+                array[position, column] = feature_of_bag(bag[:, column], position)
         return array
 
     def equals(self, other: "Bags") -> bool:

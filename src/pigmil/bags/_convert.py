@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from pigmil._core.errors import BagsError
 from pigmil._core.optional import import_optional
 from pigmil._core.text import listed
 from pigmil.bags._anndata import bags_from_anndata, is_anndata
 from pigmil.bags._container import Bags
+from pigmil.bags._nested import from_nested, is_nested
 from pigmil.bags._rows import BAG, BAG_LABEL, INSTANCE_LABEL
 
 
@@ -86,7 +86,7 @@ def as_bags(
             "use Bags.from_flat(instances, bag_ids)."
         )
     if is_bag_list(X):
-        listed = _from_nested(X) if _is_nested(X) else list(X)
+        listed = from_nested(X) if is_nested(X) else list(X)
         return Bags.from_list(listed, y=y, missing=missing)
     if sp.issparse(X):
         return Bags(X, np.arange(X.shape[0] + 1), y=y, missing=missing)
@@ -138,28 +138,9 @@ def is_bag_list(X: Any) -> bool:
         return False
     if not isinstance(X, list | tuple | np.ndarray) or len(X) == 0:
         return False
-    if _is_nested(X):
+    if is_nested(X):
         return True
     return _depth(X[0]) > 0 and any(sp.issparse(item) or _depth(item) == 2 for item in X)
-
-
-def _is_nested(X: Any) -> bool:
-    """Whether this is what NumPy makes of Bags: an array for each bag and feature."""
-    return isinstance(X, np.ndarray) and X.ndim == 2 and X.size > 0 and np.ndim(X[0, 0]) == 1
-
-
-def _from_nested(X: NDArray[Any]) -> list[NDArray[Any]]:
-    bags = []
-    for position, row in enumerate(X):
-        sizes = sorted({len(values) for values in row})
-        if len(sizes) > 1:
-            raise BagsError(
-                f"Bag {position} has features of {sizes[0]} and of {sizes[-1]} instances. "
-                "Exchanging single features between bags (permutation importance) needs bags of "
-                "one size."
-            )
-        bags.append(np.column_stack(list(row)))
-    return bags
 
 
 def _depth(item: Any) -> int:
