@@ -65,17 +65,90 @@ def test_planted_instances_are_detected_and_unseen_bags_classified(method, bags)
 def test_numpy_gives_the_logits_of_torch(method, bags):
     model = clone(method).fit(bags)
     n_layers = 2 * len(model.hidden_layer_sizes)
-    total = np.zeros(bags.n_bags)
-    for number in range(model.n_networks):
-        network = [torch.tensor(array[number]) for array in model.weights_]
-        hidden = torch.tensor((bags.instances - model.centre_) / model.spread_).float()
-        for weight, bias in zip(network[:n_layers:2], network[1:n_layers:2], strict=True):
-            hidden = torch.nn.functional.linear(hidden, weight.T, bias).relu()
-        owners = torch.tensor(bags.bag_index)
-        logits = model._head(torch, hidden, owners, bags.n_bags, network[n_layers:])
-        total += logits.numpy()
-    expected = total / model.n_networks
+    network = [torch.tensor(array) for array in model.weights_]
+    hidden = torch.tensor((bags.instances - model.centre_) / model.spread_).float()
+    hidden = hidden.expand(model.n_networks, -1, -1)
+    for weight, bias in zip(network[:n_layers:2], network[1:n_layers:2], strict=True):
+        hidden = (hidden @ weight + bias[:, None]).relu()
+    numbers = bags.n_bags * np.arange(model.n_networks)[:, None]
+    owners = torch.tensor((numbers + bags.bag_index).ravel())
+    logits = model._head(torch, hidden, owners, bags.n_bags, network[n_layers:])
+    expected = logits.numpy().mean(axis=0)
     np.testing.assert_allclose(model.decision_function(bags), expected, atol=1e-4)
+
+
+def slow_logit(method, bag, arrays):
+    """Return the logit of one bag by one network, instance by instance."""
+    w1, b1, w2, b2, out, out_bias, *attention = arrays
+    hidden = [torch.relu(torch.relu(x @ w1 + b1) @ w2 + b2) for x in bag]
+    logits = torch.stack([(h @ out + out_bias)[0] for h in hidden])
+    if isinstance(method, MINet):
+        return logits.max()
+    gates = [torch.tanh(h @ attention[0] + attention[1]) for h in hidden]
+    gates = [
+        g * torch.sigmoid(h @ attention[2] + attention[3])
+        for g, h in zip(gates, hidden, strict=True)
+    ]
+    powers = torch.exp(torch.stack([(g @ attention[4])[0] for g in gates]))
+    return (powers * logits).sum() / powers.sum()
+
+
+@pytest.mark.parametrize("method", [METHODS[0], METHODS[4]], ids=str)
+def test_networks_side_by_side_are_trained_as_if_alone(method, bags):
+    """One network after the other, one bag after the other, Adam written out."""
+    settings = {"dropout": 0.0, "max_epochs": 3, "weight_decay": 0.1, "batch_size": 5}
+    method = clone(method).set_params(**settings)
+    targets = bags.y == 1
+    shapes = method._shapes(3)
+    trained, _ = method._train(
+        torch, bags.instances, bags, targets, shapes, np.random.RandomState(4)
+    )
+    rng = np.random.RandomState(4)
+    splits = []
+    for _ in range(2):
+        parts = [rng.permutation(np.flatnonzero(targets == label)) for label in (False, True)]
+        splits.append([np.concatenate([part[3:] for part in parts]),
+                       np.concatenate([part[:3] for part in parts])])  # fmt: skip
+    rng.randint(2**31 - 1)
+    draws = []
+    for shape in shapes:
+        bound = np.sqrt(6 / sum(shape))
+        draws.append([
+            rng.uniform(-bound, bound, size=shape) if len(shape) == 2 else np.zeros(shape)
+            for _ in range(2)
+        ])  # fmt: skip
+    orders = [[rng.permutation(split[0]) for split in splits] for _ in range(3)]
+    parts = [torch.tensor(bag, dtype=torch.float64) for bag in bags]
+    for number in range(2):
+        arrays = [torch.tensor(pair[number], requires_grad=True) for pair in draws]
+        first = [np.zeros(shape) for shape in shapes]
+        second = [np.zeros(shape) for shape in shapes]
+
+        def loss(chosen, arrays=arrays):
+            signs = [1 if targets[bag] else -1 for bag in chosen]
+            values = [slow_logit(method, parts[bag], arrays) for bag in chosen]
+            return sum(
+                torch.log1p(torch.exp(-sign * value))
+                for sign, value in zip(signs, values, strict=True)
+            ) / len(chosen)
+
+        step, lowest, best = 0, np.inf, None
+        for epoch in range(3):
+            order = orders[epoch][number]
+            for start in range(0, len(order), 5):
+                gradients = torch.autograd.grad(loss(order[start : start + 5]), arrays)
+                step += 1
+                for array, g, m, v in zip(arrays, gradients, first, second, strict=True):
+                    slope = g.numpy() + 0.1 * array.detach().numpy()
+                    m[:] = 0.9 * m + 0.1 * slope
+                    v[:] = 0.999 * v + 0.001 * slope**2
+                    root = np.sqrt(v / (1 - 0.999**step)) + 1e-8
+                    array.data -= torch.tensor(5e-3 * m / (1 - 0.9**step) / root)
+            value = float(loss(splits[number][1]).detach())
+            if value < lowest:
+                lowest, best = value, [array.detach().numpy().copy() for array in arrays]
+        for one, expected in zip(trained, best, strict=True):
+            np.testing.assert_allclose(one[number], expected, atol=2e-3)
 
 
 @pytest.mark.parametrize("gated", [True, False])

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from pigmil._core import state
 from pigmil._core._sklearn_compat import Interval
 from pigmil._core.optional import import_optional
-from pigmil._core.segments import segment_reduce
+from pigmil._core.segments import segment_gather, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.estimators._parameters import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE
@@ -70,7 +70,11 @@ class DeepMIL(MILClassifier):
 
     @abstractmethod
     def _head(self, torch: Any, hidden: Any, owners: Any, n_bags: int, head: list[Any]) -> Any:
-        """Return the logit of every bag from the hidden features of all instances, in torch."""
+        """Return the logits of each network, of shape (n_networks, n_bags), in torch.
+
+        ``hidden`` has shape (n_networks, n_rows, n_hidden); ``owners`` is flat and counts the bags
+        of the second network from ``n_bags`` on, and so forth.
+        """
 
     @abstractmethod
     def _bag_logits(self, hidden: FloatArray, offsets: IntArray, head: list[Any]) -> FloatArray:
@@ -107,13 +111,7 @@ class DeepMIL(MILClassifier):
         order = np.asarray(content_order(bags))
         sorted_bags, targets = bags[order], positive[order]
         data = standardised(sorted_bags.instances, self.centre_, self.spread_)
-        networks, epochs = [], []
-        for _ in range(self.n_networks):
-            network, n_epochs = self._train(torch, data, sorted_bags, targets, shapes, rng)
-            networks.append(network)
-            epochs.append(n_epochs)
-        self.weights_ = [np.stack(arrays) for arrays in zip(*networks, strict=True)]
-        self.n_iter_ = max(epochs)
+        self.weights_, self.n_iter_ = self._train(torch, data, sorted_bags, targets, shapes, rng)
         if self.n_iter_ == self.max_epochs:
             warnings.warn(
                 f"{type(self).__name__} was still improving on held-out bags after "
@@ -136,45 +134,61 @@ class DeepMIL(MILClassifier):
         shapes: Shapes,
         rng: np.random.RandomState,
     ) -> tuple[list[FloatArray], int]:
-        """Train one network; return its arrays at the epoch best on held-out bags."""
-        train, held_out = _split(targets, self.validation_fraction, rng)
+        """Train all networks side by side; return their arrays at the epoch best on held-out bags.
+
+        They share no weights, and the loss is the sum of theirs: each is trained as if alone.
+        """
+        splits = [_split(targets, self.validation_fraction, rng) for _ in range(self.n_networks)]
         generator = torch.Generator().manual_seed(int(rng.randint(2**31 - 1)))
         network = [
-            torch.tensor(_initial(shape, rng), dtype=torch.float32, requires_grad=True)
+            torch.tensor(
+                np.stack([_initial(shape, rng) for _ in splits]),
+                dtype=torch.float32,
+                requires_grad=True,
+            )
             for shape in shapes
         ]
-        optimizer = torch.optim.Adam(network, lr=self.learning_rate, weight_decay=self.weight_decay)
+        optimizer = torch.optim.Adam(
+            network, lr=self.learning_rate, weight_decay=self.weight_decay, fused=True
+        )
+        table = torch.as_tensor(np.asarray(data, dtype=np.float32))
         loss_of = torch.nn.functional.binary_cross_entropy_with_logits
 
-        def loss(chosen: IntArray, dropout: float) -> Any:
-            rows = np.concatenate(
-                [np.arange(bags.offsets[bag], bags.offsets[bag + 1]) for bag in chosen]
-            )
-            owners = torch.as_tensor(np.repeat(np.arange(len(chosen)), bags.sizes[chosen]))
-            hidden = torch.as_tensor(np.asarray(data[rows], dtype=np.float32))
+        def losses(chosen: IntArray, dropout: float) -> Any:
+            """Return the mean loss of each network over its row of chosen bags."""
+            rows, owners = _padded_rows(bags.offsets, chosen)
+            hidden = table[torch.as_tensor(rows)]
             n_layers = 2 * len(self.hidden_layer_sizes)
             for weight, bias in zip(network[:n_layers:2], network[1:n_layers:2], strict=True):
-                hidden = torch.relu(hidden @ weight + bias)
+                hidden = torch.relu(torch.baddbmm(bias[:, None], hidden, weight))
                 if dropout:
                     kept = torch.rand(hidden.shape, generator=generator) >= dropout
                     hidden = hidden * kept / (1 - dropout)
-            logits = self._head(torch, hidden, owners, len(chosen), network[n_layers:])
+            n_bags = chosen.shape[1] + 1  # the last holds the padding
+            owners = owners + n_bags * np.arange(len(chosen))[:, None]
+            places = torch.as_tensor(owners.ravel())
+            logits = self._head(torch, hidden, places, n_bags, network[n_layers:])
             goal = torch.as_tensor(targets[chosen].astype(np.float32))
-            return loss_of(logits, goal)
+            return loss_of(logits[:, :-1], goal, reduction="none").mean(dim=1)
 
-        best_loss, best_epoch, best = np.inf, 0, [w.detach().numpy().copy() for w in network]
+        train, held_out = (np.stack(parts) for parts in zip(*splits, strict=True))
+        best_loss, best_epoch = np.full(len(splits), np.inf), np.zeros(len(splits), dtype=np.int64)
+        best = [weight.detach().numpy().copy() for weight in network]
         for epoch in range(1, self.max_epochs + 1):
-            shuffled = rng.permutation(train)
-            for start in range(0, len(shuffled), self.batch_size):
+            shuffled = np.stack([rng.permutation(row) for row in train])
+            for start in range(0, shuffled.shape[1], self.batch_size):
                 optimizer.zero_grad()
-                loss(shuffled[start : start + self.batch_size], float(self.dropout)).backward()
+                batch = shuffled[:, start : start + self.batch_size]
+                losses(batch, float(self.dropout)).sum().backward()
                 optimizer.step()
             with torch.no_grad():
-                value = float(loss(held_out, 0.0))
-            if value < best_loss:
-                best_loss, best_epoch = value, epoch
-                best = [w.detach().numpy().copy() for w in network]
-            if epoch - best_epoch >= self.patience:
+                value = losses(held_out, 0.0).numpy()
+            # A network that has stopped is trained on with the others, to no effect.
+            better = (value < best_loss) & (epoch - best_epoch <= self.patience)
+            best_loss[better], best_epoch[better] = value[better], epoch
+            for kept, weight in zip(best, network, strict=True):
+                kept[better] = weight.detach().numpy()[better]
+            if (epoch - best_epoch >= self.patience).all():
                 break
         return best, epoch
 
@@ -216,6 +230,27 @@ def _split(
         everything = np.arange(len(targets))
         return everything, everything
     return np.concatenate(train), np.concatenate(held_out)
+
+
+def _padded_rows(offsets: IntArray, chosen: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the instances of the bags in each row, and the place of their bag in the row.
+
+    Rows are filled to equal length with instance 0 of a bag at a place of its own, the last.
+
+    Examples
+    --------
+    >>> rows, places = _padded_rows(np.array([0, 1, 3]), np.array([[1], [0]]))
+    >>> rows.tolist(), places.tolist()
+    ([[1, 2], [0, 0]], [[0, 0], [0, 1]])
+    """
+    sizes = offsets[chosen + 1] - offsets[chosen]
+    rows = np.zeros((len(chosen), sizes.sum(axis=1).max()), dtype=np.int64)
+    places = np.full(rows.shape, chosen.shape[1])
+    for number, bags in enumerate(chosen):
+        inside = segment_gather(offsets, bags)
+        rows[number, : len(inside)] = inside
+        places[number, : len(inside)] = np.repeat(np.arange(len(bags)), sizes[number])
+    return rows, places
 
 
 def _initial(shape: tuple[int, ...], rng: np.random.RandomState) -> FloatArray:

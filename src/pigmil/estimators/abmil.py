@@ -159,16 +159,17 @@ class ABMIL(DeepMIL):
 
     def _head(self, torch: Any, hidden: Any, owners: Any, n_bags: int, head: list[Any]) -> Any:
         weight, bias, *attention, last = head
-        gates = torch.tanh(hidden @ attention[0] + attention[1])
+        gates = torch.tanh(hidden @ attention[0] + attention[1][:, None])
         if self.gated:
-            gates = gates * torch.sigmoid(hidden @ attention[2] + attention[3])
-        raw = (gates @ last)[:, 0]
-        highest = torch.full((n_bags,), -torch.inf).scatter_reduce(0, owners, raw.detach(), "amax")
+            gates = gates * torch.sigmoid(hidden @ attention[2] + attention[3][:, None])
+        raw = (gates @ last).flatten()
+        empty = torch.zeros(len(hidden) * n_bags)
+        highest = (empty - torch.inf).scatter_reduce(0, owners, raw.detach(), "amax")
         powers = torch.exp(raw - highest[owners])
-        total = torch.zeros(n_bags).index_add(0, owners, powers)
-        share = (powers / total[owners])[:, None]
-        means = torch.zeros(n_bags, hidden.shape[1]).index_add(0, owners, share * hidden)
-        return (means @ weight + bias)[:, 0]
+        share = powers / empty.index_add(0, owners, powers)[owners]
+        weighted = share[:, None] * hidden.flatten(0, 1)
+        means = torch.zeros(len(empty), hidden.shape[2]).index_add(0, owners, weighted)
+        return (means.unflatten(0, (-1, n_bags)) @ weight + bias[:, None])[:, :, 0]
 
     def _attention(self, hidden: FloatArray, head: list[Any]) -> FloatArray:
         """Return the attention of every instance before the softmax."""

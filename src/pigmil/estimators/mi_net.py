@@ -148,12 +148,15 @@ class MINet(DeepMIL):
         return [(n_hidden, 1), (1,)]
 
     def _head(self, torch: Any, hidden: Any, owners: Any, n_bags: int, head: list[Any]) -> Any:
-        values = hidden if self.level == "embedding" else hidden @ head[0] + head[1]
-        rows = owners[:, None].expand_as(values)
+        weight, bias = head[0], head[1][:, None]
+        values = hidden if self.level == "embedding" else hidden @ weight + bias
+        rows = values.flatten(0, 1)
+        empty = torch.zeros(len(hidden) * n_bags, rows.shape[1])
         kind = "amax" if self.pooling == "max" else "mean"
-        empty = torch.zeros(n_bags, values.shape[1])
-        pooled = empty.scatter_reduce(0, rows, values, kind, include_self=False)
-        return (pooled @ head[0] + head[1] if self.level == "embedding" else pooled)[:, 0]
+        places = owners[:, None].expand_as(rows)
+        pooled = empty.scatter_reduce(0, places, rows, kind, include_self=False)
+        pooled = pooled.unflatten(0, (-1, n_bags))
+        return (pooled @ weight + bias if self.level == "embedding" else pooled)[:, :, 0]
 
     def _bag_logits(self, hidden: FloatArray, offsets: IntArray, head: list[Any]) -> FloatArray:
         values = hidden if self.level == "embedding" else hidden @ head[0] + head[1]
