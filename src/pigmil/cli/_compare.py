@@ -48,7 +48,9 @@ class PaperPart(StrEnum):
 @command
 def compare(
     output: Output,
-    data: Annotated[list[str], typer.Argument(metavar="DATA...", help="Files or data set names.")],
+    data: Annotated[
+        list[str], typer.Argument(metavar="DATA...", help="Files, or names of data sets.")
+    ],
     methods: Annotated[
         list[str] | None,
         typer.Option(
@@ -226,7 +228,9 @@ def _print_comparison(output: Output, results: Any, metric: str) -> None:
 @command
 def reproduce(
     output: Output,
-    which: Annotated[PaperPart, typer.Argument(help="Part of the paper.")] = PaperPart.all,
+    which: Annotated[
+        PaperPart, typer.Argument(help="Part of the paper to reproduce.")
+    ] = PaperPart.all,
     folder: Annotated[
         Path, typer.Option("--output", "-o", help="Folder for tables, figures and numbers.")
     ] = Path("pigmil-reproduction"),
@@ -234,7 +238,8 @@ def reproduce(
         bool, typer.Option("--quick", help="A subset that takes a few minutes.")
     ] = False,
     seeds: Annotated[
-        int | None, typer.Option("--seeds", min=1, help="Draws of each synthetic set.")
+        int | None,
+        typer.Option("--seeds", min=1, help="Number of random draws of each synthetic data set."),
     ] = None,
     jobs: JobsOption = 1,
 ) -> None:
@@ -242,7 +247,7 @@ def reproduce(
 
     After Ctrl-C, run it again with the same folder to continue.
 
-    Example:
+    Examples:
 
       pigmil reproduce table1 --quick
 

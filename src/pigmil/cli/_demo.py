@@ -21,10 +21,10 @@ METHODS = ("PIGMIL", "KDE_min", "KDE", "KDE_max")
 def demo(
     output: Output,
     folder: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder for picture and report.")
+        Path, typer.Option("--output", "-o", help="Folder for the picture and the report.")
     ] = Path("pigmil-demo"),
     seeds: Annotated[
-        int, typer.Option("--seeds", help="Random draws of each data set.", min=1)
+        int, typer.Option("--seeds", help="Number of random draws of each data set.", min=1)
     ] = 10,
     seed: SeedOption = 0,
 ) -> None:

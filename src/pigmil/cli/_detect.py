@@ -52,7 +52,7 @@ def detect(
         float | None,
         typer.Option(
             "--fdr",
-            help="Share of false ones among the detected instances, on average.",
+            help="False discovery rate: average share of false detections to allow.",
             min=0.001,
             max=0.999,
             show_default="0.1, up to 20,000 instances",
@@ -80,7 +80,7 @@ def detect(
     positive: PositiveOption = None,
     images: Annotated[
         str | None,
-        typer.Option("--images", help="Column with picture files, shown in the report."),
+        typer.Option("--images", help="Column with picture files to show in the report."),
     ] = None,
     read: ReadOptions = NO_OPTIONS,
     raw: RawOption = False,
@@ -89,9 +89,9 @@ def detect(
     """Find the instances that make the bags positive.
 
     Fits a method on all bags, ranks the instances of the positive bags by score, and writes the
-    ranking and a report. Existing files are replaced. Detected are the instances that stand out
-    from held-out negative bags so clearly that on average a share of at most FDR of them is
-    false. The best instance of each bag is marked as well.
+    ranking and a report. Existing files are replaced. An instance is detected if it stands out
+    clearly from the instances of held-out negative bags: on average, at most a share FDR of the
+    detected instances is false. The best instance of each bag is marked as well.
 
     Examples:
 
@@ -175,7 +175,7 @@ def _diagnose(
     groups: list[str],
     seed: int,
 ) -> Any:
-    """Call instances and judge the fit on bags held out; None where there are too few bags."""
+    """Diagnose the fit on held-out bags; return None if there are too few bags."""
     from pigmil.bags import scaled_pipeline
     from pigmil.evaluation import diagnose
     from pigmil.evaluation._splits import duplicate_groups
@@ -195,7 +195,7 @@ def _diagnose(
     except ValueError as error:
         if fdr is not None:
             raise
-        output.warn(f"The share of false detections is not known: {error}")
+        output.warn(f"The share of false detections cannot be estimated: {error}")
         return None
 
 
@@ -218,7 +218,7 @@ def _print_detection(
         f"{model.card.name} detected {count(n_detected, 'instance')} in "
         f"{count(n_positive, 'positive bag')} (of {count(bags.n_bags, 'bag')})"
         + (
-            "; how many of them are false is not known."
+            "; the share of false detections is not known."
             if diagnosis is None
             else f", at a false discovery rate of {100 * diagnosis.selection.fdr:g} %."
         )

@@ -37,7 +37,9 @@ def heatmap(
     data: DataArgument,
     only: Annotated[
         list[str] | None,
-        typer.Option("--only", help="Id of a bag to draw; may be repeated. By default all."),
+        typer.Option(
+            "--only", help="Id of a bag to draw; may be repeated. By default all bags are drawn."
+        ),
     ] = None,
     folder: Annotated[
         Path | None,
@@ -52,15 +54,15 @@ def heatmap(
         ),
     ] = None,
     value: Annotated[
-        HeatmapValue, typer.Option("--value", help="What sets the colour.")
+        HeatmapValue, typer.Option("--value", help="Value that determines the colour.")
     ] = HeatmapValue.score,
     tile_size: Annotated[
         float | None,
-        typer.Option("--tile-size", help="Side of a tile, if the data do not hold it."),
+        typer.Option("--tile-size", help="Side length of a tile, if the data does not contain it."),
     ] = None,
     thumbnails: Annotated[
         Path | None,
-        typer.Option("--thumbnails", help="Folder with a picture per bag, such as slide_1.png."),
+        typer.Option("--thumbnails", help="Folder with one picture per bag, such as slide_1.png."),
     ] = None,
     scale: Annotated[
         float | None,

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 DataArgument = Annotated[
     str,
-    typer.Argument(
-        metavar="DATA", help="A file of bags, a folder of slides, or a data set by name."
-    ),
+    typer.Argument(metavar="DATA", help="File of bags, folder of slides, or name of a data set."),
 ]
 PositiveOption = Annotated[
     str | None, typer.Option("--positive", help="The positive label; needed for text labels.")
@@ -51,12 +49,14 @@ ClusterOption = Annotated[
 ]  # fmt: skip
 WorkersOption = Annotated[
     int | None,
-    typer.Option("--workers", help="Start a dask cluster of so many processes here.", min=1),
+    typer.Option(
+        "--workers", help="Start a local dask cluster with this number of processes.", min=1
+    ),
 ]
 
 
-SeedOption = Annotated[int, typer.Option("--seed", help="Seed for everything random.")]
-JobsOption = Annotated[int, typer.Option("--jobs", "-j", help="Parallel workers.", min=1)]
+SeedOption = Annotated[int, typer.Option("--seed", help="Random seed.")]
+JobsOption = Annotated[int, typer.Option("--jobs", "-j", help="Number of parallel workers.", min=1)]
 
 
 class Level(StrEnum):
@@ -84,27 +84,25 @@ class Impute(StrEnum):
 class ReadOptions:
     """Options of all commands that read bags; the parameters of read_bags and read_cohort."""
 
-    bag: Annotated[str | None, typer.Option("--bag", help="Column with the id of the bag.")] = None
-    label: Annotated[
-        str | None, typer.Option("--label", help="Column with the label of the bag.")
-    ] = None
+    bag: Annotated[str | None, typer.Option("--bag", help="Column with the bag ids.")] = None
+    label: Annotated[str | None, typer.Option("--label", help="Column with the bag labels.")] = None
     instance_label: Annotated[
         str | None,
-        typer.Option("--instance-label", help="Column with the label of the instance, if known."),
+        typer.Option("--instance-label", help="Column with the instance labels, if known."),
     ] = None
     info: Annotated[
         list[str] | None,
         typer.Option(
             "--info",
-            help="Column to keep as information on the instance, not as a feature; may be "
-            "repeated.",
+            help="Column to keep as information about the instance instead of using it as a "
+            "feature; may be repeated.",
         ),
     ] = None
     bag_info: Annotated[
         list[str] | None,
         typer.Option(
             "--bag-info",
-            help="Column to keep as information on the bag, the same in all its rows; may be "
+            help="Column to keep as information about the bag, constant within each bag; may be "
             "repeated.",
         ),
     ] = None
@@ -113,37 +111,42 @@ class ReadOptions:
         typer.Option(
             "--labels",
             help="Table with one row per bag or slide: .csv, .tsv, .xlsx or .parquet. A second "
-            "one is joined by the column they share.",
+            "table is joined by the column that both share.",
         ),
     ] = None
-    id: Annotated[str, typer.Option("--id", help="Column of --labels with the bag or slide.")] = (
-        "slide_id"
-    )
+    id: Annotated[
+        str, typer.Option("--id", help="Column of --labels with the bag or slide ids.")
+    ] = "slide_id"
     group: Annotated[
         list[str] | None,
         typer.Option(
             "--group",
             "--groups",
-            help="Column such as patient or site. `compare` keeps its bags in one fold; may be "
+            help="Column, such as patient or site, whose bags are kept in one fold; may be "
             "repeated.",
         ),
     ] = None
     level: Annotated[
-        Level, typer.Option("--level", help="With --labels: a bag is a slide or a patient.")
+        Level, typer.Option("--level", help="With --labels: whether a bag is a slide or a patient.")
     ] = Level.slide
     missing: Annotated[
         Missing,
-        typer.Option("--missing", help="With --labels: slides without features or label."),
+        typer.Option(
+            "--missing", help="With --labels: how to treat slides without features or label."
+        ),
     ] = Missing.error
     empty: Annotated[
-        Missing, typer.Option("--empty", help="With --labels: slides without instances.")
+        Missing,
+        typer.Option("--empty", help="With --labels: how to treat slides without instances."),
     ] = Missing.error
     impute: Annotated[
         Impute | None,
-        typer.Option("--impute", help="Fill missing features, with values of the training bags."),
+        typer.Option(
+            "--impute", help="Fill missing values with the median or mean of the training bags."
+        ),
     ] = None
     format: Annotated[
-        str | None, typer.Option("--format", help="Format of the file, if it is not recognised.")
+        str | None, typer.Option("--format", help="File format, if it is not recognised.")
     ] = None
     delimiter: Annotated[
         str | None, typer.Option("--delimiter", help="Delimiter of text files.")
@@ -153,9 +156,7 @@ class ReadOptions:
     ] = None
     read: Annotated[
         list[str] | None,
-        typer.Option(
-            "--read", help="Further option of the format, as name=value; may be repeated."
-        ),
+        typer.Option("--read", help="Other option of the reader, as name=value; may be repeated."),
     ] = None
 
     def format_options(self) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def datasets_list(
 ) -> None:
     """List the data sets that can be loaded by name.
 
-    A data set is read from the folder PIGMIL_DATA or the cache, and downloaded otherwise.
+    Data sets are read from the folder PIGMIL_DATA or the cache; others are downloaded.
     """
     from pigmil import datasets
 
@@ -193,24 +193,25 @@ def convert(
     output: Output,
     source: Annotated[str, typer.Argument(metavar="IN", help="File, or name of a data set.")],
     target: Annotated[
-        Path, typer.Argument(metavar="OUT", help="File; the suffix sets the format.")
+        Path, typer.Argument(metavar="OUT", help="File; the suffix determines the format.")
     ],
     to_format: Annotated[
         str | None,
-        typer.Option("--to-format", help="Format of OUT, if the suffix does not set it."),
+        typer.Option("--to-format", help="Format of OUT, if the suffix does not determine it."),
     ] = None,
     lossy: Annotated[
-        bool, typer.Option("--lossy", help="Drop what OUT cannot store.", show_default=False)
+        bool,
+        typer.Option("--lossy", help="Drop content that OUT cannot store.", show_default=False),
     ] = False,
     write: Annotated[
         list[str] | None,
-        typer.Option("--write", help="Further option of OUT, as name=value; may be repeated."),
+        typer.Option("--write", help="Other option of the writer, as name=value; may be repeated."),
     ] = None,
     read: ReadOptions = NO_OPTIONS,
 ) -> None:
     """Convert bags from one format to another.
 
-    Raises an error for content that OUT cannot store, unless --lossy allows to drop it.
+    Content that OUT cannot store is an error unless --lossy is given.
 
     Examples:
 

@@ -52,7 +52,7 @@ def fit(
 ) -> None:
     """Fit a method on labelled bags and save the model.
 
-    The model file contains no code and can be shared; `pigmil predict` refuses files that do.
+    A model file contains no code and can be shared; `pigmil predict` refuses files that do.
 
     Examples:
 
@@ -84,7 +84,7 @@ def fit(
         with cluster_client(cluster, workers):
             fit_with_progress(output, fitted, bags, model)
     except KeyboardInterrupt:
-        output.errors.print("the fit is not resumed: run the same command again to start it anew")
+        output.errors.print("a fit cannot be resumed; run the same command again to start over")
         raise
     save_model(model, to)
     output.add_file(to, f"{fitted.card.name} fitted on {count(bags.n_bags, 'bag')}")

@@ -362,9 +362,9 @@ def standardized_scores(scores: FloatArray) -> FloatArray:
     """Return scores in standard deviations from their mean.
 
     Models of different folds have different scales; this makes their scores comparable. All
-    instances of a fold count alike, regardless of the label of their bag: if the negatives alone set
-    mean and scale, their scores would be less spread than those of the negatives of positive bags.
-    Instances without a score come out as minus infinity.
+    instances of a fold count alike, regardless of the label of their bag: if the negatives alone
+    set mean and scale, their scores would be less spread than those of the negatives of positive
+    bags. Instances without a score come out as minus infinity.
 
     Parameters
     ----------
