@@ -24,7 +24,6 @@ from pigmil.estimators._soft_screen import (
     working_positions,
 )
 from pigmil.estimators._soft_steps import (
-    ContrastProblem,
     WalkProblem,
     bag_sums,
     fit_noisy_or,
@@ -48,6 +47,7 @@ from pigmil.estimators._soft_weights import (
     copy_penalty,
     fit_sigmoid,
     model_weights,
+    pool_overlap,
 )
 from pigmil.metrics import detection_accuracy
 
@@ -254,42 +254,6 @@ def test_walk_scores_against_loops(problem):
     np.testing.assert_allclose(scores, slow_walk_scores(psi, offsets, positive, pool), atol=1e-6)
 
 
-def test_contrast_scores_by_hand():
-    """Bags {1, 3} and {2} against {0, -2} and {-1}, one direction.
-
-    With pool (1/4, 3/4 | 1) and (1/2, 1/2 | 1): places 2.5 and 2 against -1 and -1. Each bag
-    leaves itself out.
-    """
-    psi = np.array([[1.0], [3.0], [2.0], [0.0], [-2.0], [-1.0]])
-    offsets = np.array([0, 2, 3, 5, 6])
-    problem = ContrastProblem(psi, offsets, np.array([True, True, False, False]))
-    scores, direction = problem.score(np.array([0.25, 0.75, 1.0, 0.5, 0.5, 1.0]))
-    raw = psi.ravel() * [2 + 1, 2 + 1, 2.5 + 1, 2.25 + 1, 2.25 + 1, 2.25 + 1]
-    certain = raw[3:]
-    np.testing.assert_allclose(scores, (raw - certain.mean()) / certain.std())
-    np.testing.assert_allclose(direction.coef, [3.25])
-
-
-@given(problems())
-@settings(max_examples=40, deadline=None)
-def test_contrast_scores_against_loops(problem):
-    psi, offsets, positive, rng = problem
-    pool = soft_pool(rng.normal(size=len(psi)), offsets, 1.0)
-    found, _ = ContrastProblem(psi, offsets, positive).score(pool)
-    owner = np.repeat(np.arange(len(positive)), np.diff(offsets))
-    raw = np.zeros(len(psi))
-    for i, bag in enumerate(owner):
-        for label, sign in ((True, 1.0), (False, -1.0)):
-            others = [b for b in range(len(positive)) if positive[b] == label and b != bag]
-            for other in others:
-                place = sum(pool[j] * psi[j] for j in np.flatnonzero(owner == other))
-                raw[i] += sign * (psi[i] @ place) / len(others)
-    negatives = raw[~positive[owner]]
-    spread = max(negatives.std(), raw.std() / 100)
-    spread = spread if spread > 1e-12 else 1.0
-    np.testing.assert_allclose(found, (raw - negatives.mean()) / spread, atol=1e-6)
-
-
 @given(problems())
 @settings(max_examples=20, deadline=None)
 def test_rounds_of_a_walk_replay(problem):
@@ -404,8 +368,42 @@ def test_standard_error_against_simulation():
 def test_weights_by_hand():
     positive = np.arange(80) < 40
     step = np.hypot(0.5 * auc_standard_error(0.9, 40, 40), 0.005)
-    found = model_weights(np.array([0.9, 0.9 - step, 0.2]), positive, 0.5)
+    aucs = np.array([0.9, 0.9 - step, 0.2])
+    found = model_weights(aucs, np.ones(3), positive, 0.5)
     np.testing.assert_allclose(found, np.array([1.0, np.exp(-1.0), 0.0]) / (1 + np.exp(-1.0)))
+    found = model_weights(aucs, np.array([0.5, 1.0, 1.0]), positive, 0.5)
+    np.testing.assert_allclose(found, np.array([1 / 16, np.exp(-1.0), 0]) / (1 / 16 + np.exp(-1.0)))
+
+
+def test_models_without_any_stability_still_have_weights():
+    found = model_weights(np.array([0.9, 0.9]), np.zeros(2), np.arange(80) < 40, 0.5)
+    np.testing.assert_allclose(found, [0.5, 0.5])
+
+
+def test_overlap_by_hand():
+    """Shares 1/4, 3/4 against 1/2, 1/2 overlap by 3/4; equal ones by 1; the last bag is negative."""
+    scores = np.log([1.0, 3.0, 1.0, 2.0, 9.0, 1.0])
+    held_out = np.log([5.0, 5.0, 3.0, 6.0, 1.0, 9.0])
+    offsets, positive = np.array([0, 2, 4, 6]), np.array([True, True, False])
+    assert pool_overlap(scores, held_out, offsets, positive, 1.0) == pytest.approx(0.875)
+
+
+@given(problems(), st.floats(0.1, 4.0))
+@settings(max_examples=30, deadline=None)
+def test_overlap_against_loops(problem, sharpness):
+    rows, offsets, positive, rng = problem
+    first, second = rng.normal(size=(2, len(rows)))
+    parts = []
+    for bag in np.flatnonzero(positive):
+        members = range(offsets[bag], offsets[bag + 1])
+        totals = [sum(np.exp(sharpness * v[i]) for i in members) for v in (first, second)]
+        shares = [
+            [np.exp(sharpness * v[i]) / total for i in members]
+            for v, total in zip((first, second), totals, strict=True)
+        ]
+        parts.append(sum(min(pair) for pair in zip(*shares, strict=True)))
+    found = pool_overlap(first, second, offsets, positive, sharpness)
+    assert found == pytest.approx(np.mean(parts))
 
 
 def test_sigmoid_against_a_general_optimizer():
@@ -715,7 +713,7 @@ def test_trace_replays_the_pools(fitted, ring):
     weights = [model.weight for model in fitted.trace_]
     assert sum(weights) == pytest.approx(1.0)
     walks = [model for model in fitted.trace_ if model.kind == "walk"]
-    assert {model.kind for model in fitted.trace_} == {"walk", "contrast", "noisy_or"}
+    assert {model.kind for model in fitted.trace_} == {"walk", "noisy_or"}
     for model in walks:
         np.testing.assert_array_equal(model.instances, inside)
         np.testing.assert_allclose(np.add.reduceat(model.pools[0], starts[:-1]), 1.0, atol=1e-5)
@@ -758,7 +756,7 @@ def test_wide_sparse_bags_are_never_made_dense_by_rank_or_rotation():
     assert {trace.scale for trace in model.trace_} <= {"raw", "standard"}
     assert (model.detected_instances_ % 3 == 1).all()
     np.testing.assert_allclose(
-        SoftPIGMIL().fit(dense).instance_scores_, model.instance_scores_, atol=1e-4
+        SoftPIGMIL().fit(dense).instance_scores_, model.instance_scores_, atol=1e-3
     )
 
 

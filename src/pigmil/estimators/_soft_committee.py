@@ -17,8 +17,6 @@ from pigmil.bags import Bags
 from pigmil.estimators._soft_forest import Forest
 from pigmil.estimators._soft_predictor import Predictor
 from pigmil.estimators._soft_steps import (
-    CONTRAST_SHARPNESS,
-    ContrastProblem,
     Direction,
     WalkProblem,
     fit_noisy_or,
@@ -47,7 +45,7 @@ class Fit:
 
     Parameters
     ----------
-    kind : {"walk", "contrast", "noisy_or"}
+    kind : {"walk", "noisy_or", "screening"}
     scores, held_out : array of shape (n_instances,)
         Scores of the model of all bags, and of the models without the fold of each bag.
     direction : Direction
@@ -84,7 +82,7 @@ def fit_model(
 
     Parameters
     ----------
-    kind : {"walk", "contrast", "noisy_or"}
+    kind : {"walk", "noisy_or"}
     psi : array of shape (n_instances, n_directions)
         Whitened instances.
     offsets : array of int of shape (n_bags + 1,)
@@ -120,12 +118,9 @@ def _fit_direction(
             psi, offsets, positive, ridge=settings.ridge, max_iter=_NOISY_OR_STEPS
         )
         return direction.scores(psi), direction, np.zeros(0, dtype=np.int64), []
-    problem: WalkProblem | ContrastProblem = WalkProblem(psi, offsets, positive)
-    sharpness = settings.sharpness
-    if kind == "contrast":
-        problem, sharpness = ContrastProblem(psi, offsets, positive), CONTRAST_SHARPNESS
+    problem = WalkProblem(psi, offsets, positive)
     scores, direction, rounds = walk(
-        problem, sharpness=sharpness, max_iter=settings.max_iter, tol=_TOLERANCE
+        problem, sharpness=settings.sharpness, max_iter=settings.max_iter, tol=_TOLERANCE
     )
     return scores, direction, problem.traced, rounds
 
@@ -138,15 +133,17 @@ class ModelTrace:
     Parameters
     ----------
     scale, width, kind
-        Its scale, the width of its kernel (None: linear), and ``"walk"``, ``"contrast"`` or
-        ``"noisy_or"``.
+        Its scale, the width of its kernel (None: linear), and ``"walk"``, ``"noisy_or"`` or
+        ``"screening"``.
     auc : float
         Area under the ROC curve of the best instance scores of bags held out.
+    stability : float
+        Overlap of its pool with that of the models that were fitted without the bag.
     weight : float
         Share in the final score.
     instances : array of int
-        Flat positions of the instances with shares in the pool: those of positive bags for a
-        walk, all for a contrast. Empty for a noisy-or.
+        Flat positions of the instances with shares in the pool of a walk: those of positive bags.
+        Empty for other models.
     pools, scores : array of shape (n_rounds, n_instances)
         For every round the shares of these instances in the places of their bags, and the scores
         that followed; the next shares are the softmax of them.
@@ -156,6 +153,7 @@ class ModelTrace:
     width: float | None
     kind: str
     auc: float
+    stability: float
     weight: float
     instances: IntArray
     pools: NDArray[np.float32]
@@ -285,14 +283,15 @@ class Models:
         Each scale, and the landmarks on it.
     fits : list of (View, Fit)
         Each model and its view.
-    aucs, weights : array of shape (n_models,)
-        Held-out AUC (one half if no bag could be held out) and weight of each.
+    aucs, stabilities, weights : array of shape (n_models,)
+        Held-out AUC (one half if no bag could be held out), stability and weight of each.
     """
 
     scales: list[Scale]
     landmarks: list[Any]
     fits: list[tuple[View, Fit]]
     aucs: FloatArray
+    stabilities: FloatArray
     weights: FloatArray
 
     def scores(self, without_fold: int | None = None) -> FloatArray:
@@ -341,20 +340,25 @@ class Models:
 
     def trace(self, chosen: IntArray) -> list[ModelTrace]:
         """Return how the models came about; ``chosen`` are the flat positions of the instances."""
+        judged = zip(self.fits, self.aucs, self.stabilities, self.weights, strict=True)
         return [
-            _trace(self.scales[view.scale].kind, view, fit, float(auc), float(weight), chosen)
-            for (view, fit), auc, weight in zip(self.fits, self.aucs, self.weights, strict=True)
+            ModelTrace(
+                scale=self.scales[view.scale].kind,
+                width=view.width,
+                kind=fit.kind,
+                auc=float(auc),
+                stability=float(stability),
+                weight=float(weight),
+                instances=chosen[fit.traced],
+                pools=_stacked([pool for pool, _ in fit.rounds], len(fit.traced)),
+                scores=_stacked([scores for _, scores in fit.rounds], len(fit.traced)),
+            )
+            for (view, fit), auc, stability, weight in judged
         ]
 
 
-def _trace(
-    scale: str, view: View, fit: Fit, auc: float, weight: float, chosen: IntArray
-) -> ModelTrace:
-    shape = (len(fit.rounds), len(fit.traced))
-    pools, scores = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
-    for number, (pool, score) in enumerate(fit.rounds):
-        pools[number], scores[number] = pool, score
-    return ModelTrace(scale, view.width, fit.kind, auc, weight, chosen[fit.traced], pools, scores)
+def _stacked(rounds: list[FloatArray], n_instances: int) -> NDArray[np.float32]:
+    return np.array(rounds, dtype=np.float32).reshape(len(rounds), n_instances)
 
 
 def row_blocks(instances: Any) -> Iterator[Any]:

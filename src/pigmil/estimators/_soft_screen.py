@@ -2,8 +2,9 @@
 
 Each round is one pass: a block of whole bags needs some directions per bag, and returns a place
 and a best score per bag for each. So it runs on bags in memory and, block by block, on bags on
-disk. It is a walk of :class:`~pigmil.estimators._soft_steps.ContrastProblem` in one linear view,
-for all bags and without each fold of bags at the same time.
+disk. A contrast is a walk in which negative bags have a pool as well: what the softmax does to
+every bag cancels, and what is left is particular to positive bags. It runs in one linear view, for
+all bags and without each fold of bags at the same time.
 """
 
 import itertools
@@ -18,7 +19,7 @@ from pigmil._core.segments import segment_ids
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.estimators._soft_committee import Fit
-from pigmil.estimators._soft_steps import CONTRAST_SHARPNESS, Direction
+from pigmil.estimators._soft_steps import Direction
 from pigmil.estimators._soft_views import Scale, View, fit_scale, whitening
 from pigmil.estimators._soft_weights import bag_auc
 from pigmil.scale import LazyBags, hold_blocks, map_instances
@@ -243,7 +244,7 @@ def _best_and_place(block: Bags, coefs: FloatArray, intercepts: FloatArray) -> F
     for start, stop in itertools.pairwise(block.offsets):
         part = scores[start:stop].T
         best = part.max(axis=1, keepdims=True)
-        shares = np.exp(CONTRAST_SHARPNESS * (part - best))
+        shares = np.exp(part - best)
         shares /= shares.sum(axis=1, keepdims=True)
         table.append(np.column_stack([best, shares.astype(rows.dtype) @ rows[start:stop]]))
     return np.asarray(table, dtype=np.float64)

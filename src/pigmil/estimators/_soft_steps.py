@@ -1,4 +1,4 @@
-"""The models of SoftPIGMIL on one view: soft pool, two kinds of walk, noisy-or.
+"""The models of SoftPIGMIL on one view: soft pool, walk, noisy-or.
 
 Each is a sum over bags: a bag needs only the sums of the others to score itself again.
 ``psi`` holds one row per instance, whitened by a view (see ``_soft_views``).
@@ -146,56 +146,8 @@ class WalkProblem:
         return (values - direction.center) / direction.spread, direction
 
 
-CONTRAST_SHARPNESS = 1.0  # of the softmax of a contrast: it moves places little by little
-
-
-class ContrastProblem:
-    """A walk that compares the pool of positive bags with that of negative bags.
-
-    Every bag, negative ones too, shares its place by the softmax of the scores: what the
-    softmax does to every bag cancels, and what is left is particular to positive bags. Parameters
-    as in :class:`WalkProblem`.
-    """
-
-    def __init__(self, psi: NDArray[Any], offsets: IntArray, positive: BoolArray) -> None:
-        self.psi, self.offsets, self.positive = psi, offsets, positive
-        self._owner = segment_ids(offsets)
-        self.certain = ~positive[self._owner]
-        self.traced = np.arange(len(psi))
-
-    def score(self, pool: FloatArray) -> tuple[FloatArray, Direction]:
-        """Score every instance against the pools of the other bags of both classes.
-
-        ``s_i = mean over the other positive bags b of sum_{j in b} q_j psi_i.psi_j - mean over
-        the other negative bags b of the same``, then in standard deviations of the negatives'
-        scores.
-
-        Parameters
-        ----------
-        pool : array of shape (n_instances,)
-            The shares q, which sum to 1 in each bag.
-
-        Returns
-        -------
-        scores, direction
-            As :meth:`WalkProblem.score`.
-        """
-        places = bag_sums(pool, self.psi, self.offsets)
-        own = np.einsum("ij,ij->i", self.psi, places[self._owner]).astype(np.float64)
-        means, coefs = [], []
-        for side in (self.positive, ~self.positive):
-            total, n_bags = places[side].sum(axis=0), int(side.sum())
-            along = (self.psi @ total).astype(np.float64)
-            others = (along - own) / max(n_bags - 1, 1)
-            means.append(np.where(side[self._owner], others, along / n_bags))
-            coefs.append(total / n_bags)
-        values = means[0] - means[1]
-        direction = standardized(coefs[0] - coefs[1], values, self.certain)
-        return (values - direction.center) / direction.spread, direction
-
-
 def walk(
-    problem: WalkProblem | ContrastProblem, *, sharpness: float, max_iter: int, tol: float
+    problem: WalkProblem, *, sharpness: float, max_iter: int, tol: float
 ) -> tuple[FloatArray, Direction, list[tuple[FloatArray, FloatArray]]]:
     """Score and share the places in turn, from equal shares, until the shares stay the same.
 

@@ -7,15 +7,18 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.stats import rankdata
 
-from pigmil._core.segments import segment_ids, segment_mean
+from pigmil._core.segments import segment_ids, segment_mean, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.estimators._selection import stratified_folds
+from pigmil.estimators._soft_steps import soft_pool
 from pigmil.scale import LazyBags, map_instances
 from pigmil.scale import column_moments as moments_of_bags
 
 _N_FOLDS = 4
 _SMALLEST_DIFFERENCE = 0.005  # of held-out AUC that means anything
+_STABILITY_POWER = 4
+_LEAST_STABILITY = 0.1
 
 
 def ordered_folds(bags: Bags | LazyBags, positive: BoolArray) -> list[BoolArray]:
@@ -78,20 +81,61 @@ def auc_standard_error(auc: float, n_positive: int, n_negative: int) -> float:
     return float(np.sqrt(square / (n_positive * n_negative)))
 
 
+def pool_overlap(
+    scores: FloatArray,
+    held_out: FloatArray,
+    offsets: IntArray,
+    positive: BoolArray,
+    sharpness: float,
+) -> float:
+    """Return how much of the places of positive bags stays where it is if the bag is held out.
+
+    With the softmax q of the scores of a bag and q' of those by models without it: the mean over
+    positive bags of ``sum_i min(q_i, q'_i)``, from 0 to 1. A model that ranks bags well but picks
+    other instances as soon as some bags are missing is not to be trusted.
+
+    Parameters
+    ----------
+    scores, held_out : array of shape (n_instances,)
+        Scores of a model, and of the models without the fold of each bag.
+    offsets, positive
+        As in :class:`~pigmil.estimators._soft_steps.WalkProblem`.
+    sharpness : float
+        Factor of the scores in the softmax.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> scores, held_out = np.array([0.0, 0.0, 5.0]), np.array([0.0, np.log(3.0), 5.0])
+    >>> pool_overlap(scores, held_out, np.array([0, 2, 3]), np.array([True, False]), 1.0)
+    0.75
+    """
+    kept = np.minimum(
+        soft_pool(scores, offsets, sharpness), soft_pool(held_out, offsets, sharpness)
+    )
+    return float(segment_reduce(np.add, kept, offsets)[positive].mean())
+
+
 def model_weights(
-    aucs: FloatArray, positive: BoolArray, temperature: float, smallest: float = 0.01
+    aucs: FloatArray,
+    stabilities: FloatArray,
+    positive: BoolArray,
+    temperature: float,
+    smallest: float = 0.01,
 ) -> FloatArray:
     """Return the weights of the models, which sum to 1.
 
-    ``w_m ~ exp((auc_m - max auc) / t)``; those below ``smallest`` of the largest become 0.
-    Differences that could be chance should not decide: ``t^2 = (temperature e)^2 + 0.005^2``
-    with the standard error e of the largest area (:func:`auc_standard_error`). The second term
-    stands for areas that differ for other reasons than how well instances are ranked.
+    ``w_m ~ stability_m^4 exp((auc_m - max auc) / t)``; those below ``smallest`` of the largest
+    become 0. Differences that could be chance should not decide: ``t^2 = (temperature e)^2 +
+    0.005^2`` with the standard error e of the largest area (:func:`auc_standard_error`). The
+    second term stands for areas that differ for other reasons than how well instances are ranked.
 
     Parameters
     ----------
     aucs : array of shape (n_models,)
         Held-out areas.
+    stabilities : array of shape (n_models,)
+        See :func:`pool_overlap`; those below 0.1 count as 0.1.
     positive : array of bool of shape (n_bags,)
         Which bags are positive.
     temperature : float
@@ -102,13 +146,16 @@ def model_weights(
     Examples
     --------
     >>> import numpy as np
-    >>> model_weights(np.array([0.9, 0.9, 0.3]), np.arange(40) < 20, 0.5)
-    array([0.5, 0.5, 0. ])
+    >>> stabilities = np.array([1.0, 0.5, 1.0])
+    >>> weights = model_weights(np.array([0.9, 0.9, 0.3]), stabilities, np.arange(40) < 20, 0.5)
+    >>> weights * 17
+    array([16.,  1.,  0.])
     """
     n_positive = int(positive.sum())
     error = auc_standard_error(float(aucs.max()), n_positive, len(positive) - n_positive)
     weights = np.exp((aucs - aucs.max()) / np.hypot(temperature * error, _SMALLEST_DIFFERENCE))
-    weights[weights < smallest] = 0.0
+    weights *= np.maximum(stabilities, _LEAST_STABILITY) ** _STABILITY_POWER
+    weights[weights < smallest * weights.max()] = 0.0
     return np.asarray(weights / weights.sum(), dtype=np.float64)
 
 

@@ -48,6 +48,7 @@ from pigmil.estimators._soft_weights import (
     fit_sigmoid,
     model_weights,
     ordered_folds,
+    pool_overlap,
 )
 from pigmil.estimators._soft_working_set import choose_instances, instances_per_bag
 from pigmil.estimators.base import MILClassifier
@@ -418,12 +419,17 @@ class SoftPIGMIL(MILClassifier):
             fits.append((view, screening.as_fit(rows, offsets, folds)))
             scales.append(screening.plane.scale)
             landmarks.append(screening.plane.scale.apply(rows[marks]))
-        aucs = np.full(len(fits), 0.5)
+        aucs, stabilities = np.full(len(fits), 0.5), np.ones(len(fits))
         if folds:
             best = [segment_reduce(np.maximum, fit.held_out, offsets) for _, fit in fits]
             aucs = np.array([bag_auc(values, positive) for values in best])
-        weights = model_weights(aucs, positive, self.temperature)
-        return Models(scales, landmarks, fits, aucs, weights)
+            overlaps = [
+                pool_overlap(fit.scores, fit.held_out, offsets, positive, self.sharpness)
+                for _, fit in fits
+            ]
+            stabilities = np.array(overlaps)
+        weights = model_weights(aucs, stabilities, positive, self.temperature)
+        return Models(scales, landmarks, fits, aucs, stabilities, weights)
 
     def _fit_view(
         self,
@@ -448,7 +454,7 @@ class SoftPIGMIL(MILClassifier):
         view = View(number, width, gamma, by_landmarks, projection, shift)
         # Single precision halves the time of the many passes over these rows.
         psi = (features @ projection.astype(features.dtype) - shift).astype(np.float32)
-        kinds = ["walk", "contrast", *(["noisy_or"] if width in NOISY_OR_WIDTHS else [])]
+        kinds = ["walk", *(["noisy_or"] if width in NOISY_OR_WIDTHS else [])]
         settings = self._settings
         return view, [fit_model(kind, psi, offsets, positive, folds, settings) for kind in kinds]
 
