@@ -21,7 +21,6 @@ from pigmil.estimators._soft_screen import (
     directions_of_bags,
     fit_plane,
     screen,
-    working_positions,
 )
 from pigmil.estimators._soft_steps import (
     WalkProblem,
@@ -49,6 +48,7 @@ from pigmil.estimators._soft_weights import (
     model_weights,
     pool_overlap,
 )
+from pigmil.estimators._soft_working_set import working_positions
 from pigmil.metrics import detection_accuracy
 
 
@@ -381,7 +381,7 @@ def test_models_without_any_stability_still_have_weights():
 
 
 def test_overlap_by_hand():
-    """Shares 1/4, 3/4 against 1/2, 1/2 overlap by 3/4; equal ones by 1; the last bag is negative."""
+    """Shares 1/4, 3/4 against 1/2, 1/2 overlap by 3/4, equal ones by 1; one bag is negative."""
     scores = np.log([1.0, 3.0, 1.0, 2.0, 9.0, 1.0])
     held_out = np.log([5.0, 5.0, 3.0, 6.0, 1.0, 9.0])
     offsets, positive = np.array([0, 2, 4, 6]), np.array([True, True, False])

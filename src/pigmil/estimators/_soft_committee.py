@@ -302,8 +302,12 @@ class Models:
         return np.asarray(self.weights @ np.array(parts), dtype=np.float64)
 
     def held_out(self) -> FloatArray:
-        """Return the weighted scores of all instances by models without the fold of their bag."""
-        return np.asarray(self.weights @ np.array([fit.held_out for _, fit in self.fits]))
+        """Return the weighted scores of all instances by models without the fold of their bag.
+
+        They are those of :meth:`scores` if there are no folds.
+        """
+        parts = [fit.held_out if fit.apart else fit.scores for _, fit in self.fits]
+        return np.asarray(self.weights @ np.array(parts), dtype=np.float64)
 
     def committee(self, without_fold: int | None = None) -> Committee:
         """Add up the models of each view that have weight, those without a fold if one is given."""

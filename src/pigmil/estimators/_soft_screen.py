@@ -8,7 +8,6 @@ all bags and without each fold of bags at the same time.
 """
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -248,54 +247,3 @@ def _best_and_place(block: Bags, coefs: FloatArray, intercepts: FloatArray) -> F
         shares /= shares.sum(axis=1, keepdims=True)
         table.append(np.column_stack([best, shares.astype(rows.dtype) @ rows[start:stop]]))
     return np.asarray(table, dtype=np.float64)
-
-
-def working_positions(
-    rankings: Sequence[FloatArray], offsets: IntArray, most: int, order: FloatArray
-) -> IntArray:
-    """Return the instances to work with: the best by each ranking and a random rest of each bag.
-
-    With k rankings each gives ``most / (k + 1)`` instances of a bag, rounded up.
-
-    Parameters
-    ----------
-    rankings : sequence of arrays of shape (n_instances,)
-        Scores so far; none for a random choice.
-    offsets : array of int of shape (n_bags + 1,)
-        Where bags begin.
-    most : int
-        Quota of each bag; smaller bags are taken whole.
-    order : array of shape (n_instances,)
-        Random numbers from 0 to 1 that break ties and choose the rest.
-
-    Returns
-    -------
-    array of int
-        Flat positions in ascending order.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> working_positions(
-    ...     [np.array([1.0, 9.0, 2.0, 3.0])], np.array([0, 4]), 2, np.array([0.4, 0.3, 0.9, 0.1])
-    ... )
-    array([1, 2])
-    """
-    owner = segment_ids(offsets)
-    taken = np.zeros(len(order), dtype=bool)
-    each = -(-most // (len(rankings) + 1))
-    for scores in rankings:
-        taken |= _leaders(scores, order, owner, offsets, each)
-    # Those taken come first, then the random ones: the quota is filled up.
-    filled = _leaders(np.where(taken, 2.0, order), order, owner, offsets, most)
-    return np.flatnonzero(filled).astype(np.int64)
-
-
-def _leaders(
-    values: FloatArray, ties: FloatArray, owner: IntArray, offsets: IntArray, most: int
-) -> BoolArray:
-    """Mark the ``most`` instances of greatest value in each bag."""
-    ranking = np.lexsort((-ties, -values, owner))
-    marked = np.zeros(len(values), dtype=bool)
-    marked[ranking] = np.arange(len(values)) - offsets[owner] < most
-    return marked

@@ -5,6 +5,7 @@ made where the block is read, and neither scores nor random numbers of all insta
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,13 +13,56 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from pigmil._core.segments import quota
-from pigmil._core.typing import FloatArray, IntArray
+from pigmil._core.segments import quota, segment_ids, segment_reduce
+from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.estimators._soft_screen import working_positions
 from pigmil.scale import LazyBags, map_blocks
 
 _LEAST_PER_BAG = 6  # two by each of two rankings and two at random
+
+
+@dataclass(frozen=True)
+class WorkingSet:
+    """The instances that models are fitted on, and what is known of their bags.
+
+    Parameters
+    ----------
+    rows : array or CSR of shape (n_instances, n_features)
+        The instances.
+    positions : array of int of shape (n_instances,)
+        Their flat positions among all instances.
+    offsets : array of int of shape (n_bags + 1,)
+        Where bags begin among them.
+    positive : array of bool of shape (n_bags,)
+        Which bags are positive.
+    folds : list of arrays of bool of shape (n_bags,)
+        Which bags are held out together; none if there are too few.
+    sampled : bool
+        Whether there are more instances than the fit may have.
+    """
+
+    rows: Any
+    positions: IntArray
+    offsets: IntArray
+    positive: BoolArray
+    folds: list[BoolArray]
+    sampled: bool
+
+    @property
+    def inside(self) -> BoolArray:
+        """Which instances are in positive bags."""
+        return np.asarray(self.positive[segment_ids(self.offsets)])
+
+    def best_scores(self, scores: FloatArray) -> FloatArray:
+        """Return the best score of each bag."""
+        return segment_reduce(np.maximum, scores, self.offsets)
+
+    def keep(self, kept: IntArray) -> "WorkingSet":
+        """Return the same with some of the instances, given by ascending positions."""
+        if len(kept) == len(self.positions):
+            return self
+        offsets = np.searchsorted(kept, self.offsets).astype(np.int64)
+        return replace(self, rows=self.rows[kept], positions=self.positions[kept], offsets=offsets)
 
 
 def instances_per_bag(sizes: IntArray, most: int) -> int:
@@ -44,7 +88,7 @@ def choose_instances(
 ) -> tuple[IntArray, Any]:
     """Choose ``most`` instances of each bag: the best by some rankings, and random ones.
 
-    See :func:`~pigmil.estimators._soft_screen.working_positions`.
+    See :func:`working_positions`.
 
     Parameters
     ----------
@@ -111,3 +155,54 @@ def _choose_in_block(
     rankings = [] if rank is None else rank(block, *per_bag)
     chosen = working_positions(rankings, block.offsets, most, np.concatenate(draws))
     return chosen, block.instances[chosen]
+
+
+def working_positions(
+    rankings: Sequence[FloatArray], offsets: IntArray, most: int, order: FloatArray
+) -> IntArray:
+    """Return the instances to work with: the best by each ranking and a random rest of each bag.
+
+    With k rankings each gives ``most / (k + 1)`` instances of a bag, rounded up.
+
+    Parameters
+    ----------
+    rankings : sequence of arrays of shape (n_instances,)
+        Scores so far; none for a random choice.
+    offsets : array of int of shape (n_bags + 1,)
+        Where bags begin.
+    most : int
+        Quota of each bag; smaller bags are taken whole.
+    order : array of shape (n_instances,)
+        Random numbers from 0 to 1 that break ties and choose the rest.
+
+    Returns
+    -------
+    array of int
+        Flat positions in ascending order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> working_positions(
+    ...     [np.array([1.0, 9.0, 2.0, 3.0])], np.array([0, 4]), 2, np.array([0.4, 0.3, 0.9, 0.1])
+    ... )
+    array([1, 2])
+    """
+    owner = segment_ids(offsets)
+    taken = np.zeros(len(order), dtype=bool)
+    each = -(-most // (len(rankings) + 1))
+    for scores in rankings:
+        taken |= _leaders(scores, order, owner, offsets, each)
+    # Those taken come first, then the random ones: the quota is filled up.
+    filled = _leaders(np.where(taken, 2.0, order), order, owner, offsets, most)
+    return np.flatnonzero(filled).astype(np.int64)
+
+
+def _leaders(
+    values: FloatArray, ties: FloatArray, owner: IntArray, offsets: IntArray, most: int
+) -> BoolArray:
+    """Mark the ``most`` instances of greatest value in each bag."""
+    ranking = np.lexsort((-ties, -values, owner))
+    marked = np.zeros(len(values), dtype=bool)
+    marked[ranking] = np.arange(len(values)) - offsets[owner] < most
+    return marked

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from pigmil._core import state
 from pigmil._core._sklearn_compat import StrOptions
-from pigmil._core.segments import segment_ids, segment_reduce
+from pigmil._core.segments import segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.estimators._parameters import AT_LEAST_ONE, POSITIVE
@@ -50,7 +50,11 @@ from pigmil.estimators._soft_weights import (
     ordered_folds,
     pool_overlap,
 )
-from pigmil.estimators._soft_working_set import choose_instances, instances_per_bag
+from pigmil.estimators._soft_working_set import (
+    WorkingSet,
+    choose_instances,
+    instances_per_bag,
+)
 from pigmil.estimators.base import MILClassifier
 from pigmil.estimators.card import Card
 from pigmil.scale import LazyBags, map_calls, map_instances, take_rows
@@ -249,125 +253,166 @@ class SoftPIGMIL(MILClassifier):
         # One BLAS thread for any n_jobs: otherwise the last digits change.
         with threadpool_limits(1):
             folds = ordered_folds(bags, positive)
-            chosen, rows, screening = self._working_instances(bags, positive, folds)
-            rows, chosen = self._without_trap(bags, rows, positive, chosen, folds)
-            self._fit_committee(bags, rows, positive, chosen, folds, screening)
+            work, screening = self._choose_instances(bags, positive, folds)
+            work = self._without_trap(work)
+            models = self._fit_models(work, screening, self._scales(work), VIEWS)
+            self.trace_ = models.trace(work.positions)
+            self.committee_ = models.committee()
+            scores, held_out = models.scores(), models.held_out()
+            if folds and bags.n_features <= WIDE:
+                scores, held_out = self._add_forest(models, work, scores, held_out)
+            self._calibrate_scores(work, held_out)
+            self._detect(bags, work, scores)
             if self.bag_rule == "embedding":
                 self._fit_embedding(bags, positive, folds)
         self.n_iter_ = max(len(model.pools) for model in self.trace_)
 
-    def _working_instances(
+    def _choose_instances(
         self, bags: Bags | LazyBags, positive: BoolArray, folds: list[BoolArray]
-    ) -> tuple[IntArray, Any, Screening | None]:
-        """Return the positions of all instances, or of those worth working with; and these.
+    ) -> tuple[WorkingSet, Screening | None]:
+        """Return all instances, or those worth working with.
 
         Also return how they were screened, if that can be judged by held-out bags.
         """
-        if bags.n_instances <= self.max_instances:
-            chosen = np.arange(bags.n_instances, dtype=np.int64)
-            return chosen, take_rows(bags, chosen), None
+
+        def working_set(positions: IntArray, rows: Any) -> WorkingSet:
+            offsets = np.searchsorted(positions, bags.offsets).astype(np.int64)
+            return WorkingSet(rows, positions, offsets, positive, folds, sampled)
+
+        sampled = bags.n_instances > self.max_instances
+        if not sampled:
+            everyone = np.arange(bags.n_instances, dtype=np.int64)
+            return working_set(everyone, take_rows(bags, everyone)), None
         most = instances_per_bag(bags.sizes, self.max_instances)
         seeds = check_random_state(self.random_state).randint(2**31 - 1, size=bags.n_bags)
-        chosen, rows = choose_instances(bags, None, most, seeds)
+        work = working_set(*choose_instances(bags, None, most, seeds))
         fold = np.argmax(folds, axis=0) if folds else np.zeros(bags.n_bags, dtype=np.int64)
-        per_bag, member = [fold], None
-        if not sp.issparse(rows) and bags.n_features <= _WIDEST_SCREENED:
-            plane = fit_plane(rows, ~positive[segment_ids(_offsets_within(chosen, bags))])
+        per_bag, model = [fold], None
+        if not sp.issparse(work.rows) and bags.n_features <= _WIDEST_SCREENED:
+            plane = fit_plane(work.rows, ~work.inside)
             few = bags.n_bags * bags.n_features <= _MOST_PLACES
             screening = screen(
                 bags, positive, plane, folds if few else [], n_rounds=_SCREENING_ROUNDS
             )
             per_bag += [screening.coefs[:, :1], screening.intercepts[:, :1]]
-            chosen, rows = choose_instances(bags, partial(_rank, None), most, seeds, *per_bag)
+            rank = partial(_rank, None)
+            work = working_set(*choose_instances(bags, rank, most, seeds, *per_bag))
             # Without walks for the folds it cannot be judged, and so does not count as a model.
-            member = screening if len(screening.directions) > len(folds) else None
-        models = self._fit_models(
-            bags, rows, positive, chosen, folds, member, ("standard",), FEW_VIEWS
-        )
-        score = models.scorer_apart(len(folds))
-        return *choose_instances(bags, partial(_rank, score), most, seeds, *per_bag), member
+            model = screening if len(screening.directions) > len(folds) else None
+        first = self._fit_models(work, model, ("standard",), FEW_VIEWS)
+        rank = partial(_rank, first.scorer_apart(len(folds)))
+        return working_set(*choose_instances(bags, rank, most, seeds, *per_bag)), model
 
-    def _without_trap(
-        self,
-        bags: Bags | LazyBags,
-        rows: Any,
-        positive: BoolArray,
-        chosen: IntArray,
-        folds: list[BoolArray],
-    ) -> tuple[Any, IntArray]:
+    def _without_trap(self, work: WorkingSet) -> WorkingSet:
         """Leave out the tighter of two groups that both explain the labels; set ``rival_auc_``."""
         self.rival_auc_ = np.nan
-        if not folds or bags.n_features > WIDE:
-            return rows, chosen
-        rows = dense_rows(rows)
-        offsets = _offsets_within(chosen, bags)
+        if not work.folds or work.rows.shape[1] > WIDE:
+            return work
+        work = replace(work, rows=dense_rows(work.rows))
         kept, self.rival_auc_ = without_trap(
-            rows, offsets, positive, folds, self._settings, n_landmarks=self.n_landmarks
+            work.rows,
+            work.offsets,
+            work.positive,
+            work.folds,
+            self._settings,
+            n_landmarks=self.n_landmarks,
         )
-        return (rows, chosen) if len(kept) == len(chosen) else (rows[kept], chosen[kept])
+        return work.keep(kept)
 
     @property
     def _settings(self) -> ModelSettings:
         return ModelSettings(self.sharpness, self.max_iter, self.ridge)
 
-    def _fit_committee(
+    def _scales(self, work: WorkingSet) -> Sequence[str]:
+        return SCALES_OF_MANY if work.sampled else SCALES
+
+    def _fit_models(
         self,
-        bags: Bags | LazyBags,
-        rows: Any,
-        positive: BoolArray,
-        chosen: IntArray,
-        folds: list[BoolArray],
+        work: WorkingSet,
         screening: Screening | None,
-    ) -> None:
-        """Fit all models on the chosen instances, calibrate them and detect."""
-        kinds = SCALES if bags.n_instances <= self.max_instances else SCALES_OF_MANY
-        models = self._fit_models(bags, rows, positive, chosen, folds, screening, kinds, VIEWS)
-        self.trace_ = models.trace(chosen)
-        self.committee_ = models.committee()
-        offsets = _offsets_within(chosen, bags)
-        scores = held_out = models.scores()
-        if folds:
-            held_out = models.held_out()
-            if bags.n_features <= WIDE:
-                scores, held_out = self._add_forest(
-                    models, rows, scores, held_out, offsets, positive, folds
-                )
-        best = segment_reduce(np.maximum, held_out, offsets)
-        self.held_out_auc_ = bag_auc(best, positive) if folds else np.nan
-        self.calibration_ = fit_sigmoid(best, positive)
-        scores = scores - copy_penalty(rows, offsets, positive)
-        every = scores
-        if len(chosen) < bags.n_instances:
-            committee = self.committee_
-            every = map_instances(lambda block: committee.scores(block.instances), bags)
-            every[chosen] = scores
-        slope, intercept = self.calibration_
-        self._set_detection(bags, positive, slope * every + intercept)
+        kinds: Sequence[str],
+        views: Sequence[tuple[float | None, float]],
+    ) -> Models:
+        """Fit the models of all views on these kinds of scales, and weight them."""
+        marks = landmark_positions(work.inside, self.n_landmarks)
+        wide = work.rows.shape[1] > WIDE
+        rows = work.rows if wide else dense_rows(work.rows)
+        scales: list[Scale] = []
+        landmarks: list[Any] = []
+        fitted: list[tuple[View, list[Fit]]] = []
+        for kind in useful_scales(kinds, rows, wide):
+            scale = fit_scale(kind, rows, centred=not wide, single=work.sampled and not wide)
+            scaled = scale.apply(rows)
+            squared = squared_distances(scaled, scaled[marks])
+            squared[marks, np.arange(len(marks))] = 0.0
+            fit_view = partial(
+                self._fit_view, work, len(scales), scaled, squared, marks, square_unit(scaled)
+            )
+            specs = [view for view in views if view[0] is None or not scale.has_more_columns]
+            fitted += map_calls(fit_view, [(spec,) for spec in specs], n_jobs=self.n_jobs)
+            scales.append(scale)
+            landmarks.append(scaled[marks])
+        fits = [(view, fit) for view, models in fitted for fit in models]
+        if screening is not None:
+            view = replace(screening.plane.view, scale=len(scales))
+            fits.append((view, screening.as_fit(rows, work.offsets, work.folds)))
+            scales.append(screening.plane.scale)
+            landmarks.append(screening.plane.scale.apply(rows[marks]))
+        return Models(scales, landmarks, fits, *self._weigh([fit for _, fit in fits], work))
+
+    def _fit_view(
+        self,
+        work: WorkingSet,
+        number: int,
+        scaled: Any,
+        squared: FloatArray,
+        marks: IntArray,
+        unit: float,
+        spec: tuple[float | None, float],
+    ) -> tuple[View, list[Fit]]:
+        """Whiten one view and fit its models."""
+        width, ridge = spec
+        gamma = 0.0 if width is None else 1.0 / (2.0 * width**2 * unit)
+        by_landmarks = width is not None or work.rows.shape[1] > WIDE
+        features = view_features(width, gamma, by_landmarks, scaled, scaled[marks], squared)
+        between = features[marks].astype(np.float64) if by_landmarks else None
+        projection, shift = whitening(features, between, ridge)
+        view = View(number, width, gamma, by_landmarks, projection, shift)
+        # Single precision halves the time of the many passes over these rows.
+        psi = (features @ projection.astype(features.dtype) - shift).astype(np.float32)
+        kinds = ["walk", "noisy_or"] if width in NOISY_OR_WIDTHS else ["walk"]
+        known = (work.offsets, work.positive, work.folds, self._settings)
+        return view, [fit_model(kind, psi, *known) for kind in kinds]
+
+    def _weigh(
+        self, fits: list[Fit], work: WorkingSet
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return held-out areas, stabilities and weights of models."""
+        aucs, stabilities = np.full(len(fits), 0.5), np.ones(len(fits))
+        if work.folds:
+            known = (work.offsets, work.positive)
+            for number, fit in enumerate(fits):
+                aucs[number] = bag_auc(work.best_scores(fit.held_out), work.positive)
+                stabilities[number] = pool_overlap(fit.scores, fit.held_out, *known, self.sharpness)
+        return aucs, stabilities, model_weights(aucs, stabilities, work.positive, self.temperature)
 
     def _add_forest(
-        self,
-        models: Models,
-        rows: Any,
-        scores: FloatArray,
-        held_out: FloatArray,
-        offsets: IntArray,
-        positive: BoolArray,
-        folds: list[BoolArray],
+        self, models: Models, work: WorkingSet, scores: FloatArray, held_out: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Add the forest to the committee; return the scores, seen and held out, with it.
 
         Both parts are in standard deviations of the negatives' scores.
         """
-        scale = fit_scale("standard", rows)
-        pools = [models.scores(fold) for fold in range(len(folds))]
-        forest, trees = fit_forest_apart(
-            scale.apply(rows), scores, pools, offsets, positive, folds, self.sharpness
+        scale = fit_scale("standard", work.rows)
+        pools = [models.scores(fold) for fold in range(len(work.folds))]
+        known = (work.offsets, work.positive, work.folds, self.sharpness)
+        forest, trees = fit_forest_apart(scale.apply(work.rows), scores, pools, *known)
+        negative = ~work.inside
+        spreads = [float(part[negative].std()) for part in (scores, trees)]
+        factor, gain = (
+            share / (spread if spread > 1e-12 else 1.0)
+            for share, spread in zip((1.0 - _FOREST_SHARE, _FOREST_SHARE), spreads, strict=True)
         )
-        negative = ~positive[segment_ids(offsets)]
-        spread = float(scores[negative].std())
-        factor = (1.0 - _FOREST_SHARE) / (spread if spread > 1e-12 else 1.0)
-        spread = float(trees[negative].std())
-        gain = _FOREST_SHARE / (spread if spread > 1e-12 else 1.0)
         self.committee_ = replace(
             self.committee_,
             coefs=[factor * coef for coef in self.committee_.coefs],
@@ -378,85 +423,22 @@ class SoftPIGMIL(MILClassifier):
         )
         return factor * scores + gain * trees, factor * held_out + gain * trees
 
-    def _fit_models(
-        self,
-        bags: Bags | LazyBags,
-        rows: Any,
-        positive: BoolArray,
-        chosen: IntArray,
-        folds: list[BoolArray],
-        screening: Screening | None,
-        kinds: Sequence[str],
-        views: Sequence[tuple[float | None, float]],
-    ) -> Models:
-        """Fit all models on some instances, and weigh them."""
-        offsets = _offsets_within(chosen, bags)
-        marks = landmark_positions(positive[segment_ids(offsets)], self.n_landmarks)
-        wide = rows.shape[1] > WIDE
-        single = not wide and bags.n_instances > self.max_instances
-        if not wide:
-            rows = dense_rows(rows)
-        scales: list[Scale] = []
-        landmarks: list[Any] = []
-        fitted: list[tuple[View, list[Fit]]] = []
-        for kind in useful_scales(kinds, rows, wide):
-            scale = fit_scale(kind, rows, centred=not wide, single=single)
-            scaled = scale.apply(rows)
-            squared = squared_distances(scaled, scaled[marks])
-            squared[marks, np.arange(len(marks))] = 0.0
-            unit = square_unit(scaled)
-            fit_view = partial(
-                self._fit_view,
-                len(scales), scaled, squared, marks, unit, wide, offsets, positive, folds,
-            )  # fmt: skip
-            specs = [view for view in views if view[0] is None or not scale.has_more_columns]
-            fitted += map_calls(fit_view, [(spec,) for spec in specs], n_jobs=self.n_jobs)
-            scales.append(scale)
-            landmarks.append(scaled[marks])
-        fits = [(view, fit) for view, models in fitted for fit in models]
-        if screening is not None:
-            view = replace(screening.plane.view, scale=len(scales))
-            fits.append((view, screening.as_fit(rows, offsets, folds)))
-            scales.append(screening.plane.scale)
-            landmarks.append(screening.plane.scale.apply(rows[marks]))
-        aucs, stabilities = np.full(len(fits), 0.5), np.ones(len(fits))
-        if folds:
-            best = [segment_reduce(np.maximum, fit.held_out, offsets) for _, fit in fits]
-            aucs = np.array([bag_auc(values, positive) for values in best])
-            overlaps = [
-                pool_overlap(fit.scores, fit.held_out, offsets, positive, self.sharpness)
-                for _, fit in fits
-            ]
-            stabilities = np.array(overlaps)
-        weights = model_weights(aucs, stabilities, positive, self.temperature)
-        return Models(scales, landmarks, fits, aucs, stabilities, weights)
+    def _calibrate_scores(self, work: WorkingSet, held_out: FloatArray) -> None:
+        """Fit the sigmoid on the best scores of bags held out."""
+        best = work.best_scores(held_out)
+        self.held_out_auc_ = bag_auc(best, work.positive) if work.folds else np.nan
+        self.calibration_ = fit_sigmoid(best, work.positive)
 
-    def _fit_view(
-        self,
-        number: int,
-        scaled: Any,
-        squared: FloatArray,
-        marks: IntArray,
-        unit: float,
-        wide: bool,
-        offsets: IntArray,
-        positive: BoolArray,
-        folds: list[BoolArray],
-        spec: tuple[float | None, float],
-    ) -> tuple[View, list[Fit]]:
-        """Whiten one view and fit its models."""
-        width, ridge = spec
-        gamma = 0.0 if width is None else 1.0 / (2.0 * width**2 * unit)
-        by_landmarks = width is not None or wide
-        features = view_features(width, gamma, by_landmarks, scaled, scaled[marks], squared)
-        between = features[marks].astype(np.float64) if by_landmarks else None
-        projection, shift = whitening(features, between, ridge)
-        view = View(number, width, gamma, by_landmarks, projection, shift)
-        # Single precision halves the time of the many passes over these rows.
-        psi = (features @ projection.astype(features.dtype) - shift).astype(np.float32)
-        kinds = ["walk", *(["noisy_or"] if width in NOISY_OR_WIDTHS else [])]
-        settings = self._settings
-        return view, [fit_model(kind, psi, offsets, positive, folds, settings) for kind in kinds]
+    def _detect(self, bags: Bags | LazyBags, work: WorkingSet, scores: FloatArray) -> None:
+        """Score all instances: those worked with by models in which their bag had no part."""
+        scores = scores - copy_penalty(work.rows, work.offsets, work.positive)
+        if len(work.positions) < bags.n_instances:
+            committee = self.committee_
+            every = map_instances(lambda block: committee.scores(block.instances), bags)
+            every[work.positions] = scores
+            scores = every
+        slope, intercept = self.calibration_
+        self._set_detection(bags, work.positive, slope * scores + intercept)
 
     def _fit_embedding(
         self, bags: Bags | LazyBags, positive: BoolArray, folds: list[BoolArray]
@@ -514,11 +496,6 @@ def _rank(
     if score is not None:
         rankings.append(score(block, fold))
     return rankings
-
-
-def _offsets_within(chosen: IntArray, bags: Bags | LazyBags) -> IntArray:
-    """Offsets of the bags among chosen instances."""
-    return np.searchsorted(chosen, bags.offsets).astype(np.int64)
 
 
 def _bag_regression(table: FloatArray, positive: BoolArray) -> LogisticRegression:
