@@ -1,16 +1,17 @@
 """Does the stated doubt follow the truth? Confidence against average precision on labelled sets.
 
 python benchmarks/bench_diagnosis.py FOLDER --method MI-SVM
-python benchmarks/bench_diagnosis.py FOLDER --sets wdbc vehicle --permutations 20
+python benchmarks/bench_diagnosis.py FOLDER --sets wdbc vehicle --labels shuffled --draws 20
+python benchmarks/bench_diagnosis.py FOLDER --sets wdbc vehicle --labels flipped --share 0.25
 
-With --permutations the labels of the bags are shuffled, so that there is nothing to find, and the
-share of verdicts other than "nothing found" is printed. Instance labels are used to report only.
-Held-out scores are shared with bench_fdr.py, and all results are kept in the same folder.
+With shuffled labels there is nothing to find, and the share of verdicts other than "nothing found"
+is printed; with flipped ones, the verdicts and the alarms. Instance labels are used to report only.
+All scores are stored in a folder, which bench_fdr.py shares, and not computed again.
 """
 
 import argparse
-import json
 import warnings
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -18,28 +19,38 @@ from bench_fdr import open_set, split_scores
 from bench_soft import build
 from scipy.stats import spearmanr
 
-from pigmil import diagnose
-from pigmil.evaluation._diagnosis import NOTHING
+from pigmil import Bags
+from pigmil.evaluation._diagnosis import NOTHING, Diagnosis, Refits, judge, refit
 from pigmil.evaluation._selection import call_instances
 from pigmil.metrics import instance_average_precision
 
 
-def diagnose_set(folder: Path, name: str, method: str, store: Path) -> dict[str, object]:
-    bags = open_set(folder, name, method)
-    selection = call_instances(split_scores(method, name, bags, 0, store), bags)
-    row = diagnose(build(method), bags, selection=selection).to_dict()
-    inside = np.repeat(bags.y == 1, bags.sizes)
-    scores = build(method).fit(bags).instance_scores_
-    row["ap"] = instance_average_precision(
-        scores[inside], bags.instance_labels[inside], missing="lowest"
+def draw_labels(y: np.ndarray, kind: str, share: float, seed: int) -> np.ndarray:
+    """Return the labels of bags as they are, shuffled, or each flipped with a probability."""
+    rng = np.random.default_rng(seed)
+    if kind == "shuffled":
+        return rng.permutation(y)
+    return np.where(rng.random(len(y)) < share, 1 - y, y) if kind == "flipped" else y
+
+
+def diagnose_set(
+    method: str, name: str, bags: Bags, y: np.ndarray, tag: str, seed: int, store: Path
+) -> tuple[Diagnosis, Refits]:
+    held_out = split_scores(method, name + tag, bags, seed, store, y)
+    path = store / f"refits-{method}-{name}{tag}-{seed}.npz"
+    if not path.exists():
+        np.savez(path, **vars(refit(build(method), bags, y, held_out, seed)))
+    with np.load(path) as file:
+        refits = Refits(file["whole"], file["halves"], float(file["rival_auc"]))
+    return judge(bags, call_instances(held_out, bags, method=method), refits, seed), refits
+
+
+def describe(found: Diagnosis) -> str:
+    return (
+        f"confidence {found.confidence:5.2f}  AUC {found.auc:5.2f}  agreement "
+        f"{found.agreement:5.2f}  stability {found.stability:5.2f}  whole bag "
+        f"{found.bag_summary_auc:5.2f}  {found.verdict}, {len(found.alarms)} alarms"
     )
-    return row
-
-
-def diagnose_noise(folder: Path, name: str, method: str, seed: int) -> dict[str, object]:
-    bags = open_set(folder, name, method)
-    y = np.random.default_rng(seed).permutation(bags.y)
-    return diagnose(build(method), bags, y, random_state=seed).to_dict()
 
 
 def main() -> None:
@@ -47,47 +58,43 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--sets", nargs="+")
     parser.add_argument("--method", default="SoftPIGMIL")
-    parser.add_argument("--permutations", type=int, default=0)
+    parser.add_argument("--labels", choices=("true", "shuffled", "flipped"), default="true")
+    parser.add_argument("--share", type=float, default=0.25)
+    parser.add_argument("--draws", type=int, default=1)
     parser.add_argument("--store", type=Path, default=Path("bench_fdr"))
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    method, folder = arguments.method, arguments.folder
-    smallest_first = sorted(folder.glob("*.parquet"), key=lambda path: path.stat().st_size)
+    kind, method = arguments.labels, arguments.method
+    smallest_first = sorted(
+        arguments.folder.glob("*.parquet"), key=lambda path: path.stat().st_size
+    )
     names = arguments.sets or [path.stem for path in smallest_first]
-    kind = "noise" if arguments.permutations else "diagnosis"
-    path = arguments.store / f"{kind}-{method}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    results = json.loads(path.read_text()) if path.exists() else {}
-    false_alarms = []
+    tag = {"true": "", "shuffled": "-shuffled", "flipped": f"-flipped{arguments.share:g}"}[kind]
+    found, precisions = [], []
     for name in names:
-        for seed in range(max(1, arguments.permutations)):
-            key = f"{name} {seed}"
-            if key not in results:
-                results[key] = (
-                    diagnose_noise(folder, name, method, seed)
-                    if arguments.permutations
-                    else diagnose_set(folder, name, method, arguments.store)
+        bags = open_set(arguments.folder, name, method)
+        for seed in range(arguments.draws):
+            y = draw_labels(bags.y, kind, arguments.share, seed)
+            diagnosis, refits = diagnose_set(method, name, bags, y, tag, seed, arguments.store)
+            found.append(diagnosis)
+            inside = np.repeat(bags.y == 1, bags.sizes)
+            precisions.append(
+                instance_average_precision(
+                    refits.whole[inside], bags.instance_labels[inside], missing="lowest"
                 )
-                path.write_text(json.dumps(results, indent=1))
-            row = results[key]
-            if arguments.permutations:
-                false_alarms.append(row["verdict"] != NOTHING)
-                continue
-            print(
-                f"{name:20}AP {row['ap']:5.2f}  confidence {row['confidence']:5.2f}  "
-                f"AUC {row['auc']:5.2f}  stability {row['stability'] or np.nan:5.2f}  "
-                f"whole bag {row['bag_summary_auc'] or np.nan:5.2f}  {row['verdict']}, "
-                f"{len(row['alarms'])} alarms",
-                flush=True,
             )
-        if arguments.permutations:
-            print(f"{name:20}{np.mean(false_alarms[-arguments.permutations :]):6.2f}", flush=True)
-    if arguments.permutations:
-        print(f"{sum(false_alarms)} of {len(false_alarms)} fits on noise are called weak or good")
+            print(f"{name:18}AP {precisions[-1]:5.2f}  {describe(diagnosis)}", flush=True)
+            for alarm in diagnosis.alarms:
+                print(f"    {alarm}")
+    print(f"{len(found)} fits on {kind} labels:", dict(Counter(one.verdict for one in found)))
+    if kind == "shuffled":
+        wrong = sum(one.verdict != NOTHING for one in found)
+        print(f"{wrong} of {len(found)} are not called {NOTHING!r}")
+    elif kind == "flipped":
+        print(sum(any("labels" in alarm for alarm in one.alarms) for one in found), "label alarms")
     else:
-        rows = [results[f"{name} 0"] for name in names]
-        order = spearmanr([row["ap"] for row in rows], [row["confidence"] for row in rows])
-        print(f"rank correlation of confidence and AP over {len(rows)} sets: {order[0]:.2f}")
+        order = spearmanr(precisions, [one.confidence for one in found])[0]
+        print(f"rank correlation of confidence and AP over {len(names)} sets: {order:.2f}")
 
 
 if __name__ == "__main__":

@@ -28,11 +28,13 @@ def open_set(folder: Path, name: str, method: str) -> Bags:
     return bags if method == "SoftPIGMIL" else BagScaler().fit_transform(bags)
 
 
-def split_scores(method: str, name: str, bags: Bags, seed: int, store: Path) -> HeldOutScores:
+def split_scores(
+    method: str, name: str, bags: Bags, seed: int, store: Path, y: np.ndarray | None = None
+) -> HeldOutScores:
     """Return held-out scores from the store, or compute and store them."""
     path = store / f"{method}-{name}-{seed}.npz"
     if not path.exists():
-        held_out = held_out_scores(build(method), bags, random_state=seed)
+        held_out = held_out_scores(build(method), bags, y, random_state=seed)
         store.mkdir(parents=True, exist_ok=True)
         np.savez(path, **vars(held_out))
     with np.load(path) as file:

@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 
 from pigmil import MISVM, Bags, BagScaler, diagnose, select_instances
 from pigmil.datasets import make_ring
-from pigmil.evaluation._diagnosis import bootstrap_auc_interval, pick_stability
+from pigmil.evaluation._diagnosis import pick_stability
 
 
 class FirstFeature(BaseEstimator):
@@ -94,27 +94,26 @@ def test_stability_needs_bags_of_several_instances():
 
 
 def test_interval_covers_the_true_area():
-    """Normal values one apart have an area of 0.760."""
-    rng = np.random.default_rng(0)
-    positive = np.arange(80) % 2 == 1
+    """The best of five normal values, one of them shifted by 2, against the best of five others."""
+    draws = np.random.default_rng(1).normal(size=(2, 200_000, 5))
+    draws[1, :, 0] += 2.0
+    ordinary, shifted = draws.max(axis=2)
+    area = np.mean(shifted > ordinary)
     covered = []
-    for seed in range(100):
-        low, high = bootstrap_auc_interval(
-            rng.normal(size=80) + positive, positive, np.arange(80), random_state=seed
-        )
-        covered.append(low <= 0.760 <= high)
-    assert 0.88 <= np.mean(covered) <= 0.99
+    for seed in range(60):
+        low, high = diagnose(FirstFeature(), draw_bags(seed, shift=2.0)).auc_interval
+        covered.append(low <= area <= high)
+    assert 0.85 <= np.mean(covered) <= 1.0
 
 
 def test_interval_of_few_groups_is_wider_than_that_of_many_bags():
-    rng = np.random.default_rng(0)
-    positive = np.arange(80) % 2 == 1
-    groups = np.arange(80) // 8
-    values = rng.normal(size=80) + positive + 3 * rng.normal(size=10)[groups]
-    alone = bootstrap_auc_interval(values, positive, np.arange(80))
-    grouped = bootstrap_auc_interval(np.repeat(values[::8], 8), positive, groups)
-    assert alone[0] < alone[1]
-    assert grouped[0] <= grouped[1]
+    """Ten groups of six equal bags hold as much information as ten bags."""
+    ten = draw_bags(3, n_bags=10, shift=1.5)
+    order = np.repeat(np.arange(10), 6)
+    bags = Bags.from_list([ten.instances[5 * bag : 5 * bag + 5] for bag in order], y=ten.y[order])
+    alone = diagnose(FirstFeature(), bags).auc_interval
+    grouped = diagnose(FirstFeature(), bags, groups=order).auc_interval
+    assert grouped[1] - grouped[0] > 1.5 * (alone[1] - alone[0]) > 0
 
 
 def test_clear_case_is_good():
@@ -122,6 +121,7 @@ def test_clear_case_is_good():
     assert (diagnosis.verdict, diagnosis.alarms) == ("good", ())
     assert diagnosis.auc == 1.0
     assert diagnosis.stability == 1.0
+    assert diagnosis.agreement == 1.0
     assert diagnosis.confidence == 1.0
     assert diagnosis.share_without_call == 0.0
 
@@ -131,7 +131,7 @@ def test_noise_is_called_nothing_and_rarely_anything_else():
         diagnose(FirstFeature(), draw_bags(seed, n_bags=40, shift=0.0)).verdict
         for seed in range(40)
     ]
-    assert verdicts.count("nothing found") >= 36
+    assert verdicts.count("nothing found") >= 38
     diagnosis = diagnose(FirstFeature(), draw_bags(1, shift=0.0))
     assert diagnosis.confidence == 0.0
     assert "nothing found" in str(diagnosis)
@@ -143,6 +143,34 @@ def test_weak_signal_is_weak():
     assert diagnosis.verdict == "weak"
     assert 0 < diagnosis.confidence < 1
     assert "explain only part of the labels" in str(diagnosis)
+
+
+def test_confidence_is_the_mean_of_its_two_parts():
+    bags = draw_bags(shift=2.5)
+    diagnosis = diagnose(FirstFeature(), bags)
+    # The method learns nothing, so that every model picks the same.
+    assert diagnosis.agreement == 1.0
+    best = bags.instances[:, 0].reshape(60, 5).max(axis=1)
+    assert 0.5 < diagnosis.auc < 1
+    assert abs(diagnosis.auc - np.mean(best[bags.y == 1, None] > best[bags.y == 0])) < 0.05
+    assert_allclose(diagnosis.confidence, (2 * diagnosis.auc - 1 + 1.0) / 2)
+
+
+def test_picks_that_change_with_the_bags_lower_the_confidence():
+    class Reverse(FirstFeature):
+        """Fitted on all bags, rank the other way."""
+
+        def fit(self, bags, y=None):
+            self.sign_ = -1 if bags.n_bags == 60 else 1
+            return super().fit(bags)
+
+        def decision_function_instances(self, bags):
+            return self.sign_ * bags.instances[:, 0]
+
+    diagnosis = diagnose(Reverse(), draw_bags())
+    assert diagnosis.agreement == -1.0
+    assert diagnosis.stability == 1.0
+    assert diagnosis.confidence == 0.0
 
 
 def test_picks_that_change_between_halves_are_weak():
@@ -197,6 +225,15 @@ def test_few_bags_have_no_stability():
     assert "too few bags" in str(diagnosis)
 
 
+@pytest.mark.parametrize(("n_bags", "verdict"), [(8, "weak"), (10, "nothing found")])
+def test_what_no_test_could_find_is_not_called_nothing(n_bags, verdict):
+    """A perfect ranking of 4 + 4 bags has p = 1/70 > 0.01, of 5 + 5 bags p = 1/252."""
+    diagnosis = diagnose(FirstFeature(), draw_bags(2, n_bags=n_bags, shift=0.0))
+    assert diagnosis.auc_p_value > 0.01
+    assert diagnosis.verdict == verdict
+    assert ("even a perfect ranking" in str(diagnosis)) == (verdict == "weak")
+
+
 def test_text_fits_a_screen_and_dict_is_plain():
     bags = make_ring(random_state=1)
     diagnosis = diagnose(make_pipeline(BagScaler(), MISVM()), bags)
@@ -222,7 +259,7 @@ def test_a_selection_saves_its_fits():
     selection = select_instances(Count(), bags, fdr=0.2)
     assert Count.fits == 5
     diagnosis = diagnose(Count(), bags, selection=selection)
-    assert Count.fits == 7
+    assert Count.fits == 8
     assert diagnosis.selection is selection
     assert diagnosis.to_dict()["fdr"] == 0.2
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,8 @@ from pigmil.evaluation._splits import bag_groups, inner_splits
 from pigmil.metrics import instance_scores
 
 NOTHING, WEAK, GOOD = "nothing found", "weak", "good"
-_SIGNIFICANT = 0.025  # one-sided
 _N_DRAWS = 500
+_SIGNIFICANT = 0.01  # one-sided; folds share training bags, so that noise passes more often
 _GOOD_AUC, _GOOD_STABILITY = 0.75, 0.5
 _RIVAL_AUC = 0.95
 _RARE = 0.02
@@ -47,17 +48,20 @@ class Diagnosis:
     alarms : tuple of str
         Signs that single instances do not explain the labels, or that labels are wrong.
     confidence : float
-        Between 0 and 1: the mean of ``2 * auc - 1`` and ``stability``; 0 if nothing was found.
+        Between 0 and 1: the mean of ``2 * auc - 1`` and ``agreement``; 0 if nothing was found.
     auc : float
         Area under the ROC curve of held-out bags by their best instance.
     auc_interval : (float, float)
         Its 95 % bootstrap interval over bags.
     auc_p_value : float
         Of the one-sided rank-sum test that positive bags have no better best instances.
+    agreement : float
+        Agreement of the held-out scores with those of a model fitted on all bags about the best
+        instance of each positive bag: 0 by chance, 1 if it is the same; see
+        :func:`pick_stability`. NaN if all positive bags have one instance.
     stability : float
-        Agreement of the picks of two models fitted on one half of the bags each: 0 by chance, 1 if
-        the best instance of each positive bag by one half is also the best by the other; see
-        :func:`pick_stability`. NaN where there are too few bags.
+        The same of two models fitted on one half of the bags each. NaN where there are too few
+        bags.
     same_pick, same_pick_by_chance : float
         Share of the positive bags in which both halves pick the same instance, and its value for
         picks at random.
@@ -80,6 +84,7 @@ class Diagnosis:
     auc: float
     auc_interval: tuple[float, float]
     auc_p_value: float
+    agreement: float
     stability: float
     same_pick: float
     same_pick_by_chance: float
@@ -98,11 +103,7 @@ class Diagnosis:
         """Return a plain dict of strings, finite numbers, lists and None, for reports."""
         selection = self.selection
         n_bags = len(np.unique(selection.bag_ids))
-        values = {
-            name: value
-            for name, value in vars(self).items()
-            if name not in ("selection", "suspects")
-        }
+        values = {name: value for name, value in vars(self).items() if name != "selection"}
         return dict(
             to_json_safe(
                 {
@@ -141,6 +142,7 @@ class Diagnosis:
             *(f"  {reason}" for reason in self.reasons),
             f"Held-out bags ranked by their best instance: AUC {self.auc:.2f} "
             f"(95 % interval {low:.2f} to {high:.2f}; 0.5 is chance)",
+            f"Agreement of held-out picks with those of a fit on all bags: {self.agreement:.2f}",
             f"Agreement of picks between halves of the bags: {stability}",
             f"Called at a false discovery rate of {100 * selection.fdr:g} %: "
             f"{count(len(selection.called), 'instance')} in "
@@ -166,13 +168,7 @@ def diagnose(
 
     Parameters
     ----------
-    estimator : estimator
-        A method that scores instances, or a pipeline or search around one. It is cloned.
-    bags : bags
-        Anything :func:`pigmil.as_bags` takes.
-    y : array of shape (n_bags,), optional
-        Labels of two classes. Optional if ``bags`` has them.
-    fdr, cv, groups, random_state
+    estimator, bags, y, fdr, cv, groups, random_state
         See :func:`pigmil.select_instances`.
     selection : InstanceSelection, optional
         Result of :func:`pigmil.select_instances` on the same bags, to avoid its fits.
@@ -189,12 +185,12 @@ def diagnose(
     The verdict is "nothing found" unless the best instances of held-out positive bags are
     significantly better than those of negative bags. It is "good" if the lower end of the
     interval of the AUC is at least 0.75, the stability is at least 0.5, and there is no alarm;
-    otherwise it is "weak".
+    otherwise it is "weak". So it is where the bags are too few for any test.
 
     Bag labels cannot reveal everything: an instance that always comes with the cause looks like
     the cause.
 
-    Cost: ``cv + 2`` fits, those of ``selection`` included.
+    Cost: ``cv + 3`` fits, those of ``selection`` included.
 
     Examples
     --------
@@ -213,49 +209,109 @@ def diagnose(
             cv=cv,
             groups=groups,
             random_state=random_state,
-            # The two fits on halves of the bags follow.
-            callback=None if callback is None else lambda done, total: callback(done, total + 2),
+            # A fit on all bags and two fits on halves of them follow.
+            callback=None if callback is None else lambda done, total: callback(done, total + 3),
         )
+    labels = np.asarray(bags.y if y is None else y)
+    refits = refit(estimator, bags, labels, selection.held_out, random_state)
+    return judge(bags, selection, refits, random_state)
+
+
+@dataclass(frozen=True)
+class Refits:
+    """Scores of all instances by models fitted on all bags and on each half of them.
+
+    Attributes
+    ----------
+    whole : array of shape (n_instances,)
+    halves : array of shape (2, n_instances), or (0, n_instances) if a class has less than 4 bags
+    rival_auc : float
+        The lower ``rival_auc_`` of the halves; NaN if one has none.
+    """
+
+    whole: FloatArray
+    halves: FloatArray
+    rival_auc: float
+
+
+def refit(
+    estimator: Any, bags: Bags, y: Any, held_out: HeldOutScores, random_state: int = 0
+) -> Refits:
+    """Fit on all bags and on each half of them, and score all instances."""
+    order = content_order(bags)
+    grouped = len(np.unique(held_out.units)) < bags.n_bags
+    splits = inner_splits(
+        held_out.positive[order],
+        groups=bag_groups(bags, held_out.units[order]) if grouped else None,
+        random_state=random_state,
+        folds=2,
+    )
+    if np.bincount(held_out.positive, minlength=2).min() < 4 or len(splits) < 2:
+        splits = []
+    models = [fit_quietly(estimator, bags[order[train]], y[order[train]]) for train, _ in splits]
+    halves = np.array([instance_scores(model, bags) for model in models])
+    whole = instance_scores(fit_quietly(estimator, bags, y), bags)
+    rival_auc = float(np.min([_rival_auc(model) for model in models])) if models else np.nan
+    return Refits(whole, halves.reshape(-1, bags.n_instances), rival_auc)
+
+
+def _rival_auc(model: Any) -> float:
+    steps = getattr(model, "steps", None)
+    return float(getattr(steps[-1][1] if steps else model, "rival_auc_", np.nan))
+
+
+def judge(
+    bags: Bags, selection: InstanceSelection, refits: Refits, random_state: int = 0
+) -> Diagnosis:
+    """Judge from scores; see :func:`diagnose`."""
     held_out = selection.held_out
     positive = held_out.positive
-    labels = np.asarray(bags.y if y is None else y)
     best = segment_reduce(np.maximum, held_out.scores, bags.offsets)
     auc = _auc(best, positive)
     interval = bootstrap_auc_interval(best, positive, held_out.units, random_state=random_state)
     p_value = float(mannwhitneyu(best[positive], best[~positive], alternative="greater").pvalue)
-    halves, models = _half_scores(estimator, bags, labels, held_out, random_state)
+    agreement, _, _ = pick_stability(refits.whole, held_out.scores, bags.offsets, positive)
     stability, same, by_chance = np.nan, np.nan, np.nan
-    if halves:
-        stability, same, by_chance = pick_stability(halves[0], halves[1], bags.offsets, positive)
-    rivals = [_rival_auc(model) for model in models]
-    rival_auc = min(rivals) if rivals else np.nan
+    if len(refits.halves):
+        first, second = refits.halves
+        stability, same, by_chance = pick_stability(first, second, bags.offsets, positive)
     suspects = np.flatnonzero(~positive & (best > np.median(best[positive])))
     found = p_value <= _SIGNIFICANT and interval[0] > 0.5
+    # The smallest p-value of the test, that of a perfect ranking.
+    too_few = 1 / comb(len(positive), int(positive.sum())) > _SIGNIFICANT
     summary_auc = _bag_summary_auc(bags, held_out) if found else np.nan
-    alarms = _alarms(auc, summary_auc, rival_auc, suspects, positive, bags) if found else ()
-    verdict, reasons = _verdict(found, auc, interval, stability, alarms, selection)
-    parts = [2 * auc - 1] if np.isnan(stability) else [2 * auc - 1, stability]
+    alarms: tuple[str, ...] = ()
+    if found:
+        n_negative = int((~positive).sum())
+        alarms = _alarms(auc, summary_auc, refits.rival_auc, suspects, n_negative, bags)
+    verdict, reasons = _verdict(found, too_few, auc, interval, stability, alarms, selection)
+    parts = [2 * auc - 1] if np.isnan(agreement) else [2 * auc - 1, agreement]
     return Diagnosis(
         verdict=verdict,
         reasons=reasons,
         alarms=alarms,
-        confidence=float(np.clip(np.mean(parts), 0.0, 1.0)) if found else 0.0,
+        confidence=0.0 if verdict == NOTHING else float(np.clip(np.mean(parts), 0.0, 1.0)),
         auc=auc,
         auc_interval=interval,
         auc_p_value=p_value,
+        agreement=agreement,
         stability=stability,
         same_pick=same,
         same_pick_by_chance=by_chance,
         bag_summary_auc=summary_auc,
-        rival_auc=rival_auc,
+        rival_auc=refits.rival_auc,
         suspects=tuple(sanitize(bags.ids[bag]) for bag in suspects),
         selection=selection,
     )
 
 
+def _ranks(values: FloatArray) -> IntArray:
+    """Return ranks, equal for ties: bags without any score have minus infinity."""
+    return np.asarray(np.unique(values, return_inverse=True)[1])
+
+
 def _auc(values: FloatArray, positive: BoolArray) -> float:
-    # Bags without any score have minus infinity, which scikit-learn refuses.
-    return float(roc_auc_score(positive, np.unique(values, return_inverse=True)[1]))
+    return float(roc_auc_score(positive, _ranks(values)))
 
 
 def bootstrap_auc_interval(
@@ -263,28 +319,10 @@ def bootstrap_auc_interval(
 ) -> tuple[float, float]:
     """Return the 95 % bootstrap interval of the area under the ROC curve of bags.
 
-    Units (bags, or groups of bags) are drawn with replacement.
-
-    Parameters
-    ----------
-    values : array of shape (n_bags,)
-        Value of each bag.
-    positive : array of bool of shape (n_bags,)
-        The positive bags.
-    units : array of int of shape (n_bags,)
-        Unit of each bag, numbered from 0.
-    random_state : int, default=0
-        Seed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> positive = np.array([False, False, True, True])
-    >>> bootstrap_auc_interval(np.array([1.0, 2.0, 3.0, 4.0]), positive, np.arange(4))
-    (1.0, 1.0)
+    Units (bags, or groups of bags, numbered from 0) are drawn with replacement.
     """
     rng = np.random.default_rng(random_state)
-    level = np.unique(values, return_inverse=True)[1]
+    level = _ranks(values)
     n_levels, n_units = int(level.max()) + 1, int(units.max()) + 1
     areas = []
     for _ in range(_N_DRAWS):
@@ -308,23 +346,12 @@ def pick_stability(
     mean share, less 1: 1 if the picks are the same, 0 for picks at random. A bag with several
     positive instances may well change its pick; its rank then stays high.
 
-    Parameters
-    ----------
-    first, second : array of shape (n_instances,)
-        Scores.
-    offsets : array of int of shape (n_bags + 1,)
-        Start of each bag.
-    positive : array of bool of shape (n_bags,)
-        The positive bags; those of one instance are left out.
-
     Returns
     -------
     stability : float
-        NaN if all positive bags have one instance.
-    same_pick : float
-        Share of the bags with the same pick.
-    same_pick_by_chance : float
-        Its expectation for picks at random.
+        NaN if all positive bags have one instance; those of one instance are left out.
+    same_pick, same_pick_by_chance : float
+        Share of the bags with the same pick, and its expectation for picks at random.
 
     Examples
     --------
@@ -360,31 +387,6 @@ def _share_beaten(
     return np.asarray(beaten / (sizes[chosen] - 1))
 
 
-def _half_scores(
-    estimator: Any, bags: Bags, y: Any, held_out: HeldOutScores, random_state: int
-) -> tuple[list[FloatArray], list[Any]]:
-    """Fit on each half of the bags and score all instances; empty if the halves are too small."""
-    order = content_order(bags)
-    grouped = len(np.unique(held_out.units)) < bags.n_bags
-    splits = inner_splits(
-        held_out.positive[order],
-        groups=bag_groups(bags, held_out.units[order]) if grouped else None,
-        random_state=random_state,
-        folds=2,
-    )
-    smallest = int(np.bincount(held_out.positive, minlength=2).min())
-    if smallest < 4 or len(splits) < 2:
-        return [], []
-    models = [fit_quietly(estimator, bags[order[train]], y[order[train]]) for train, _ in splits]
-    return [instance_scores(model, bags) for model in models], models
-
-
-def _rival_auc(model: Any) -> float:
-    steps = getattr(model, "steps", None)
-    value = getattr(steps[-1][1] if steps else model, "rival_auc_", np.nan)
-    return float(value)
-
-
 def _bag_summary_auc(bags: Bags, held_out: HeldOutScores) -> float:
     """Return the held-out AUC of a logistic regression on means and extremes of bags."""
     if bags.is_sparse or bags.n_features > _MAX_FEATURES:
@@ -413,7 +415,7 @@ def _alarms(
     summary_auc: float,
     rival_auc: float,
     suspects: IntArray,
-    positive: BoolArray,
+    n_negative: int,
     bags: Bags,
 ) -> tuple[str, ...]:
     alarms = []
@@ -429,7 +431,7 @@ def _alarms(
             "bag labels cannot decide between the two groups."
         )
     # Of normal values with this AUC so many negative ones would exceed the median of the positive.
-    expected = norm.cdf(-np.sqrt(2) * norm.ppf(min(auc, 0.9999))) * (~positive).sum()
+    expected = norm.cdf(-np.sqrt(2) * norm.ppf(min(auc, 0.9999))) * n_negative
     if len(suspects) >= 3 and poisson.sf(len(suspects) - 1, expected) < _RARE:
         names = ", ".join(sanitize(bags.ids[bag]) for bag in suspects[:5])
         alarms.append(
@@ -441,12 +443,18 @@ def _alarms(
 
 def _verdict(
     found: bool,
+    too_few: bool,
     auc: float,
     interval: tuple[float, float],
     stability: float,
     alarms: tuple[str, ...],
     selection: InstanceSelection,
 ) -> tuple[str, tuple[str, ...]]:
+    if too_few:
+        return WEAK, (
+            "There are so few bags that even a perfect ranking of the held-out ones could be "
+            "chance: add bags before you rely on any of the scores.",
+        )
     if not found:
         return NOTHING, (
             "The best instances of held-out positive bags are not clearly better than those of "

@@ -225,19 +225,7 @@ def method_name(estimator: Any) -> str:
 def call_instances(
     held_out: HeldOutScores, bags: Bags, *, fdr: float = 0.1, method: str = "an estimator"
 ) -> InstanceSelection:
-    """Call instances from held-out scores; see :func:`select_instances`.
-
-    Parameters
-    ----------
-    held_out : HeldOutScores
-        From :func:`held_out_scores`.
-    bags : Bags
-        The bags that were scored.
-    fdr : float, default=0.1
-        Level.
-    method : str
-        Name of the method, for the reader.
-    """
+    """Call instances from the held-out scores of bags; see :func:`select_instances`."""
     inside = held_out.positive[bags.bag_index]
     rows = np.flatnonzero(inside).astype(np.int64)
     units = held_out.units[bags.bag_index]
