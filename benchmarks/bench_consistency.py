@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 
-from pigmil.graph import consistency as routes
+from pigmil.graph import edges as routes
 from pigmil.graph import update_pool
 
 

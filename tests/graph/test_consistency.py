@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pigmil.graph._quasi_clique_update_kernels import changed_sizes, exact_sizes
 from pigmil.graph._vertex_order_kernels import refined_order
-from pigmil.graph.edges import _choose, _solve, consistency, edges_needed
+from pigmil.graph.edges import _solve, choose_route, consistency, edges_needed, missing_allowed
 
 
 def random_graph(n, share, rng):
@@ -73,6 +74,48 @@ def test_exact_equals_exhaustive_search_on_ten_vertices(exhaustive, share):
     for seed in range(3):
         adjacency = random_graph(10, share, np.random.default_rng(seed))
         np.testing.assert_array_equal(consistency(adjacency), exhaustive(adjacency, 0.9))
+
+
+def with_other_edges(adjacency, vertex, share, rng):
+    """Return the graph in which the edges of one vertex are drawn anew."""
+    changed = adjacency.copy()
+    changed[vertex] = changed[:, vertex] = rng.random(len(adjacency)) < share
+    changed[vertex, vertex] = 0
+    return changed
+
+
+@given(graphs(), densities, st.integers(0, 2**32 - 1))
+@settings(max_examples=60)
+def test_sizes_after_changes_of_a_vertex_equal_exhaustive_search(
+    exhaustive, adjacency, density, seed
+):
+    rng = np.random.default_rng(seed)
+    allowed = missing_allowed(edges_needed(len(adjacency), density))
+    sizes, sets = exact_sizes(adjacency, allowed)
+    for _ in range(min(3, len(adjacency))):
+        vertex = int(rng.integers(len(adjacency)))
+        adjacency = with_other_edges(adjacency, vertex, rng.choice([0.0, 0.3, 0.6, 1.0]), rng)
+        sizes, sets = changed_sizes(adjacency, allowed, vertex, sizes, sets)
+        np.testing.assert_array_equal(sizes, exhaustive(adjacency, density))
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.9])
+def test_sizes_after_changes_of_a_vertex_equal_those_from_scratch(share):
+    rng = np.random.default_rng(8)
+    allowed = missing_allowed(edges_needed(26, 0.9))
+    adjacency = block_graph(26, 3, 0.9, share, rng)
+    sizes, sets = exact_sizes(adjacency, allowed)
+    for vertex in rng.integers(26, size=30).tolist():
+        adjacency = with_other_edges(adjacency, vertex, rng.choice([share, 0.5]), rng)
+        sizes, sets = changed_sizes(adjacency, allowed, vertex, sizes, sets)
+        np.testing.assert_array_equal(sizes, exact_sizes(adjacency, allowed)[0])
+    for i, j in np.argwhere(adjacency):
+        members = np.flatnonzero(sets[i, j] >> np.arange(26) & 1)
+        assert {i, j} <= set(members)
+        assert len(members) == sizes[i, j]
+        missing = len(members) * (len(members) - 1) - adjacency[np.ix_(members, members)].sum()
+        assert missing <= 2 * allowed[len(members)]
 
 
 @given(graphs(), densities, st.sampled_from(["search", "cores"]))
@@ -224,7 +267,7 @@ def test_edges_needed_reads_the_density_as_written():
 )
 def test_route(n, share, exact, method):
     adjacency = random_graph(n, share, np.random.default_rng(0))
-    assert _choose(adjacency, exact) == method
+    assert choose_route(adjacency, exact) == method
 
 
 def test_errors_say_what_to_do():

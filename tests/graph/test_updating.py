@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pigmil.graph import CSDGSettings, Trace, build_csdg, update_pool
+from pigmil.graph import CSDGSettings, Trace, build_csdg, consistency, update_pool
 from pigmil.graph.updating import _CompiledScorer, _Scorer
 
 
@@ -29,9 +29,10 @@ def twin(exhaustive, loop_weights):
             ]
         return scores
 
-    def score(pool, s, d, confidence, objective):
+    def score(pool, s, d, confidence, objective, sizes_of):
         s = np.array([[0.0 if i == j else s[i, j] for j in pool] for i in pool])
-        weights = loop_weights(s, exhaustive(s, 0.9), [d[i] for i in pool])
+        sizes = exhaustive(s, 0.9) if sizes_of is None else sizes_of(s)
+        weights = loop_weights(s, sizes, [d[i] for i in pool])
         ranks = exact_scores(weights, [confidence[i] for i in pool])
         if objective == "edge_sum":
             m = len(pool)
@@ -41,10 +42,10 @@ def twin(exhaustive, loop_weights):
     def increasing(ranks):
         return sorted(range(len(ranks)), key=lambda v: (ranks[v], v))
 
-    def run(s, d, confidence, bag, pool, max_updates, objective):
+    def run(s, d, confidence, bag, pool, max_updates, objective, sizes_of=None):
         pool = list(pool)
         rows = []
-        now, ranks = score(pool, s, d, confidence, objective)
+        now, ranks = score(pool, s, d, confidence, objective, sizes_of)
         v_t = increasing(ranks)[0]
         n_update = 0
         while n_update < max_updates:
@@ -53,7 +54,7 @@ def twin(exhaustive, loop_weights):
             for x in range(len(bag)):
                 if bag[x] == bag[pool[v_t]] and x != pool[v_t]:
                     tried = [*pool[:v_t], x, *pool[v_t + 1 :]]
-                    value, _ = score(tried, s, d, confidence, objective)
+                    value, _ = score(tried, s, d, confidence, objective, sizes_of)
                     rows.append([bag[x], v_t, x, float(value), False])
                     if value > best_value:
                         best, best_value = x, value
@@ -66,7 +67,7 @@ def twin(exhaustive, loop_weights):
                 pool[v_t] = best
                 for row in rows[first:]:
                     row[4] = row[2] == best
-                now, ranks = score(pool, s, d, confidence, objective)
+                now, ranks = score(pool, s, d, confidence, objective, sizes_of)
                 order = increasing(ranks)
                 n_update += 1
                 if order[0] != v_t:
@@ -93,9 +94,9 @@ def random_problem(rng, n_bags, largest_bag, share):
     return s + s.T, d, rng.normal(1.0, 1.0, size=m), bag * 7 + 3, np.array(pool)
 
 
-def assert_equals_twin(twin, problem, max_updates, objective):
-    result = update_pool(*problem, max_updates=max_updates, objective=objective)
-    pool, rows = twin(*problem, max_updates, objective)
+def assert_equals_twin(twin, problem, max_updates, objective, sizes_of=None, how=None):
+    result = update_pool(*problem, max_updates=max_updates, objective=objective, settings=how)
+    pool, rows = twin(*problem, max_updates, objective, sizes_of)
     trace = result.trace
     assert result.pool.tolist() == pool
     assert trace.bag.tolist() == [row[0] for row in rows]
@@ -126,6 +127,23 @@ def test_equals_the_twin_over_many_replacements(twin):
         problem = random_problem(np.random.default_rng(seed), 7, 4, 0.3 + 0.05 * seed)
         n_updates.append(assert_equals_twin(twin, problem, 20, "ranking_scores").n_updates)
     assert max(n_updates) >= 6  # the problems are not trivial
+
+
+@pytest.mark.compiled
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(8, 14),
+    st.sampled_from([0.1, 0.3, 0.6]),
+    st.booleans(),
+)
+@settings(max_examples=25)
+def test_equals_a_plain_loop_in_larger_pools(twin, seed, n_bags, share, exact):
+    # The loop computes the consistency of every try from scratch, by the same route.
+    problem = random_problem(np.random.default_rng(seed), n_bags, 4, share)
+    how = CSDGSettings(exact=exact)
+    assert_equals_twin(
+        twin, problem, 3, "ranking_scores", lambda s: consistency(s, exact=exact), how
+    )
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.integers(0, 6))

@@ -1,15 +1,17 @@
-"""Weigh and rank the pools that differ in one vertex, in double or twice double precision.
+"""Try all candidates in the place of a vertex: consistency, weights and walk of every pool.
 
-All pools of one call have the same edges and consistencies, so the weights of the pairs without
-the examined vertex are computed once.
+A try changes the edges of one vertex. Pools with the same edges share their consistency, which is
+remembered; the weights of the pairs without the vertex are computed once for all of them.
 """
 
 import math
 
 import numpy as np
+import numpy.typing as npt
 
 from pigmil._core.jit import njit
 from pigmil._core.typing import FloatArray, IntArray
+from pigmil.graph._quasi_clique_update_kernels import changed_sizes, fast_sizes
 
 EPSILON = 2.0**-52
 # Veltkamp's constant splits a double into two halves whose products are exact.
@@ -18,6 +20,15 @@ SPLITTER = 2.0**27 + 1.0
 # alpha and beta (NaN for the log-ratio), whether alpha multiplies the similarity, whether an edge
 # takes the larger discrimination of its ends, and the factor on the discrimination.
 WeightRule = tuple[float, float, bool, bool, float]
+
+Flags = npt.NDArray[np.int8]
+# Edges, consistencies and their sets (empty where the route is not exact) of the present pool.
+Present = tuple[Flags, IntArray, IntArray]
+# Edges needed by a quasi-clique of each size, missing pairs allowed, and the number of chains of
+# nested cores (0 for local search).
+Limits = tuple[IntArray, IntArray, int]
+# Keys and consistencies of the graphs seen last, and the number seen.
+Memory = tuple[IntArray, npt.NDArray[np.int64], IntArray]
 
 
 @njit
@@ -203,3 +214,120 @@ def score_replacements(
         else:
             objectives[k, 0] = values.sum()
             objectives[k, 1] = magnitudes.sum() * (roundings + n * EPSILON)
+
+
+@njit
+def graph_key(edges: Flags) -> int:
+    """Return a number that graphs with different edges rarely share."""
+    n = edges.shape[0]
+    key = 0
+    for i in range(n):
+        for j in range(i):
+            if edges[i, j] != 0:
+                mark = (i * n + j + 1) * 0x9E3779B1 % 2**31
+                key += mark * mark >> 22
+    return key
+
+
+@njit
+def same_edges(sizes: IntArray, edges: Flags) -> bool:
+    """Whether the consistencies are those of this graph: every edge has one."""
+    n = edges.shape[0]
+    for i in range(n):
+        for j in range(i):
+            if (sizes[i, j] > 0) != (edges[i, j] != 0):
+                return False
+    return True
+
+
+@njit
+def sizes_of(
+    edges: Flags, vertex: int, present: Present, limits: Limits, memory: Memory
+) -> IntArray:
+    """Return the consistency of a graph that differs from the present one at a vertex."""
+    _, sizes, sets = present
+    if same_edges(sizes, edges):
+        return sizes
+    needed, allowed, n_chains = limits
+    keys, kept, n_seen = memory
+    key = graph_key(edges)
+    for k in range(min(n_seen[0], keys.shape[0])):
+        if keys[k] == key and same_edges(kept[k], edges):
+            return kept[k]
+    if sets.shape[0] > 0:
+        found, _ = changed_sizes(edges, allowed, vertex, sizes, sets)
+    else:
+        found = fast_sizes(edges, needed, n_chains)
+    place = n_seen[0] % keys.shape[0]  # that of the graph seen first
+    keys[place] = key
+    kept[place] = found
+    n_seen[0] += 1
+    return found
+
+
+@njit
+def try_candidates(
+    pool: IntArray,
+    vertex: int,
+    tried: IntArray,
+    similarity: FloatArray,
+    discrimination: FloatArray,
+    self_confidence: FloatArray,
+    present: Present,
+    limits: Limits,
+    memory: Memory,
+    rule: WeightRule,
+    damping: float,
+    start: FloatArray,
+    n_products: int,
+    sum_edges: bool,
+    scores: FloatArray,
+) -> FloatArray:
+    """Return the objective of the pool with each candidate in the place of a vertex.
+
+    With a bound on its rounding error beside it; for ``scores`` see `score_replacements`.
+    """
+    n = pool.shape[0]
+    n_tried = tried.shape[0]
+    objectives = np.empty((n_tried, 2))
+    edges = present[0].copy()
+    done = np.zeros(n_tried, dtype=np.bool_)
+    same = np.empty(n_tried, dtype=np.int64)
+    for k in range(n_tried):
+        if done[k]:
+            continue
+        for i in range(n):
+            joined = i != vertex and similarity[tried[k], pool[i]] > 0
+            edges[vertex, i] = edges[i, vertex] = joined
+        count = 0
+        for m in range(k, n_tried):
+            equal = not done[m]
+            i = 0
+            while equal and i < n:
+                joined = i != vertex and similarity[tried[m], pool[i]] > 0
+                equal = joined == (edges[vertex, i] != 0)
+                i += 1
+            if equal:
+                done[m] = True
+                same[count] = m
+                count += 1
+        group = same[:count]
+        values = np.empty((count, 2))
+        score_replacements(
+            pool,
+            vertex,
+            tried[group],
+            similarity,
+            discrimination,
+            self_confidence,
+            sizes_of(edges, vertex, present, limits, memory),
+            rule,
+            damping,
+            start,
+            n_products,
+            sum_edges,
+            values,
+            scores,
+        )
+        objectives[group] = values
+    return objectives

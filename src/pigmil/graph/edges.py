@@ -225,7 +225,9 @@ def consistency(
            [0, 0, 0, 0]])
     """
     edges = _as_edges(adjacency)
-    sizes, _ = _solve(edges, edges_needed(len(edges), density), _choose(edges, exact), keep=False)
+    sizes, _ = _solve(
+        edges, edges_needed(len(edges), density), choose_route(edges, exact), keep=False
+    )
     return sizes
 
 
@@ -268,7 +270,7 @@ def _as_edges(adjacency: ArrayLike) -> NDArray[np.int8]:
     return edges
 
 
-def _choose(edges: NDArray[np.int8], exact: bool | None) -> Method:
+def choose_route(edges: NDArray[np.int8], exact: bool | None) -> Method:
     """Choose the route for a graph."""
     from pigmil.graph._quasi_clique_exact_kernels import MAX_EXACT_VERTICES
 
@@ -290,60 +292,71 @@ def _solve(
     edges: NDArray[np.int8], needed: IntArray, method: Method, *, keep: bool
 ) -> tuple[IntArray, dict[tuple[int, int], IntArray]]:
     """Return the sizes and, if they are to be kept, a set that certifies the size of each edge."""
+    from pigmil.graph._quasi_clique_update_kernels import exact_sizes, fast_sizes
     from pigmil.graph._vertex_order_kernels import refined_order
 
-    order = refined_order(edges)
-    inner = np.ascontiguousarray(edges[np.ix_(order, order)])
-    back = np.argsort(order)
-    if method == "cores":
-        sizes, sets = _solve_by_cores(inner, needed, keep=keep)
+    n = len(edges)
+    pairs = np.argwhere(edges) if keep else np.empty((0, 2), dtype=np.int64)
+    if method == "exact":
+        sizes, masks = exact_sizes(edges, missing_allowed(needed))
+        flags = masks[tuple(pairs.T)][:, None] >> np.arange(n) & 1
+        members = [np.flatnonzero(row) for row in flags]
+    elif keep:
+        order = refined_order(edges)
+        place = np.argsort(order)
+        inner = np.ascontiguousarray(edges[np.ix_(order, order)])
+        certify = _certify_cores if method == "cores" else _certify_search
+        sizes, found = certify(inner, needed, place[pairs])
+        sizes = np.where(edges > 0, sizes[np.ix_(place, place)], 0)
+        members = [np.sort(order[one]) for one in found]
     else:
-        sizes, sets = _solve_by_sets(inner, needed, method, keep=keep)
-    sizes[inner == 0] = 0
-    named = {
-        (int(order[i]), int(order[j])): np.sort(order[members]) for (i, j), members in sets.items()
-    }
-    return np.ascontiguousarray(sizes[np.ix_(back, back)]), named
+        sizes = fast_sizes(edges, needed, n_chains(n, method))
+        members = []
+    return sizes, {(int(i), int(j)): one for (i, j), one in zip(pairs, members, strict=True)}
 
 
-def _solve_by_sets(
-    edges: NDArray[np.int8], needed: IntArray, method: Method, *, keep: bool
-) -> tuple[IntArray, dict[tuple[int, int], IntArray]]:
-    from pigmil.graph._quasi_clique_exact_kernels import exact_sizes
+def missing_allowed(needed: IntArray) -> IntArray:
+    """Return how many pairs of a quasi-clique of each size may lack an edge."""
+    size = np.arange(len(needed))
+    return size * (size - 1) // 2 - needed
+
+
+def n_chains(n_vertices: int, method: Method) -> int:
+    """Return the number of chains of nested cores; 0 for another route."""
+    if method != "cores":
+        return 0
+    # More chains miss less; their number falls with the size to bound the cost of one graph.
+    return max(12, min(48, 12_000 // max(n_vertices, 1)))
+
+
+def _certify_search(
+    edges: NDArray[np.int8], needed: IntArray, pairs: IntArray
+) -> tuple[IntArray, list[IntArray]]:
+    """Return the sizes by local search, and a set for each of the pairs."""
     from pigmil.graph._quasi_clique_search_kernels import search_sizes
 
     n = len(edges)
     sizes = np.zeros((n, n), dtype=np.int64)
     # Every kept set improves at least one pair by at least one vertex.
-    room = n * n * n // 2 if keep else 0
-    found = np.zeros((room, n), dtype=np.int8)
-    owner = np.full((n, n) if keep else (0, 0), -1, dtype=np.int64)
-    n_found = search_sizes(edges, needed, sizes, found, owner, 0)
-    if method == "exact":
-        budget = np.arange(n + 1) * np.arange(-1, n) // 2 - needed
-        exact_sizes(edges, budget, sizes, found, owner, n_found)
-    pairs = np.argwhere(edges) if keep else ()
-    return sizes, {(int(i), int(j)): np.flatnonzero(found[owner[i, j]]) for i, j in pairs}
+    found = np.zeros((n * n * n // 2, n), dtype=np.int8)
+    owner = np.full((n, n), -1, dtype=np.int64)
+    search_sizes(edges, needed, sizes, found, owner)
+    return sizes, [np.flatnonzero(found[owner[i, j]]) for i, j in pairs]
 
 
-def _solve_by_cores(
-    edges: NDArray[np.int8], needed: IntArray, *, keep: bool
-) -> tuple[IntArray, dict[tuple[int, int], IntArray]]:
+def _certify_cores(
+    edges: NDArray[np.int8], needed: IntArray, pairs: IntArray
+) -> tuple[IntArray, list[IntArray]]:
+    """Return the sizes by nested cores, and a set for each of the pairs."""
     from pigmil.graph._quasi_clique_core_kernels import core_sizes
 
-    n = len(edges)
-    # More chains miss less; their number falls with the size to bound the cost of one graph.
-    n_chains = max(12, min(48, 12_000 // max(n, 1)))
+    n, chains = len(edges), n_chains(len(edges), "cores")
     sizes = np.zeros((n, n), dtype=np.int64)
-    orders = np.full((n_chains if keep else 0, n), -1, dtype=np.int64)
-    chain_of = np.full((n, n) if keep else (0, 0), -1, dtype=np.int64)
+    orders = np.full((chains, n), -1, dtype=np.int64)
+    chain_of = np.full((n, n), -1, dtype=np.int64)
     core_of = chain_of.copy()
-    core_sizes(edges, needed, sizes, n_chains, orders, chain_of, core_of)
-    pairs = np.argwhere(edges) if keep else ()
-    return sizes, {
-        (int(i), int(j)): np.union1d(orders[chain_of[i, j], : core_of[i, j]], [i, j])
-        for i, j in pairs
-    }
+    core_sizes(edges, needed, sizes, chains, orders, chain_of, core_of)
+    return sizes, [np.union1d(orders[chain_of[i, j], : core_of[i, j]], [i, j]) for i, j in pairs]
 
 
 def influence(distance: ArrayLike, gamma_far: float = 1.0, gamma_near: float = 1.0) -> FloatArray:

@@ -7,20 +7,27 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from pigmil._core import state
 from pigmil._core.model_parts import model_part
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.graph.csdg import CSDG, CSDGSettings, build_csdg, normalise_weights, ranking_scores
-from pigmil.graph.edges import EXACT_VERTICES, consistency
+from pigmil.graph.edges import (
+    EXACT_VERTICES,
+    choose_route,
+    edges_needed,
+    missing_allowed,
+    n_chains,
+)
 
 __all__ = ["Trace", "UpdateResult", "UpdateStep", "update_pool"]
 
 Objective = Literal["ranking_scores", "edge_sum"] | Callable[[CSDG], float]
 
-# Bytes of consistencies remembered by graph: many tries change no edge.
+# Bytes of consistencies remembered by graph, and their number: many tries lead to the same edges.
 _MEMORY = 1 << 26
+_REMEMBERED = 4096
 
 
 @dataclass(frozen=True)
@@ -216,8 +223,9 @@ def update_pool(
     content. So ``exact=None`` means branch and bound for pools of up to 30 instances and not
     beyond, however sparse: a route that changed between two pools would favour one of them.
 
-    Cost: one `consistency` for each graph that differs in an edge from those seen before, and
-    one walk for each try. A pass without improvement tries every candidate once.
+    Cost: one walk for each try, and the consistency of each graph whose edges were not seen before;
+    where it is exact, only the quasi-cliques through the replaced vertex are looked for. A pass
+    without improvement tries every candidate once.
 
     Examples
     --------
@@ -358,7 +366,11 @@ class _Scorer:
 
 
 class _CompiledScorer(_Scorer):
-    """Score all replacements of a vertex together, for the settings the kernel knows."""
+    """Score all replacements of a vertex in one compiled loop, for the settings it knows.
+
+    It holds the consistency of the present pool. That of a pool which differs in one vertex
+    follows from it where it is exact.
+    """
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -374,79 +386,86 @@ class _CompiledScorer(_Scorer):
             settings.discrimination_pair == "max",
             float(settings.discrimination_scale),
         )
-        self.remembered: dict[bytes, IntArray] = {}
+        self.pool: IntArray | None = None
+        self.present: tuple[NDArray[np.int8], IntArray, IntArray]
 
     @staticmethod
     def supports(settings: CSDGSettings, objective: Objective) -> bool:
         """Whether the kernel scores graphs of these settings."""
-        known = CSDGSettings()
-        same = settings.normalise == known.normalise and settings.discrimination_relative is None
-        return not callable(objective) and same
+        by_edge = settings.normalise == "max" and settings.discrimination_relative is None
+        return by_edge and not callable(objective)
 
     def score(self, pool: IntArray) -> _Score:
+        changed = self._changed(pool)
+        if self.pool is None or len(changed) > 1:
+            self._move_to(pool)
+        vertex = int(changed[0]) if len(changed) == 1 else 0
         scores = np.empty((3, len(pool)))
-        self._run(pool, 0, pool[:1], self._edges(pool), scores)
+        self._try(pool, vertex, pool[[vertex]], scores)
         order = np.argsort(scores[0], kind="stable")
         if self.objective == "edge_sum":
             return replace(super().score(pool), order=order)
         return _Score(scores, order)
 
     def estimate(self, pool: IntArray, vertex: int, tried: IntArray) -> FloatArray:
-        edges = self._edges(pool)
-        rows = self.candidates[0][np.ix_(tried, pool)] > 0
-        rows[:, vertex] = False
-        same_edges: dict[bytes, list[int]] = {}
-        for k, row in enumerate(rows):
-            same_edges.setdefault(row.tobytes(), []).append(k)
-        estimates = np.empty((len(tried), 2))
-        for group in same_edges.values():
-            edges[vertex] = edges[:, vertex] = rows[group[0]]
-            estimates[group] = self._run(pool, vertex, tried[group], edges, np.empty((0, 0)))
-        return estimates
+        if self.pool is None or not np.array_equal(pool, self.pool):
+            self._move_to(pool)
+        return self._try(pool, vertex, tried, np.empty((0, 0)))
 
-    def _run(
-        self,
-        pool: IntArray,
-        vertex: int,
-        tried: IntArray,
-        edges: BoolArray,
-        scores: FloatArray,
-    ) -> FloatArray:
+    def _try(self, pool: IntArray, vertex: int, tried: IntArray, scores: FloatArray) -> FloatArray:
         """Return the objectives of replacements, and their errors, from the kernel."""
-        from pigmil.graph._updating_kernels import score_replacements
+        from pigmil.graph._updating_kernels import try_candidates
 
-        objectives = np.empty((len(tried), 2))
-        score_replacements(
+        return try_candidates(
             pool,
             vertex,
             tried,
             *self.candidates,
-            self._consistency(edges),
+            self.present,
+            self.limits,
+            self.memory,
             self.rule,
             float(self.settings.damping),
-            self._start(len(pool)),
+            self.start,
             self.settings.max_iter + 1,
             self.objective == "edge_sum",
-            objectives,
             scores,
         )
-        return objectives
 
-    def _edges(self, pool: IntArray) -> BoolArray:
-        edges: BoolArray = self.candidates[0][np.ix_(pool, pool)] > 0
-        np.fill_diagonal(edges, False)
-        return edges
+    def _changed(self, pool: IntArray) -> IntArray:
+        """Return the vertices at which a pool differs from the present one, if there is one."""
+        return np.flatnonzero(pool != self.pool) if self.pool is not None else np.arange(0)
 
-    def _consistency(self, edges: BoolArray) -> IntArray:
-        """Return the consistency of a graph, remembered by its edges."""
-        key = np.packbits(edges).tobytes()
-        sizes = self.remembered.pop(key, None)
-        if sizes is None:
-            sizes = consistency(edges, density=self.settings.density, exact=self.settings.exact)
-        self.remembered[key] = sizes  # the most recent one is last
-        if len(self.remembered) > max(1, _MEMORY // max(1, sizes.nbytes)):
-            del self.remembered[next(iter(self.remembered))]
-        return sizes
+    def _move_to(self, pool: IntArray) -> None:
+        """Make a pool the present one, whose vertices are replaced."""
+        from pigmil.graph import _quasi_clique_update_kernels as kernels
+        from pigmil.graph._updating_kernels import sizes_of
+
+        n = len(pool)
+        edges = (self.candidates[0][np.ix_(pool, pool)] > 0).astype(np.int8)
+        np.fill_diagonal(edges, 0)
+        sets = np.empty((0, 0), dtype=np.int64)
+        if self.pool is None:
+            self.route = choose_route(edges, self.settings.exact)
+            self.start = self._start(n)
+            needed = edges_needed(n, self.settings.density)
+            self.limits = needed, missing_allowed(needed), n_chains(n, self.route)
+            room = min(_REMEMBERED, max(1, _MEMORY // (8 * n * n)))
+            graphs = np.empty((room, n, n), dtype=np.int64)
+            self.memory = np.empty(room, dtype=np.int64), graphs, np.zeros(1, dtype=np.int64)
+        changed = self._changed(pool)
+        if self.route == "exact":
+            _, allowed, _ = self.limits
+            if len(changed) == 1:
+                before = self.present[1:]
+                sizes, sets = kernels.changed_sizes(edges, allowed, int(changed[0]), *before)
+            else:
+                sizes, sets = kernels.exact_sizes(edges, allowed)
+        elif self.pool is None:
+            sizes = kernels.fast_sizes(edges, self.limits[0], self.limits[2])
+        else:
+            sizes = sizes_of(edges, 0, self.present, self.limits, self.memory).copy()
+        self.pool, self.present = pool.copy(), (edges, sizes, sets)
 
 
 def _exact(values: ArrayLike) -> FloatArray:
