@@ -1,6 +1,7 @@
 """The forest of SoftPIGMIL: extremely randomized trees fitted on the pool of the other models."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,6 +14,7 @@ from pigmil._core.model_parts import model_part
 from pigmil._core.segments import offsets_of, segment_gather, segment_ids
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.estimators._soft_steps import soft_pool
+from pigmil.scale import map_calls
 
 _N_TREES = 50
 _LEAST_IN_LEAF = 3
@@ -152,6 +154,8 @@ def fit_forest_apart(
     positive: BoolArray,
     folds: list[BoolArray],
     sharpness: float,
+    *,
+    n_jobs: int | None = None,
 ) -> tuple[Forest, FloatArray]:
     """Fit a forest on all bags, and one without each fold of bags to score that fold.
 
@@ -167,6 +171,8 @@ def fit_forest_apart(
         Which bags are held out together.
     sharpness : float
         Factor of the scores, in standard deviations of the negatives' scores, in the softmax.
+    n_jobs : int, optional
+        Forests fitted at a time, in threads, if there is no cluster.
 
     Returns
     -------
@@ -175,15 +181,32 @@ def fit_forest_apart(
     held_out : array of shape (n_instances,)
         Log-odds of each instance by the forest without its fold.
     """
+    rows = np.asarray(rows, dtype=np.float32)  # as trees take them: half to send to a cluster
+    fit_without = partial(_fit_without, rows, offsets, positive, sharpness)
+    nothing = np.zeros(len(positive), dtype=bool)
+    calls = [(scores, nothing), *zip(scores_apart, folds, strict=True)]
+    (forest, _), *parts = map_calls(fit_without, calls, n_jobs=n_jobs)
     held_out = np.empty(len(rows))
-    for fold, part in zip(folds, scores_apart, strict=True):
-        kept = segment_gather(offsets, np.flatnonzero(~fold))
-        away = segment_gather(offsets, np.flatnonzero(fold))
-        starts, labels = offsets_of(np.diff(offsets)[~fold]), positive[~fold]
-        pool = _pool(part, starts, labels, sharpness)
-        held_out[away] = fit_forest(rows[kept], pool, starts, labels).log_odds(rows[away])
-    pool = _pool(scores, offsets, positive, sharpness)
-    return fit_forest(rows, pool, offsets, positive), held_out
+    for fold, (_, log_odds) in zip(folds, parts, strict=True):
+        held_out[segment_gather(offsets, np.flatnonzero(fold))] = log_odds
+    return forest, held_out
+
+
+def _fit_without(
+    rows: NDArray[Any],
+    offsets: IntArray,
+    positive: BoolArray,
+    sharpness: float,
+    scores: FloatArray,
+    fold: BoolArray,
+) -> tuple[Forest, FloatArray]:
+    """Return a forest of all bags but those of a fold, and its log-odds for these."""
+    kept = segment_gather(offsets, np.flatnonzero(~fold))
+    away = segment_gather(offsets, np.flatnonzero(fold))
+    starts, labels = offsets_of(np.diff(offsets)[~fold]), positive[~fold]
+    pool = _pool(scores, starts, labels, sharpness)
+    forest = fit_forest(rows[kept], pool, starts, labels)
+    return forest, forest.log_odds(rows[away])
 
 
 def _pool(

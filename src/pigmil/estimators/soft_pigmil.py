@@ -406,7 +406,9 @@ class SoftPIGMIL(MILClassifier):
         scale = fit_scale("standard", work.rows)
         pools = [models.scores(fold) for fold in range(len(work.folds))]
         known = (work.offsets, work.positive, work.folds, self.sharpness)
-        forest, trees = fit_forest_apart(scale.apply(work.rows), scores, pools, *known)
+        forest, trees = fit_forest_apart(
+            scale.apply(work.rows), scores, pools, *known, n_jobs=self.n_jobs
+        )
         negative = ~work.inside
         spreads = [float(part[negative].std()) for part in (scores, trees)]
         factor, gain = (
