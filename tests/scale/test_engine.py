@@ -22,8 +22,12 @@ from pigmil.scale import (
     map_blocks,
     map_calls,
     map_reduce,
+    predict_to_parquet,
     take_rows,
 )
+
+pd = pytest.importorskip("pandas")
+pytest.importorskip("pyarrow")
 
 
 def block_sum(block):
@@ -218,7 +222,8 @@ def test_scaler_and_partial_transformers_fit_block_by_block(lazy):
 
 
 @pytest.mark.parametrize("card", all_estimators(), ids=lambda card: card.name)
-def test_every_method_predicts_on_lazy_bags(card, lazy):
+def test_every_method_predicts_on_lazy_bags(card, lazy, tmp_path):
+    """Scores and labels are those of the bags in memory, also in files written in two calls."""
     bags = lazy.load()
     model = get_estimator(card.name)()
     if "random_state" in model.get_params():
@@ -236,6 +241,21 @@ def test_every_method_predicts_on_lazy_bags(card, lazy):
         np.testing.assert_allclose(model.decision_function(lazy), scores, rtol=1e-5, atol=1e-6)
         clear = np.abs(scores) > 1e-5
         assert np.array_equal(model.predict(lazy)[clear], model.predict(bags)[clear])
+    files = predict_to_parquet(model, lazy, tmp_path / "scores")
+    files[3].unlink()
+    kept = files[0].stat().st_mtime_ns
+    assert predict_to_parquet(model, lazy, tmp_path / "scores") == files
+    assert files[0].stat().st_mtime_ns == kept
+    table = pd.concat([pd.read_parquet(file) for file in files], ignore_index=True)
+    if card.detects:
+        assert len(table) == bags.n_instances
+        expected = model.decision_function_instances(bags)
+        np.testing.assert_allclose(table["score"], expected, rtol=1e-5, atol=1e-6)
+        table = table.groupby("bag", sort=False).first().reset_index()
+    assert table["bag"].tolist() == bags.ids.tolist()
+    if card.classifies:
+        np.testing.assert_allclose(table["bag_score"], scores, rtol=1e-5, atol=1e-6)
+        assert np.array_equal(table["predicted"][clear], model.predict(bags)[clear])
 
 
 @pytest.mark.parametrize("name", ["KDE", "KDEMin", "KDEMax"])

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from sklearn.pipeline import make_pipeline
 
-from pigmil import MILES, Bags, BagScaler, KDEMin
+from pigmil import MILES, MISVM, Bags, BagScaler, KDEMin, select_instances
 from pigmil._core.errors import BagsError
+from pigmil.evaluation import _held_out
+from pigmil.evaluation._held_out import fit_quietly
 from pigmil.scale import _predict, predict_to_parquet
 
 pd = pytest.importorskip("pandas")
@@ -118,7 +120,9 @@ def test_parts_of_an_earlier_call_that_are_not_whole_are_named(lazy, tmp_path):
     first, second, *_ = predict_to_parquet(model, lazy, tmp_path)
     whole = first.read_bytes()
     pd.read_parquet(first).iloc[1:].to_parquet(first)
-    with pytest.raises(BagsError, match=r"part-00000\.parquet has .* rows, .* delete it"):
+    with pytest.raises(
+        BagsError, match=r"part-00000\.parquet has .* rows, .* with a score .* delete"
+    ):
         predict_to_parquet(model, lazy, tmp_path)
     first.write_bytes(whole[:-20])
     with pytest.raises(BagsError, match=r"part-00000\.parquet: cannot be read as parquet"):
@@ -130,6 +134,52 @@ def test_parts_of_an_earlier_call_that_are_not_whole_are_named(lazy, tmp_path):
     first.unlink()
     assert predict_to_parquet(model, lazy, tmp_path)[0].read_bytes() == whole
     assert second.exists()
+
+
+def test_several_classes_have_a_column_each(lazy, tmp_path):
+    y = np.array(["a", "b", "c"] * 10)
+    model = MILES().fit(lazy.load().with_labels(y))
+    table = read(predict_to_parquet(model, lazy, tmp_path))
+    names = [f"{kind}_{label}" for kind in ("score", "bag_score") for label in "abc"]
+    assert set(names) <= set(table)
+    first = table.groupby("bag", sort=False).first()
+    assert first["predicted"].tolist() == model.predict(lazy).tolist()
+    np.testing.assert_allclose(first[names[3:]], model.decision_function(lazy), rtol=1e-6)
+
+
+def test_held_out_scores_are_kept_by_fold(lazy, tmp_path, monkeypatch):
+    """A selection that was stopped goes on; a complete one fits nothing."""
+    expected = select_instances(KDEMin(), lazy.load(), cv=3)
+    fitted = []
+
+    def fit_twice(estimator, bags, y):
+        if len(fitted) == 2:
+            raise KeyboardInterrupt
+        fitted.append(len(bags))
+        return fit_quietly(estimator, bags, y)
+
+    monkeypatch.setattr(_held_out, "fit_quietly", fit_twice)
+    with pytest.raises(KeyboardInterrupt):
+        select_instances(KDEMin(), lazy, cv=3, folder=tmp_path)
+    fitted[:] = [0]
+    found = select_instances(KDEMin(), lazy, cv=3, folder=tmp_path)
+    assert fitted == [0, 20]
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5, atol=1e-6)
+    assert np.array_equal(found.called, expected.called)
+    again = select_instances(KDEMin(), lazy, cv=3, folder=tmp_path)
+    assert np.array_equal(again.scores, found.scores)
+    with pytest.raises(BagsError, match="scores of another estimator or of a fit on other bags"):
+        select_instances(KDEMin(length_unit=3.0), lazy, cv=3, folder=tmp_path)
+    with pytest.raises(ValueError, match="folder= keeps the scores of bags on disk"):
+        select_instances(KDEMin(), lazy.load(), cv=3, folder=tmp_path / "b")
+
+
+@pytest.mark.parametrize("method", [MISVM(), make_pipeline(BagScaler(), MILES())])
+def test_methods_that_fit_in_memory_select_on_disk(method, lazy):
+    found = select_instances(method, lazy, cv=2)
+    expected = select_instances(method, lazy.load(), cv=2)
+    assert np.array_equal(found.called, expected.called)
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-4, atol=1e-4)
 
 
 def test_info_never_replaces_scores(tmp_path):

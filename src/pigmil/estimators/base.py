@@ -467,10 +467,14 @@ class MILClassifier(ClassifierMixin, BaseMIL):
         -------
         array of shape (n_bags,)
         """
-        scores = self._check_and_score(X)
-        if scores.ndim == 2:
-            return self.classes_[scores.argmax(axis=1)]
-        is_second = (scores > 0) == (self.positive_label_ == self.classes_[1])
+        return self._labels_of(self.decision_function(X))
+
+    def _labels_of(self, decisions: FloatArray) -> NDArray[Any]:
+        """Return the labels that decision values stand for."""
+        if decisions.ndim == 2:
+            return self.classes_[decisions.argmax(axis=1)]
+        positive_is_second = self.positive_label_ == self.classes_[1]
+        is_second = decisions > 0 if positive_is_second else decisions >= 0
         return self.classes_[is_second.astype(np.intp)]
 
     @available_if(_has_probabilities)

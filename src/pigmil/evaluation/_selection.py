@@ -1,24 +1,23 @@
 """How many instances are positive: calls with a bounded share of false ones."""
 
-import warnings
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.special import betaincinv
 from scipy.stats import false_discovery_control
-from sklearn.base import clone
 
-from pigmil._core.errors import PositiveLabelWarning
 from pigmil._core.optional import import_optional
 from pigmil._core.segments import segment_gather
 from pigmil._core.text import count
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags, as_bags, is_lazy
 from pigmil.estimators._selection import content_order
+from pigmil.evaluation._held_out import score_held_out
 from pigmil.evaluation._splits import bag_groups, inner_splits
-from pigmil.metrics import instance_scores
 
 _TOP_SHARE = 0.1  # of the negatives, whose clustering in bags sets the design effect
 _CONFIDENCE = 0.75  # of the bound on the share of negatives that reach a score
@@ -147,6 +146,7 @@ def select_instances(
     cv: int = 5,
     groups: Any = None,
     random_state: int = 0,
+    folder: str | os.PathLike[str] | None = None,
     callback: Callable[[int, int], None] | None = None,
 ) -> InstanceSelection:
     """Call instances of positive bags positive, with a bounded share of false calls.
@@ -162,8 +162,8 @@ def select_instances(
     estimator : estimator
         A method that scores instances, or a pipeline or search around one. It is cloned.
     bags : bags
-        Anything :func:`pigmil.as_bags` takes, or bags on disk (:meth:`pigmil.Bags.scan`) if
-        the estimator fits on them.
+        Anything :func:`pigmil.as_bags` takes, or bags on disk (:meth:`pigmil.Bags.scan`). Of
+        these the bags to fit on are loaded if the estimator does not fit on disk; scores stream.
     y : array of shape (n_bags,), optional
         Labels of two classes. Optional if ``bags`` has them.
     fdr : float, default=0.1
@@ -175,6 +175,9 @@ def select_instances(
         patient; see :func:`pigmil.evaluation._splits.bag_groups`.
     random_state : int, default=0
         Seed of the folds.
+    folder : path, optional
+        For bags on disk: keep the held-out scores there, in Parquet files by fold and block. After
+        an interruption the same call computes the rest.
     callback : callable, optional
         Called after each fit with the number of finished fits and of all fits.
 
@@ -211,8 +214,9 @@ def select_instances(
         raise ValueError(f"fdr must lie between 0 and 1, got {fdr!r}.")
     bags = bags if is_lazy(bags) else as_bags(bags)
     held_out = held_out_scores(
-        estimator, bags, y, cv=cv, groups=groups, random_state=random_state, callback=callback
-    )
+        estimator, bags, y, cv=cv, groups=groups, random_state=random_state, folder=folder,
+        callback=callback,
+    )  # fmt: skip
     return call_instances(held_out, bags, fdr=fdr, method=method_name(estimator))
 
 
@@ -272,13 +276,14 @@ def held_out_scores(
     cv: int = 5,
     groups: Any = None,
     random_state: int = 0,
+    folder: str | os.PathLike[str] | None = None,
     callback: Callable[[int, int], None] | None = None,
 ) -> HeldOutScores:
     """Score every instance by a model fitted without its bag.
 
     Parameters
     ----------
-    estimator, bags, y, cv, groups, random_state, callback
+    estimator, bags, y, cv, groups, random_state, folder, callback
         See :func:`select_instances`.
 
     Returns
@@ -308,9 +313,10 @@ def held_out_scores(
     for k, (train, test) in enumerate(splits):
         train, test = order[train], order[test]
         fold[test] = k
-        model = fit_quietly(estimator, bags[train], y[train])
         rows = segment_gather(bags.offsets, test)
-        scores[rows] = standardized_scores(instance_scores(model, bags[test]))
+        part = None if folder is None else Path(folder) / f"fold-{k}"
+        found = score_held_out(estimator, bags, y, train, test, folder=part)
+        scores[rows] = standardized_scores(found)
         if callback is not None:
             callback(k + 1, len(splits))
     return HeldOutScores(scores, positive, label, fold, units)
@@ -334,16 +340,6 @@ def positive_bags(estimator: Any, bags: Bags, y: Any) -> tuple[BoolArray, Any]:
     if label not in labels:
         raise ValueError(f"pos_label={label!r} is not among the labels {labels.tolist()}.")
     return np.asarray(y == label), label
-
-
-def fit_quietly(estimator: Any, bags: Bags, y: Any) -> Any:
-    """Fit a clone, without its callback and without the warning about text labels."""
-    model = clone(estimator)
-    callbacks = [name for name in model.get_params() if name.split("__")[-1] == "callback"]
-    model.set_params(**dict.fromkeys(callbacks))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PositiveLabelWarning)
-        return model.fit(bags, y)
 
 
 def standardized_scores(scores: FloatArray) -> FloatArray:

@@ -12,7 +12,7 @@ from pigmil.scale._engine import (
     take_rows,
 )
 from pigmil.scale._lazy import LazyBags
-from pigmil.scale._predict import predict_to_parquet, stream
+from pigmil.scale._predict import predict_to_parquet, stream, written_scores
 from pigmil.scale._scan import scan_bags
 
 __all__ = [
@@ -32,4 +32,5 @@ __all__ = [
     "scan_bags",
     "stream",
     "take_rows",
+    "written_scores",
 ]

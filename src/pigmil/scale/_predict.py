@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from pigmil._core.errors import BagsError
 from pigmil._core.files import atomic_write
 from pigmil._core.optional import import_optional
+from pigmil._core.typing import FloatArray
 from pigmil.bags import Bags
 from pigmil.io._common import check_readable, parsing
 from pigmil.scale._engine import map_blocks
@@ -55,13 +57,15 @@ def _call(model: Any, method: str, block: Bags) -> Any:
 def predict_to_parquet(
     model: Any, bags: LazyBags, folder: str | os.PathLike[str], *, info: bool = True
 ) -> list[Path]:
-    """Write the score of every instance, block by block, and go on where a stopped call was.
+    """Write the scores of every block, and go on where a stopped call was.
 
     Each block becomes ``part-00000.parquet`` and so on, with one row per instance: ``bag``,
-    ``instance`` (its position in the bag), ``score``, further data on the instance such as
-    coordinates, and ``bag_score`` if the model classifies bags. A file appears whole or not at
-    all; files that are there already are kept, so the same call after an interruption computes
-    the rest. On a cluster the workers write, to a folder that they share.
+    ``instance`` (its position in the bag), ``score``, and further data on the instance such as
+    coordinates; if the model classifies bags, also ``bag_score`` and ``predicted``. For a model
+    that does not score instances there is one row per bag. With more than two classes there is a
+    column for each, ``score_LABEL``. A file appears whole or not at all; files that are there
+    already are kept, so the same call after an interruption computes the rest. On a cluster the
+    workers write, to a folder that they share.
 
     Parameters
     ----------
@@ -84,11 +88,13 @@ def predict_to_parquet(
     target.mkdir(parents=True, exist_ok=True)
     parts = bags.partitions()
     plan = {"ids": [str(one) for one in bags.ids], "parts": [part.n_bags for part in parts]}
-    _check_plan(target, plan, _first_scores(model, bags))
-    files = [target / f"part-{at:05d}.parquet" for at in range(len(parts))]
+    first = _scores(model, bags[:1].load(info=False))
+    _check_plan(target, plan, np.concatenate([np.ravel(one) for one in first.values()]))
+    files = _part_files(target, len(parts))
     missing = [at for at, file in enumerate(files) if not file.exists()]
     for at in set(range(len(parts))) - set(missing):
-        _check_part(files[at], parts[at].n_instances)
+        n_rows = parts[at].n_instances if "score" in first else parts[at].n_bags
+        _check_part(files[at], n_rows, "score" if "score" in first else "bag_score")
     write = partial(_write_part, without_training_scores(model))
     todo = [parts[at] for at in missing]
     for _ in map_blocks(write, todo, [files[at] for at in missing], info=info):
@@ -96,20 +102,54 @@ def predict_to_parquet(
     return files
 
 
-def _first_scores(model: Any, bags: LazyBags) -> list[float]:
-    """Return the scores of the first bag, by which a model is recognized."""
-    method, first = model, bags[:1].load()
+def written_scores(bags: LazyBags, folder: str | os.PathLike[str]) -> FloatArray | None:
+    """Return the instance scores that :func:`predict_to_parquet` wrote; None if some are missing.
+
+    Parameters
+    ----------
+    bags : LazyBags
+        The bags that were scored.
+    folder : path
+        Where the scores are.
+    """
+    parquet = import_optional("pyarrow.parquet", extra="io", purpose="Reading Parquet")
+    parts = bags.partitions()
+    files = _part_files(Path(folder), len(parts))
+    if not all(file.exists() for file in files):
+        return None
+    scores = []
+    for file, part in zip(files, parts, strict=True):
+        _check_part(file, part.n_instances, "score")
+        with parsing(file, "parquet"):
+            scores.append(parquet.read_table(file, columns=["score"])["score"].to_numpy())
+    return np.concatenate(scores)
+
+
+def _part_files(folder: Path, n_parts: int) -> list[Path]:
+    return [folder / f"part-{at:05d}.parquet" for at in range(n_parts)]
+
+
+def _scores(model: Any, block: Bags) -> dict[str, NDArray[Any]]:
+    """Return what a model says about a block: scores of instances if it has them, and of bags."""
+    method, seen = model, block
     if hasattr(model, "steps"):
-        method, first = model[-1], model[:-1].transform(first) if len(model) > 1 else first
-    return [float(one) for one in method.decision_function_instances(first)]
+        method, seen = model[-1], model[:-1].transform(block) if len(model) > 1 else block
+    found = {}
+    if hasattr(method, "decision_function_instances"):
+        found["score"] = method.decision_function_instances(seen)
+    if hasattr(method, "decision_function"):
+        found["bag_score"] = method.decision_function(seen)
+    return found
 
 
-def _check_plan(folder: Path, plan: dict[str, Any], scores: list[float]) -> None:
+def _check_plan(folder: Path, plan: dict[str, Any], scores: FloatArray) -> None:
     """Note what the files belong to, or compare with the note of an earlier call."""
     noted = folder / _PLAN
     if not noted.exists():
         with atomic_write(noted) as temporary:
-            temporary.write_text(json.dumps({**plan, "first_scores": scores}), encoding="utf-8")
+            temporary.write_text(
+                json.dumps(plan | {"first_scores": scores.tolist()}), encoding="utf-8"
+            )
         return
     try:
         earlier = json.loads(noted.read_text(encoding="utf-8"))
@@ -120,48 +160,53 @@ def _check_plan(folder: Path, plan: dict[str, Any], scores: list[float]) -> None
         raise BagsError(
             f"{folder} holds the scores of other bags; give another folder, or delete this one."
         )
-    same = earlier_scores.shape == (len(scores),)
+    same = earlier_scores.shape == scores.shape
     if not same or not np.allclose(earlier_scores, scores, rtol=1e-6, atol=1e-12):
         raise BagsError(
             f"{folder} holds the scores of another model; give another folder, or delete this one."
         )
 
 
-def _check_part(file: Path, n_rows: int) -> None:
+def _check_part(file: Path, n_rows: int, column: str) -> None:
     """Refuse a file of an earlier call that is not whole."""
     parquet = import_optional("pyarrow.parquet", extra="io", purpose="Writing Parquet")
     check_readable(file)
     with parsing(file, "parquet"), parquet.ParquetFile(file) as opened:
         found, names = opened.metadata.num_rows, opened.schema_arrow.names
-    if found != n_rows or not {"bag", "instance", "score"} <= set(names):
+    has_scores = any(name == column or name.startswith(f"{column}_") for name in names)
+    if found != n_rows or not has_scores:
         raise BagsError(
-            f"{file} has {found} rows, and the scores of {n_rows} instances belong there; delete "
-            "it to compute it again."
+            f"{file} has {found} rows, and {n_rows} with a {column} belong there; delete it to "
+            "compute it again."
         )
 
 
 def _write_part(model: Any, block: Bags, file: Path) -> None:
     pyarrow = import_optional("pyarrow", extra="io", purpose="Writing Parquet")
     parquet = import_optional("pyarrow.parquet", extra="io", purpose="Writing Parquet")
-    method, seen = model, block
-    if hasattr(model, "steps"):
-        method = model[-1]
-        seen = model[:-1].transform(block) if len(model) > 1 else block
-    index = block.bag_index
-    columns: dict[str, Any] = {
-        "bag": block.ids[index],
-        "instance": np.arange(block.n_instances) - block.offsets[index],
-        "score": method.decision_function_instances(seen),
-    }
-    if hasattr(method, "decision_function"):
-        columns["bag_score"] = method.decision_function(seen)[index]
-    if block.instance_labels is not None:
+    method = model[-1] if hasattr(model, "steps") else model
+    scores = _scores(model, block)
+    by_instance = "score" in scores
+    index = block.bag_index if by_instance else np.arange(block.n_bags)
+    columns: dict[str, Any] = {"bag": block.ids[index]}
+    if by_instance:
+        columns["instance"] = np.arange(block.n_instances) - block.offsets[index]
+        columns |= _columns("score", scores["score"], method.classes_)
+    if "bag_score" in scores:
+        columns |= _columns("bag_score", scores["bag_score"][index], method.classes_)
+        columns["predicted"] = method._labels_of(scores["bag_score"])[index]
+    if by_instance and block.instance_labels is not None:
         columns["instance_label"] = block.instance_labels
-    for name, values in block.instance_info.items():
+    for name, values in block.instance_info.items() if by_instance else ():
         name = f"info_{name}" if name in columns else name  # never in place of a score
-        if values.ndim == 1:
-            columns[name] = values
-        elif values.ndim == 2:
-            columns |= {f"{name}_{at}": values[:, at] for at in range(values.shape[1])}
+        if values.ndim <= 2:
+            columns |= _columns(name, values, range(values.shape[-1]))
     with atomic_write(file) as temporary:
         parquet.write_table(pyarrow.table(columns), temporary)
+
+
+def _columns(name: str, values: NDArray[Any], titles: Iterable[Any]) -> dict[str, NDArray[Any]]:
+    """Return an array as a column, or each of its columns with a title of its own."""
+    if values.ndim == 1:
+        return {name: values}
+    return {f"{name}_{title}": each for title, each in zip(titles, values.T, strict=True)}
