@@ -3,6 +3,7 @@
 import operator
 import os
 import signal
+import sys
 
 import joblib
 import numpy as np
@@ -15,6 +16,8 @@ from pigmil._core.errors import BagFormatError
 from pigmil.estimators import get_estimator
 from pigmil.scale import (
     ClusterError,
+    LazyBags,
+    _engine,
     check_cluster,
     cluster_client,
     column_moments,
@@ -150,8 +153,9 @@ def test_bad_clusters_are_refused(monkeypatch):
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr("pigmil.scale._cluster._CONNECT_SECONDS", 0.3)
     nobody = "tcp://127.0.0.1:1"
-    with pytest.raises(ClusterError, match="No dask scheduler answers"), cluster_client(nobody):
-        pass
+    for address in (nobody, "tcp://127.0.0.1:99999", "node1", "http://127.0.0.1:1", ""):
+        with pytest.raises(ClusterError, match="No dask scheduler answers"):
+            cluster_client(address).__enter__()
     with pytest.raises(ClusterError, match="not both"), cluster_client("tcp://a:1", 2):
         pass
     with pytest.raises(ClusterError, match="at least 1; got 0"), cluster_client(n_workers=0):
@@ -187,6 +191,94 @@ def test_workers_with_another_pigmil_are_refused():
         check_cluster(FakeClient({"tcp://a": "0.1.0", "tcp://b": None}))
     with pytest.raises(ClusterError, match=r"another version of pigmil: tcp://b has 0.0.9"):
         check_cluster(FakeClient({"tcp://a": "0.1.0", "tcp://b": "0.0.9"}))
+
+
+WORKERS = {
+    "none": ("sys.modules['pigmil'] = None", "1 of 1 workers do not have pigmil, .* pip install"),
+    "old": (
+        "import pigmil._core.version as v; v.__version__ = '0.0.9'",
+        r"another version of pigmil: .* has 0\.0\.9, this process has",
+    ),
+}
+
+
+@pytest.mark.parametrize("which", WORKERS)
+def test_a_worker_without_this_pigmil_is_refused_before_any_work(which, lazy, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    code, message = WORKERS[which]
+    (tmp_path / "start.py").write_text(f"import sys; {code}")
+    with (
+        distributed.LocalCluster(
+            n_workers=1,
+            threads_per_worker=1,
+            dashboard_address=":0",
+            preload=[str(tmp_path / "start.py")],
+        ) as odd,
+        distributed.Client(odd),
+        pytest.raises(ClusterError, match=message),
+    ):
+        list(map_blocks(block_sum, lazy))
+
+
+def test_files_that_one_worker_does_not_see_are_named_with_its_host(lazy, client):
+    def hide():
+        from pigmil.scale import _sources
+
+        def missing(path):
+            raise FileNotFoundError(2, "No such file or directory")
+
+        _sources.shown, _sources._size_and_time = _sources._size_and_time, missing
+
+    def show():
+        from pigmil.scale import _sources
+
+        _sources._size_and_time = _sources.shown
+
+    client.wait_for_workers(2, timeout=60)
+    one = [sorted(client.nthreads())[0]]
+    client.run(hide, workers=one)
+    try:
+        with pytest.raises(
+            BagFormatError, match=r"bag\d\d.npy: cannot be opened on host .* Every worker must see"
+        ):
+            list(map_blocks(block_sum, lazy))
+    finally:
+        client.run(show, workers=one)
+
+
+def test_a_cluster_needs_the_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with (
+        pytest.raises(ImportError, match=r"part of the extra 'scale'"),
+        cluster_client(n_workers=1),
+    ):
+        pass
+
+
+def test_tasks_hold_paths_and_never_values(folder, tmp_path, monkeypatch):
+    """A whole fit sends and receives some vectors per bag, and no block."""
+    import cloudpickle
+
+    rng = np.random.default_rng(0)
+    for at in range(8):
+        values = rng.normal(size=(5_000, 16))
+        values[:50] += 3.0 * (at % 2)
+        np.save(tmp_path / f"b{at}.npy", values)
+    lazy = Bags.scan(tmp_path, labels={f"b{at}": at % 2 for at in range(8)})
+    sent = []
+
+    def record(run, function, tasks):
+        sent.extend(len(cloudpickle.dumps(task)) for task in tasks)
+        return here(run, function, tasks)
+
+    here = _engine._map_here
+    monkeypatch.setattr(_engine, "_map_here", record)
+    cut = LazyBags.partitions
+    monkeypatch.setattr(LazyBags, "partitions", lambda bags: cut(bags, 1 << 20))  # 1 bag each
+    monkeypatch.setattr("pigmil.scale._engine.available_memory", lambda: 1)  # nothing is held
+    get_estimator("SoftPIGMIL")(max_instances=200, random_state=0).fit(lazy)
+    assert len(sent) >= 60
+    assert max(sent) < 10_000 < lazy[:1].nbytes / 50
 
 
 def test_the_version_check_needs_no_module_of_pigmil_on_the_worker(client):

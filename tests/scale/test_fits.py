@@ -20,7 +20,9 @@ MODELS = {
     "MaxPoolingLR": MaxPoolingLR(tol=1e-8),
     "MMIL": MMIL(),
     "SIL": SIL(LogisticRegression(tol=1e-9, max_iter=1000)),
+    "KDE": get_estimator("KDE")(),
     "KDEMin": get_estimator("KDEMin")(),
+    "KDEMax": get_estimator("KDEMax")(),
     "PIGMIL": PIGMIL(random_state=0),
 }
 
@@ -61,16 +63,41 @@ def test_the_size_of_blocks_does_not_change_soft_pigmil(n_bags, lazy, monkeypatc
     assert_same_model(fit(), expected, lazy, tolerance=1e-5)
 
 
-@pytest.mark.parametrize("name", ["SoftPIGMIL of a sample", "MaxPoolingLR", "SIL", "KDEMin"])
-def test_a_fit_is_the_same_on_every_engine(name, lazy, cluster):
+ON_ENGINES = ["SoftPIGMIL of a sample", "MaxPoolingLR", "SIL", "KDE", "KDEMin", "KDEMax"]
+
+
+@pytest.fixture(scope="module")
+def one_worker():
+    """Return a cluster of one worker, a thread of this process."""
     distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
+    ) as running:
+        yield running
+
+
+@pytest.mark.parametrize("name", ON_ENGINES)
+def test_a_fit_is_the_same_on_every_engine(name, lazy, cluster, one_worker):
+    """Behind a scaler, which fits on the same engine."""
+    distributed = pytest.importorskip("distributed")
+
+    def fit():
+        return make_pipeline(BagScaler(), clone(MODELS[name])).fit(lazy)
+
     with joblib.parallel_config("threading", n_jobs=1):
-        expected = clone(MODELS[name]).fit(lazy)
+        expected = fit()
+    found = []
     with joblib.parallel_config("threading", n_jobs=3):
-        assert_same_model(clone(MODELS[name]).fit(lazy), expected, lazy, tolerance=1e-6)
-    with distributed.Client(cluster):
-        model = clone(MODELS[name]).fit(lazy)
-    assert_same_model(model, expected, lazy, tolerance=1e-6)
+        found.append(fit())
+    for running in (one_worker, cluster):
+        with distributed.Client(running):
+            found.append(fit())
+    scaled = expected[0].transform(lazy)
+    for model in found:
+        for part in ("mean_", "scale_"):
+            known = getattr(expected[0].transformer_, part)
+            np.testing.assert_allclose(getattr(model[0].transformer_, part), known, rtol=1e-12)
+        assert_same_model(model[-1], expected[-1], scaled, tolerance=1e-6)
 
 
 @pytest.mark.parametrize("name", ["MaxPoolingLR", "SIL"])

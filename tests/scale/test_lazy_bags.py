@@ -1,12 +1,15 @@
 """Lazy bags: every layout gives the bags that were written, and only metadata are read."""
 
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.model_selection import GroupKFold, train_test_split
+from sklearn.pipeline import Pipeline
 
-from pigmil import Bags, write_bags
+from pigmil import Bags, BagScaler, MaxPoolingLR, write_bags
 from pigmil._core.errors import BagFormatError, BagsError
 from pigmil.io import BagFileNotFoundError
 from pigmil.scale import LazyBags, scan_bags
@@ -183,6 +186,23 @@ def test_half_precision_is_kept_on_disk_and_read_as_single(tmp_path):
     assert np.array_equal(lazy["s3"], tables("float16")["s3"].astype("float32"))
 
 
+def test_precision_is_that_of_the_most_precise_file(tmp_path):
+    third = pd.DataFrame({"bag": ["a"], "f": [1 / 3]})
+    third.astype({"f": "float32"}).assign(bag="b").to_parquet(tmp_path / "0.parquet")
+    assert Bags.scan(tmp_path).dtype == np.float32
+    third.to_parquet(tmp_path / "1.parquet")
+    assert Bags.scan(tmp_path)["a"][0, 0] == 1 / 3
+
+
+def test_files_with_the_same_id_are_refused_or_joined(tmp_path):
+    write_h5_folder(tmp_path)
+    with h5py.File(tmp_path / "s1.hdf5", "w") as file:
+        file["features"] = np.ones((2, 4), dtype="float32")
+    with pytest.raises(BagFormatError, match=r"several bags have the id 's1'. .* give their files"):
+        Bags.scan(tmp_path)
+    assert Bags.scan([tmp_path / "s1.h5", tmp_path / "s1.hdf5"]).sizes.tolist() == [5]
+
+
 def test_indexing_follows_bags(tmp_path):
     lazy = Bags.scan(write_parquet(tmp_path))
     bags = lazy.load()
@@ -248,6 +268,38 @@ def test_a_file_that_changed_or_vanished_is_named(tmp_path):
         lazy["s3"]
 
 
+def test_a_zarr_store_that_changed_is_named(tmp_path):
+    import zarr
+
+    lazy = Bags.scan(write_zarr(tmp_path))
+    store = zarr.open_group(str(tmp_path / "bags.zarr"), mode="a")
+    store["s2/features"][:] = 5.0
+    with pytest.raises(BagFormatError, match=r"bags\.zarr: its part 's2/features' has changed"):
+        lazy.load()
+    assert lazy[["s1", "s3"]].load().n_bags == 2
+    del store["s3"]
+    with pytest.raises(BagFormatError, match=r"bags\.zarr: cannot be opened on host"):
+        lazy["s3"]
+
+
+@pytest.mark.parametrize("spoil", [Path.unlink, lambda file: np.save(file, np.zeros((1, 4)))])
+def test_a_file_that_changes_between_two_passes_is_named(spoil, tmp_path):
+    class Spoil(TransformerMixin, BaseEstimator):
+        def fit(self, bags, y=None):
+            spoil(tmp_path / "s3.npy")
+            return self
+
+        def transform(self, bags):
+            return bags
+
+    for name, values in tables().items():
+        np.save(tmp_path / f"{name}.npy", values)
+    lazy = Bags.scan(tmp_path, labels=Y)
+    model = Pipeline([("scale", BagScaler()), ("spoil", Spoil()), ("fit", MaxPoolingLR())])
+    with pytest.raises(BagFormatError, match=r"s3\.npy: (has changed|cannot be opened)"):
+        model.fit(lazy, lazy.y)
+
+
 def test_more_than_memory_is_refused_with_the_way_out(tmp_path, monkeypatch):
     lazy = Bags.scan(write_parquet(tmp_path))
     monkeypatch.setattr("pigmil.scale._lazy.available_memory", lambda: 100)
@@ -308,6 +360,13 @@ def test_tables_of_different_columns_are_refused(tmp_path):
     pd.DataFrame({"bag": ["b"], "f": [1.0], "g": [2.0]}).to_parquet(tmp_path / "1.parquet")
     with pytest.raises(BagsError, match="has 2 feature columns"):
         Bags.scan(tmp_path)
+    for width in (2, 3):
+        values = pa.array([[0.0] * width], type=pa.list_(pa.float32(), width))
+        file = tmp_path / "lists" / f"{width}.parquet"
+        file.parent.mkdir(exist_ok=True)
+        pa.parquet.write_table(pa.table({"bag": [f"b{width}"], "features": values}), file)
+    with pytest.raises(BagsError, match=r"3.parquet has 3 features per instance, .* has 2; scan"):
+        Bags.scan(tmp_path / "lists")
     pd.DataFrame({"x": [1.0]}).to_parquet(tmp_path / "x.parquet")
     with pytest.raises(BagFormatError, match="no column 'bag'; its columns are 'x'"):
         Bags.scan(tmp_path / "x.parquet")

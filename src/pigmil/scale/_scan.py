@@ -184,7 +184,12 @@ class _Found:
             )
         twice = [one for one, count in Counter(self.ids).items() if count > 1]
         if twice:
-            raise_format_error(self.what, f"several bags have the id {listed(twice, 3)}.")
+            raise_format_error(
+                self.what,
+                f"several bags have the id {listed(twice, 3)}.",
+                hint="Give different names to different bags; to join the parts of a bag, give "
+                "their files as a list to Bags.scan.",
+            )
         known = [label is not None for label in self.labels]
         names = set.intersection(*(set(one) for one in self.info))
         count = len(self.ids)
@@ -338,7 +343,7 @@ def _scan_zarr(stores: list[Path], what: Path, options: _Options) -> LazyBags:
                     for one, other in sorted(group.arrays())
                     if one != name and other.shape[:1] == array.shape[:1]
                 )
-                source = Source(Stamp.of(path), "zarr", array.path, info=info)
+                source = Source(Stamp.of(path, array.path), "zarr", array.path, info=info)
                 found.add(source, bag_id, array.shape, array.dtype, label)
     return found.build()
 
@@ -382,7 +387,7 @@ def _scan_anndata(path: Path, options: _Options, kind: str) -> LazyBags:
         if place not in (at, label)
     }
     runs = _Runs(options)
-    source = Source(Stamp.of(path), kind, key)
+    source = Source(Stamp.of(path, key if kind == "zarr" else ""), kind, key)
     y = None if label is None else np.asarray(obs.iloc[:, label])
     constant = {name: values for name, values in others.items() if values.dtype.kind in "iufbOUS"}
     runs.add(source, np.asarray(obs.iloc[:, at]), y, constant)
@@ -403,6 +408,7 @@ def _scan_tables(files: list[Path], options: _Options) -> LazyBags:
     runs = _Runs(options)
     problems = Problems("The tables")
     first: tuple[Path, list[str], Any] | None = None
+    dtypes: set[np.dtype[Any]] = set()
     for path in files:
         with parsing(path, "Parquet or Arrow"), TableFile(str(path)) as file:
             names = list(file.schema.names)
@@ -414,7 +420,14 @@ def _scan_tables(files: list[Path], options: _Options) -> LazyBags:
                     "with the same columns."
                 )
                 continue
+            if first is not None and roles["width"] != first[2]["width"]:
+                problems.add(
+                    f"{path} has {roles['width']} features per instance, and {first[0]} has "
+                    f"{first[2]['width']}; scan files of different encoders apart."
+                )
+                continue
             first = first or (path, roles["features"], roles)
+            dtypes.add(roles["dtype"])
             info = {name: name for name in roles["info"]}
             if roles["instance_label"]:
                 info[INSTANCE_LABEL] = roles["instance_label"]
@@ -435,7 +448,7 @@ def _scan_tables(files: list[Path], options: _Options) -> LazyBags:
     path, features, roles = first
     width = roles["width"] or len(features)
     named = None if roles["width"] or roles["unnamed"] else features
-    return runs.build(path.parent, width, roles["dtype"], named)
+    return runs.build(path.parent, width, np.result_type(*dtypes), named)
 
 
 def _values(column: Any) -> NDArray[Any]:

@@ -22,22 +22,32 @@ from pigmil.io._zarr_store import reopen_zarr
 
 @dataclass(frozen=True)
 class Stamp:
-    """Size and time of change of a file, by which a later reader recognizes it."""
+    """Size and time of change of a file, by which a later reader recognizes it.
+
+    Parameters
+    ----------
+    path : str
+        The file, or the folder of a zarr store.
+    size, mtime_ns : int
+        Its size and time of change; of a part of a zarr store, the sum and the latest of its files.
+    part : str
+        An array or group inside a zarr store.
+    """
 
     path: str
     size: int
     mtime_ns: int
+    part: str = ""
 
     @classmethod
-    def of(cls, path: Path) -> "Stamp":
-        """Return the stamp of a file; of a zarr store, that of its metadata."""
-        found = _status(path)
-        return cls(os.path.abspath(path), found.st_size, found.st_mtime_ns)
+    def of(cls, path: Path, part: str = "") -> "Stamp":
+        """Return the stamp of a file, or of a part of a zarr store."""
+        return cls(os.path.abspath(path), *_size_and_time(path / part), part)
 
     def verify(self) -> None:
         """Raise an error that names the file if it has changed or vanished since."""
         try:
-            found = _status(Path(self.path))
+            found = _size_and_time(Path(self.path) / self.part)
         except OSError as error:
             # Without the cause: dask cannot send errors that derive from OSError.
             raise BagFormatError(
@@ -45,21 +55,22 @@ class Stamp:
                 f"({error.strerror}), though it was there when the bags were scanned. Every "
                 "worker must see the files under the same path; if the file is gone, scan again."
             ) from None
-        if (found.st_size, found.st_mtime_ns) != (self.size, self.mtime_ns):
+        if found != (self.size, self.mtime_ns):
+            part = f"its part {self.part!r} " if self.part else ""
             raise_format_error(
                 Path(self.path),
-                f"has changed since it was scanned ({self.size:,} bytes then, "
-                f"{found.st_size:,} now).",
+                f"{part}has changed since it was scanned ({self.size:,} bytes then, "
+                f"{found[0]:,} now).",
                 hint="Scan again with Bags.scan, and start again what was computed from it.",
             )
 
 
-def _status(path: Path) -> os.stat_result:
+def _size_and_time(path: Path) -> tuple[int, int]:
+    found = [path.stat()]
     if path.is_dir():
-        for name in ("zarr.json", ".zattrs", ".zgroup"):
-            with contextlib.suppress(FileNotFoundError):
-                return (path / name).stat()
-    return path.stat()
+        names = (os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
+        found = [os.stat(name) for name in names]
+    return sum(one.st_size for one in found), max((one.st_mtime_ns for one in found), default=0)
 
 
 @dataclass(frozen=True)
@@ -125,13 +136,15 @@ def read_segments(
     beside: dict[str, list[NDArray[Any]]] = {}
     row = 0
     with contextlib.ExitStack() as stack:
-        opened: tuple[Source | None, Any] = (None, None)
+        opened: Source | None = None
         for (at, start, stop), size in zip(segments.tolist(), sizes.tolist(), strict=True):
             source = sources[at]
-            if opened[0] is None or opened[0].stamp != source.stamp:
+            if opened is None or opened.stamp != source.stamp:
+                source.stamp.verify()
+            if opened is None or opened.stamp.path != source.stamp.path:
                 stack.close()
-                opened = (source, stack.enter_context(open_file(source)))
-            file = opened[1]
+                file = stack.enter_context(_READERS[source.kind](source.stamp.path))
+            opened = source
             with parsing(Path(source.stamp.path), source.kind):
                 if out is None:
                     parts.append(as_csr(file.read(source, start, stop)).astype(dtype))
@@ -145,14 +158,6 @@ def read_segments(
     instances = sp.vstack(parts, format="csr") if out is None else out
     complete = {name: np.concatenate(values) for name, values in beside.items()}
     return instances, {name: values for name, values in complete.items() if len(values) == row}
-
-
-@contextlib.contextmanager
-def open_file(source: Source) -> Iterator[Any]:
-    """Open the file of a source after checking that it is the one that was scanned."""
-    source.stamp.verify()
-    with _READERS[source.kind](source.stamp.path) as reader:
-        yield reader
 
 
 class _ArrayFile:
