@@ -2,8 +2,11 @@
 
 python benchmarks/bench_scale.py --folder /tmp/slides                     # 62,500 and 125,000 tiles
 python benchmarks/bench_scale.py --folder /tmp/slides --sizes 125000 250000 500000 1000000
-python benchmarks/bench_scale.py --folder /tmp/slides --only workers --sizes 500000
+python benchmarks/bench_scale.py --folder /tmp/slides --only workers --sizes 125000 500000
 python benchmarks/bench_scale.py --folder /tmp/slides --only memory rivals   # 100 slides in memory
+python benchmarks/bench_scale.py --folder /tmp/slides --only cost         # for 10^8 tiles, on paper
+
+Results are added to results.jsonl in the folder; ``cost`` fits its model to those of one worker.
 
 Writes one HDF5 file per slide of 1,000 tiles with 512 float32 features (2 kB per tile): tiles lie
 around 40 centres in 16 directions, and 3 % of the tiles of positive slides around a centre of
@@ -25,6 +28,7 @@ from pathlib import Path
 import numpy as np
 
 WIDTH, TILES, SHARE = 512, 1000, 0.03
+_MODELS_AT_A_TIME = 5  # views of a scale, or forests
 
 
 def write_slides(folder: Path, n_slides: int) -> None:
@@ -114,26 +118,61 @@ def measure_fit(folder: str, n_slides: int, name: str, where: str) -> dict:
     bags = scan(folder, n_slides)
     scanned = time.perf_counter() - start
     read = count_bytes_read(type(bags))
+    visits = count_visits()
     with cluster_client(n_workers=int(where) if where.isdigit() else None):
         if where == "memory":
             bags_seen = bags.load(info=False)
         else:
             bags_seen = bags
-        workers = worker_seconds()
+        if where.isdigit():  # workers import and load kernels before the clock starts
+            warm = build(name)
+            if "max_instances" in warm.get_params():
+                warm.set_params(max_instances=2000)
+            warm.fit(bags[:8])
+            visits.clear()
+        workers, network = worker_seconds(), loopback_bytes()
         before = status("VmRSS")
         start, cpu = time.perf_counter(), time.process_time()
         model = build(name).fit(bags_seen)
         wall, cpu = time.perf_counter() - start, time.process_time() - cpu
         pairs = zip(worker_seconds(), workers, strict=True)
         workers = [round(after - first, 1) for after, first in pairs]
+        network = loopback_bytes() - network
     scores = model.instance_scores_
     return {
         "what": "fit", "model": name, "where": where, "tiles": bags.n_instances,
         "scan s": round(scanned, 2), "wall s": round(wall, 1), "cpu s": round(cpu, 1),
         "peak MB": round(status("VmHWM") - before), "AP": round(average_precision(bags, scores), 2),
-        **({"cpu s of workers": workers} if workers else {}),
-        **({} if workers else {"passes": round(sum(read) / bags.nbytes, 1)}),
+        "passes": round(sum(visits) / len(bags.partitions()), 1),
+        **({"cpu s of workers": workers, "MB sent": round(network / 1e6)} if workers else {}),
+        **({} if workers else {"times read": round(sum(read) / bags.nbytes, 1)}),
     }  # fmt: skip
+
+
+def count_visits() -> list[int]:
+    """Note how many blocks each pass visits, whether they are read or held in memory."""
+    from pigmil.scale import _engine
+
+    visits: list[int] = []
+
+    def counted(each):
+        def run(*arguments):
+            if _engine._run_task in arguments:
+                visits.append(len(arguments[-1]))
+            return each(*arguments)
+
+        return run
+
+    _engine._map_here, _engine.map_on_cluster = map(
+        counted, (_engine._map_here, _engine.map_on_cluster)
+    )
+    return visits
+
+
+def loopback_bytes() -> int:
+    """Return the bytes sent so far between processes of this machine, of all that run on it."""
+    with open("/proc/net/dev") as file:
+        return next(int(line.split()[9]) for line in file if line.strip().startswith("lo:"))
 
 
 def worker_seconds() -> list[float]:
@@ -241,23 +280,46 @@ def run(*arguments: object, limit: float | None = None) -> dict:
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def extrapolate(fits: list[dict], tiles: float = 1e8) -> None:
-    """Fit CPU time and memory as straight lines to measured fits, and print them for more tiles."""
+def print_cost(fits: list[dict], tiles: float = 1e8, bags: float = 1e4) -> None:
+    """Fit the CPU time of driver and workers to fits with one worker; print it for more tiles.
+
+    Both are straight lines in the number of tiles, by least squares of relative errors. Their
+    constant parts are those of the fit on the working set, which has 15,000 instances here, and
+    six of each bag where that is more; it is shared by as many workers as models are fitted at a
+    time. The parts that grow are passes over all tiles: those of the workers are shared, and those
+    of the driver are not.
+    """
     sizes = np.array([fit["tiles"] for fit in fits], dtype=float)
-    slope, fixed = np.polyfit(sizes, [fit["cpu s"] for fit in fits], 1)
-    error = max(abs(fixed + slope * fit["tiles"] - fit["cpu s"]) / fit["cpu s"] for fit in fits)
-    per_tile = 1e6 * np.polyfit(sizes, [fit["peak MB"] for fit in fits], 1)[0]
-    passes, pass_bytes = fits[-1]["passes"], tiles * WIDTH * 4
+    driver = np.array([fit["cpu s"] for fit in fits])
+    worker = np.array([fit["cpu s of workers"][0] for fit in fits])
+    lines, errors = [], []
+    for seconds in (driver, worker):
+        slope, fixed = np.maximum(np.polyfit(sizes, seconds, 1, w=1 / seconds), 0.0)
+        lines.append((fixed, slope))
+        errors.append(np.abs((fixed + slope * sizes) / seconds - 1).max())
+    for name, (fixed, slope), error in zip(("driver", "worker"), lines, errors, strict=True):
+        print(
+            f"{name}: CPU s = {fixed:.1f} + {1e6 * slope:.1f} per million tiles, off by at most "
+            f"{100 * error:.0f} % on {len(fits)} fits"
+        )
+    passes, pass_bytes = max(fit["passes"] for fit in fits), tiles * WIDTH * 4
+    grown = max(1.0, 6 * bags / 15_000)
     print(
-        f"{fits[0]['model']} on {tiles:.0e} tiles: CPU s = {fixed:.1f} + {1e6 * slope:.1f} per "
-        f"million tiles (off by at most {100 * error:.0f} % on those measured), "
-        f"{pass_bytes / 1e9:.0f} GB per pass, {passes} passes, {per_tile:.0f} bytes of memory per "
-        "tile on the driver"
+        f"{tiles:.0e} tiles in {bags:.0e} bags: {pass_bytes / 1e9:.0f} GB per pass, {passes} "
+        f"passes, working set {grown:.1f} times as large"
     )
-    for workers in (1, 10, 100):
-        hours = (fixed + slope * tiles / workers) / 3600
-        rate = passes * pass_bytes / (hours * 3600) / 1e9
-        print(f"  {workers} workers: {hours:.2f} hours, reading {rate:.2f} GB/s in all", flush=True)
+    (driver_fixed, driver_slope), (worker_fixed, worker_slope) = lines
+    alone = driver_fixed * grown + driver_slope * tiles
+    whole = alone + worker_fixed * grown + worker_slope * tiles
+    for n in (1, 10, 100):
+        shared = worker_fixed * grown / min(n, _MODELS_AT_A_TIME) + worker_slope * tiles / n
+        seconds = alone + shared
+        print(
+            f"  {n} workers: {seconds / 3600:.2f} hours ({whole / seconds:.1f} times as fast as "
+            f"one), the driver alone {100 * alone / seconds:.0f} % of it, reading "
+            f"{passes * pass_bytes / seconds / 1e9:.2f} GB/s in all",
+            flush=True,
+        )
 
 
 def main() -> None:
@@ -275,10 +337,16 @@ def main() -> None:
     arguments = parser.parse_args()
     folder = Path(arguments.folder)
     counts = sorted(max(2, size // TILES) for size in arguments.sizes)
-    write_slides(folder, max(*counts, 100) if "memory" in arguments.only else counts[-1])
+    if arguments.only != ["cost"]:
+        in_memory = {"memory", "rivals"} & set(arguments.only)
+        write_slides(folder, max(*counts, 100) if in_memory else counts[-1])
+
+    results = folder / "results.jsonl"
 
     def show(result: dict) -> dict:
         print(", ".join(f"{key} {value}" for key, value in result.items()), flush=True)
+        with results.open("a") as file:
+            file.write(json.dumps(result) + "\n")
         return result
 
     if "fit" in arguments.only:
@@ -289,22 +357,34 @@ def main() -> None:
                     fits[-1]["tiles"] / fits[0]["tiles"]
                 )
                 print(f"{name}: exponent of CPU time {growth:.2f}", flush=True)
-                if name == "SoftPIGMIL":
-                    extrapolate(fits)
             if counts[0] * TILES * WIDTH * 4 < 4e9:
                 show(run("fit", folder, counts[0], name, "memory"))
     if "predict" in arguments.only:
         for name in arguments.methods:
             show(run("predict", folder, counts[-1], name))
     if "workers" in arguments.only:
-        one, two = (show(run("fit", folder, counts[-1], "SoftPIGMIL", n)) for n in (1, 2))
+        ones = [show(run("fit", folder, count, "SoftPIGMIL", 1)) for count in counts]
+        one, two = ones[-1], show(run("fit", folder, counts[-1], "SoftPIGMIL", 2))
         if "wall s" in one and "wall s" in two:
-            print(f"two workers against one: {one['wall s'] / two['wall s']:.2f} times as fast")
-            seconds = [fit["cpu s"] + max(fit["cpu s of workers"]) for fit in (one, two)]
-            print(
-                "driver and busiest worker, CPU s: "
-                f"{seconds[0]:.1f} against {seconds[1]:.1f}, {seconds[0] / seconds[1]:.2f} times"
-            )
+            walls = [fit["wall s"] for fit in (one, two)]
+            cpus = [fit["cpu s"] + max(fit["cpu s of workers"]) for fit in (one, two)]
+            for name, (first, second) in {"wall": walls, "CPU, busiest": cpus}.items():
+                print(
+                    f"{one['tiles']} tiles, {name}: one worker {first:.1f} s, two {second:.1f} s, "
+                    f"{first / second:.2f} times as fast; share that is not divided "
+                    f"{max(0.0, 2 * second / first - 1):.2f}",
+                    flush=True,
+                )
+    if "cost" in arguments.only:
+        lines = [json.loads(line) for line in results.read_text().splitlines()]
+        fits = {
+            fit["tiles"]: fit
+            for fit in lines
+            if (fit["what"], fit.get("model"), fit.get("where")) == ("fit", "SoftPIGMIL", "1")
+        }
+        if len(fits) < 2:
+            sys.exit("cost: run --only workers with two sizes first")
+        print_cost([fits[size] for size in sorted(fits)])
     if "memory" in arguments.only:
         for name in ("SoftPIGMIL", "PIGMIL", "MaxPoolingLR", "ABMIL"):
             show(run("fit", folder, 100, name, "memory"))
