@@ -12,8 +12,8 @@ from sklearn.pipeline import make_pipeline
 
 from pigmil import MILES, MISVM, Bags, BagScaler, KDEMin, select_instances
 from pigmil._core.errors import BagsError
-from pigmil.evaluation import _held_out
-from pigmil.evaluation._held_out import fit_quietly
+from pigmil.evaluation import _selection
+from pigmil.evaluation._selection import fit_quietly
 from pigmil.scale import _predict, predict_to_parquet
 
 pd = pytest.importorskip("pandas")
@@ -158,7 +158,7 @@ def test_held_out_scores_are_kept_by_fold(lazy, tmp_path, monkeypatch):
         fitted.append(len(bags))
         return fit_quietly(estimator, bags, y)
 
-    monkeypatch.setattr(_held_out, "fit_quietly", fit_twice)
+    monkeypatch.setattr(_selection, "fit_quietly", fit_twice)
     with pytest.raises(KeyboardInterrupt):
         select_instances(KDEMin(), lazy, cv=3, folder=tmp_path)
     fitted[:] = [0]

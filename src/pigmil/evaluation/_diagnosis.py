@@ -17,10 +17,10 @@ from pigmil._core.text import count, sanitize, to_json_safe
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags, as_bags
 from pigmil.estimators._selection import content_order
-from pigmil.evaluation._held_out import fit_quietly
 from pigmil.evaluation._selection import (
     HeldOutScores,
     InstanceSelection,
+    fit_quietly,
     select_instances,
 )
 from pigmil.evaluation._splits import bag_groups, inner_splits

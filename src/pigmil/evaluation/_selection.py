@@ -1,6 +1,7 @@
 """How many instances are positive: calls with a bounded share of false ones."""
 
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,15 +10,18 @@ from typing import Any
 import numpy as np
 from scipy.special import betaincinv
 from scipy.stats import false_discovery_control
+from sklearn.base import clone
 
+from pigmil._core.errors import PositiveLabelWarning
 from pigmil._core.optional import import_optional
 from pigmil._core.segments import segment_gather
 from pigmil._core.text import count
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags, as_bags, is_lazy
 from pigmil.estimators._selection import content_order
-from pigmil.evaluation._held_out import score_held_out
 from pigmil.evaluation._splits import bag_groups, inner_splits
+from pigmil.metrics import instance_scores
+from pigmil.scale import keep_scores
 
 _TOP_SHARE = 0.1  # of the negatives, whose clustering in bags sets the design effect
 _CONFIDENCE = 0.75  # of the bound on the share of negatives that reach a score
@@ -315,7 +319,7 @@ def held_out_scores(
         fold[test] = k
         rows = segment_gather(bags.offsets, test)
         part = None if folder is None else Path(folder) / f"fold-{k}"
-        found = score_held_out(estimator, bags, y, train, test, folder=part)
+        found = _score_held_out(estimator, bags[train], y[train], bags[test], part)
         scores[rows] = standardized_scores(found)
         if callback is not None:
             callback(k + 1, len(splits))
@@ -340,6 +344,47 @@ def positive_bags(estimator: Any, bags: Bags, y: Any) -> tuple[BoolArray, Any]:
     if label not in labels:
         raise ValueError(f"pos_label={label!r} is not among the labels {labels.tolist()}.")
     return np.asarray(y == label), label
+
+
+def fit_quietly(estimator: Any, bags: Bags, y: Any) -> Any:
+    """Fit a clone, without its callback and without the warning about text labels."""
+    model = clone(estimator)
+    callbacks = [name for name in model.get_params() if name.split("__")[-1] == "callback"]
+    model.set_params(**dict.fromkeys(callbacks))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PositiveLabelWarning)
+        return model.fit(bags, y)
+
+
+def _score_held_out(
+    estimator: Any, seen: Any, y: Any, unseen: Any, folder: Path | None
+) -> FloatArray:
+    """Fit on some bags and score the instances of others; keep the scores in a folder if given.
+
+    Bags on disk are loaded for the fit if the method does not fit on them.
+    """
+
+    def fit() -> Any:
+        steps = getattr(estimator, "steps", None)
+        method = steps[-1][1] if steps else estimator
+        if is_lazy(seen) and not getattr(method, "_fits_lazy_bags", True):
+            return fit_quietly(estimator, seen.load(info=False), y)
+        return fit_quietly(estimator, seen, y)
+
+    if folder is None:
+        return instance_scores(fit(), unseen)
+    if not is_lazy(seen):
+        raise ValueError(
+            "folder= keeps the scores of bags on disk; open them with Bags.scan, or leave it out."
+        )
+    parameters = {name: repr(value) for name, value in estimator.get_params().items()}
+    note = {
+        "estimator": type(estimator).__name__,
+        "parameters": {name: text for name, text in parameters.items() if "callback" not in name},
+        "fitted_on": [str(one) for one in seen.ids],
+        "labels": [str(one) for one in y],
+    }
+    return keep_scores(fit, unseen, folder, note)
 
 
 def standardized_scores(scores: FloatArray) -> FloatArray:

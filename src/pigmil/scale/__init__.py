@@ -12,7 +12,7 @@ from pigmil.scale._engine import (
     take_rows,
 )
 from pigmil.scale._lazy import LazyBags
-from pigmil.scale._predict import predict_to_parquet, stream, written_scores
+from pigmil.scale._predict import keep_scores, predict_to_parquet, stream
 from pigmil.scale._scan import scan_bags
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "cluster_client",
     "column_moments",
     "hold_blocks",
+    "keep_scores",
     "map_blocks",
     "map_calls",
     "map_instances",
@@ -32,5 +33,4 @@ __all__ = [
     "scan_bags",
     "stream",
     "take_rows",
-    "written_scores",
 ]

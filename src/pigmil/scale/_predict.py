@@ -3,7 +3,7 @@
 import copy
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from pigmil.io._common import check_readable, parsing
 from pigmil.scale._engine import map_blocks
 from pigmil.scale._lazy import LazyBags
 
-_PLAN = "plan.json"
+_PLAN, _NOTE = "plan.json", "fit.json"
 
 
 def stream(model: Any, method: str, bags: LazyBags) -> NDArray[Any]:
@@ -102,27 +102,52 @@ def predict_to_parquet(
     return files
 
 
-def written_scores(bags: LazyBags, folder: str | os.PathLike[str]) -> FloatArray | None:
-    """Return the instance scores that :func:`predict_to_parquet` wrote; None if some are missing.
+def keep_scores(
+    fit: Callable[[], Any], bags: LazyBags, folder: Path, note: dict[str, Any]
+) -> FloatArray:
+    """Return instance scores by a model, written to a folder so that they need no second fit.
 
     Parameters
     ----------
+    fit : callable
+        Returns the model; called unless all scores are there.
     bags : LazyBags
-        The bags that were scored.
+        The bags to score.
     folder : path
-        Where the scores are.
+        For :func:`predict_to_parquet`.
+    note : dict
+        On the model, written beside the scores and compared with that of an earlier call.
     """
-    parquet = import_optional("pyarrow.parquet", extra="io", purpose="Reading Parquet")
+    parquet = import_optional("pyarrow.parquet", extra="io", purpose="Keeping scores")
+    _check_note(folder, note | {"scored": [str(one) for one in bags.ids]})
     parts = bags.partitions()
-    files = _part_files(Path(folder), len(parts))
+    files = _part_files(folder, len(parts))
     if not all(file.exists() for file in files):
-        return None
+        predict_to_parquet(fit(), bags, folder)
     scores = []
     for file, part in zip(files, parts, strict=True):
         _check_part(file, part.n_instances, "score")
         with parsing(file, "parquet"):
             scores.append(parquet.read_table(file, columns=["score"])["score"].to_numpy())
     return np.concatenate(scores)
+
+
+def _check_note(folder: Path, note: dict[str, Any]) -> None:
+    file = folder / _NOTE
+    if not file.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with atomic_write(file) as temporary:
+            temporary.write_text(json.dumps(note), encoding="utf-8")
+        return
+    try:
+        earlier = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, OSError, RecursionError):
+        earlier = None
+    if earlier != note:
+        raise BagsError(
+            f"{folder} holds the scores of another estimator or of a fit on other bags; give "
+            "another folder, or delete this one."
+        )
 
 
 def _part_files(folder: Path, n_parts: int) -> list[Path]:
