@@ -50,6 +50,20 @@ def hdf5_info(path):
         file.create_dataset("coords", shape=(1000, COUNT), dtype="i1", chunks=(1, 1000))
 
 
+def matlab_references(path):
+    """Cells that all refer to one array, as MATLAB 7.3 stores them; each alone fits."""
+    with h5py.File(path, "w", userblock_size=512) as file:
+        one = file.create_dataset("#refs#/a", shape=(1, COUNT // 100), dtype="f8", fillvalue=1.0)
+        one.attrs["MATLAB_class"] = np.bytes_("double")
+        cells = np.full((1, 100), one.ref, dtype=h5py.ref_dtype)
+        file.create_dataset("bags", data=cells).attrs["MATLAB_class"] = np.bytes_("cell")
+        labels = file.create_dataset("labels", data=np.ones((1, 100)))
+        labels.attrs["MATLAB_class"] = np.bytes_("double")
+    content = bytearray(path.read_bytes())
+    content[:128] = b"MATLAB 7.3 MAT-file".ljust(124) + b"\0\2IM"
+    path.write_bytes(content)
+
+
 def parquet(path):
     table = pa.table({"bag": pa.array(np.zeros(COUNT, dtype=int)), "x": pa.array(np.zeros(COUNT))})
     pyarrow.parquet.write_table(table, path)
@@ -63,7 +77,8 @@ def parquet_lists(path):
 
 BOMBS = {
     npz: ".npz", npz_small_numbers: ".npz", matlab: ".mat", matlab_small_numbers: ".mat",
-    hdf5: ".h5", hdf5_info: ".h5", parquet: ".parquet", parquet_lists: ".parquet",
+    matlab_references: ".mat", hdf5: ".h5", hdf5_info: ".h5", parquet: ".parquet",
+    parquet_lists: ".parquet",
 }  # fmt: skip
 
 

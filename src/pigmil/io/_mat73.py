@@ -7,12 +7,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from pigmil._core.optional import import_optional
-from pigmil.io._common import parsing, raise_format_error
+from pigmil.io._common import check_memory, parsing, raise_format_error
 from pigmil.io._h5_file import OneFile
 from pigmil.io._mat5 import Cell, Struct
 
 _MAX_DEPTH = 16
 _MAX_MEMBERS = 1_000_000  # cells followed in one file: references could form endless chains
+
+_COPIES = 2  # of the values: as they are read, as bags
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -25,7 +27,7 @@ def load(path: Path) -> dict[str, Any]:
 
 class _Reader:
     def __init__(self, opened: OneFile) -> None:
-        self.opened, self.n_members = opened, 0
+        self.opened, self.n_members, self.n_bytes = opened, 0, 0
 
     def member(self, group: Any, name: str, depth: int) -> Any:
         """Return the value of a member of a group."""
@@ -51,13 +53,23 @@ class _Reader:
         if self.opened.h5py.check_ref_dtype(dataset.dtype) is not None:
             if (dataset.size or 0) > _MAX_MEMBERS:
                 raise_format_error(self.opened.path, f"has {dataset.size} cells, too many.")
-            return Cell([self._target(ref, depth + 1) for ref in dataset[()].T.ravel(order="F")])
+            references = dataset[()].T.ravel(order="F")
+            self._check_size(references)
+            return Cell([self._target(reference, depth + 1) for reference in references])
         # MATLAB stores columns first, so that HDF5 sees every matrix transposed.
         values = self.opened.values(dataset).T
         if kind != "char":
             return values
         rows = np.atleast_2d(values)
         return np.array(["".join(map(chr, row)) for row in rows.tolist()], dtype=str)
+
+    def _check_size(self, references: Any) -> None:
+        """Check the memory of all cells together; many may refer to one large array."""
+        targets = (self.opened.file[reference] for reference in references)
+        dataset = self.opened.h5py.Dataset
+        sizes = (one.size * one.dtype.itemsize for one in targets if isinstance(one, dataset))
+        self.n_bytes += sum(sizes)
+        check_memory(self.opened.path, _COPIES * self.n_bytes)
 
     def _target(self, reference: Any, depth: int) -> Any:
         self._count(depth)
