@@ -34,22 +34,32 @@ def draw_labels(y: np.ndarray, kind: str, share: float, seed: int) -> np.ndarray
 
 
 def diagnose_set(
-    method: str, name: str, bags: Bags, y: np.ndarray, tag: str, seed: int, store: Path
-) -> tuple[Diagnosis, Refits]:
-    held_out = split_scores(method, name + tag, bags, seed, store, y)
-    path = store / f"refits-{method}-{name}{tag}-{seed}.npz"
+    method: str, name: str, bags: Bags, y: np.ndarray, seed: int, store: Path
+) -> Diagnosis:
+    held_out = split_scores(method, name, bags, seed, store, y)
+    path = store / f"refits-{method}-{name}-{seed}.npz"
     if not path.exists():
         np.savez(path, **vars(refit(build(method), bags, y, held_out, seed)))
     with np.load(path) as file:
-        refits = Refits(file["whole"], file["halves"], float(file["rival_auc"]))
-    return judge(bags, call_instances(held_out, bags, method=method), refits, seed), refits
+        refits = Refits(file["halves"], float(file["rival_auc"]))
+    return judge(bags, call_instances(held_out, bags, method=method), refits, seed)
+
+
+def average_precision(method: str, name: str, bags: Bags, store: Path) -> float:
+    """Return the average precision of a fit on all bags, inside the positive ones."""
+    path = store / f"fit-{method}-{name}.npy"
+    if not path.exists():
+        np.save(path, build(method).fit(bags).instance_scores_)
+    inside = np.repeat(bags.y == 1, bags.sizes)
+    scores, labels = np.load(path)[inside], bags.instance_labels[inside]
+    return instance_average_precision(scores, labels, missing="lowest")
 
 
 def describe(found: Diagnosis) -> str:
     return (
-        f"confidence {found.confidence:5.2f}  AUC {found.auc:5.2f}  agreement "
-        f"{found.agreement:5.2f}  stability {found.stability:5.2f}  whole bag "
-        f"{found.bag_summary_auc:5.2f}  {found.verdict}, {len(found.alarms)} alarms"
+        f"confidence {found.confidence:5.2f}  AUC {found.auc:5.2f}  "
+        f"stability {found.stability:5.2f}  whole bag {found.bag_summary_auc:5.2f}  "
+        f"{found.verdict}, {len(found.alarms)} alarms"
     )
 
 
@@ -75,15 +85,13 @@ def main() -> None:
         bags = open_set(arguments.folder, name, method)
         for seed in range(arguments.draws):
             y = draw_labels(bags.y, kind, arguments.share, seed)
-            diagnosis, refits = diagnose_set(method, name, bags, y, tag, seed, arguments.store)
+            diagnosis = diagnose_set(method, name + tag, bags, y, seed, arguments.store)
             found.append(diagnosis)
-            inside = np.repeat(bags.y == 1, bags.sizes)
-            precisions.append(
-                instance_average_precision(
-                    refits.whole[inside], bags.instance_labels[inside], missing="lowest"
-                )
-            )
-            print(f"{name:18}AP {precisions[-1]:5.2f}  {describe(diagnosis)}", flush=True)
+            line = f"{name:18}{describe(diagnosis)}"
+            if kind == "true":
+                precisions.append(average_precision(method, name, bags, arguments.store))
+                line += f"  AP {precisions[-1]:.2f}"
+            print(line, flush=True)
             for alarm in diagnosis.alarms:
                 print(f"    {alarm}")
     print(f"{len(found)} fits on {kind} labels:", dict(Counter(one.verdict for one in found)))

@@ -121,7 +121,6 @@ def test_clear_case_is_good():
     assert (diagnosis.verdict, diagnosis.alarms) == ("good", ())
     assert diagnosis.auc == 1.0
     assert diagnosis.stability == 1.0
-    assert diagnosis.agreement == 1.0
     assert diagnosis.confidence == 1.0
     assert diagnosis.share_without_call == 0.0
 
@@ -145,32 +144,18 @@ def test_weak_signal_is_weak():
     assert "explain only part of the labels" in str(diagnosis)
 
 
-def test_confidence_is_the_mean_of_its_two_parts():
+def test_confidence_follows_the_ranking_of_bags_and_an_alarm_halves_it():
+    # The method learns nothing, and the standardization of folds hardly changes the order.
     bags = draw_bags(shift=2.5)
-    diagnosis = diagnose(FirstFeature(), bags)
-    # The method learns nothing, so that every model picks the same.
-    assert diagnosis.agreement == 1.0
     best = bags.instances[:, 0].reshape(60, 5).max(axis=1)
-    assert 0.5 < diagnosis.auc < 1
-    assert abs(diagnosis.auc - np.mean(best[bags.y == 1, None] > best[bags.y == 0])) < 0.05
-    assert_allclose(diagnosis.confidence, (2 * diagnosis.auc - 1 + 1.0) / 2)
-
-
-def test_picks_that_change_with_the_bags_lower_the_confidence():
-    class Reverse(FirstFeature):
-        """Fitted on all bags, rank the other way."""
-
-        def fit(self, bags, y=None):
-            self.sign_ = -1 if bags.n_bags == 60 else 1
-            return super().fit(bags)
-
-        def decision_function_instances(self, bags):
-            return self.sign_ * bags.instances[:, 0]
-
-    diagnosis = diagnose(Reverse(), draw_bags())
-    assert diagnosis.agreement == -1.0
-    assert diagnosis.stability == 1.0
-    assert diagnosis.confidence == 0.0
+    area = np.mean(best[bags.y == 1][:, None] > best[bags.y == 0])
+    assert 0.7 < area < 1
+    diagnosis = diagnose(FirstFeature(), bags)
+    assert abs(diagnosis.auc - area) < 0.05
+    assert_allclose(diagnosis.confidence, 2 * diagnosis.auc - 1)
+    alarmed = diagnose(FirstFeature(rival=0.99), bags)
+    assert len(alarmed.alarms) == 1
+    assert_allclose(alarmed.confidence, diagnosis.auc - 0.5)
 
 
 def test_picks_that_change_between_halves_are_weak():
@@ -259,7 +244,7 @@ def test_a_selection_saves_its_fits():
     selection = select_instances(Count(), bags, fdr=0.2)
     assert Count.fits == 5
     diagnosis = diagnose(Count(), bags, selection=selection)
-    assert Count.fits == 8
+    assert Count.fits == 7
     assert diagnosis.selection is selection
     assert diagnosis.to_dict()["fdr"] == 0.2
 

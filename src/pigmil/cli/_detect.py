@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 # Held-out predictions for the report refit the method; they are left out if that takes longer.
 _FOLDS, _MAX_SECONDS = 5, 60.0
-# Calls and diagnosis take eight more fits; beyond this size only where --fdr asks for them.
+# Calls and diagnosis take seven more fits; beyond this size only where --fdr asks for them.
 _FDR, _MAX_INSTANCES = 0.1, 20_000
 _MAX_COLUMNS = 3  # of information on an instance, in the printed table
 

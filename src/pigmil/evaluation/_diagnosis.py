@@ -48,20 +48,17 @@ class Diagnosis:
     alarms : tuple of str
         Signs that single instances do not explain the labels, or that labels are wrong.
     confidence : float
-        Between 0 and 1: the mean of ``2 * auc - 1`` and ``agreement``; 0 if nothing was found.
+        Between 0 and 1: ``2 * auc - 1``, half of it if there is an alarm; 0 if nothing was found.
     auc : float
         Area under the ROC curve of held-out bags by their best instance.
     auc_interval : (float, float)
         Its 95 % bootstrap interval over bags.
     auc_p_value : float
         Of the one-sided rank-sum test that positive bags have no better best instances.
-    agreement : float
-        Agreement of the held-out scores with those of a model fitted on all bags about the best
-        instance of each positive bag: 0 by chance, 1 if it is the same; see
-        :func:`pick_stability`. NaN if all positive bags have one instance.
     stability : float
-        The same of two models fitted on one half of the bags each. NaN where there are too few
-        bags.
+        Agreement of the picks of two models fitted on one half of the bags each: 0 by chance, 1 if
+        the best instance of each positive bag by one half is also the best by the other; see
+        :func:`pick_stability`. NaN where there are too few bags.
     same_pick, same_pick_by_chance : float
         Share of the positive bags in which both halves pick the same instance, and its value for
         picks at random.
@@ -84,7 +81,6 @@ class Diagnosis:
     auc: float
     auc_interval: tuple[float, float]
     auc_p_value: float
-    agreement: float
     stability: float
     same_pick: float
     same_pick_by_chance: float
@@ -142,7 +138,6 @@ class Diagnosis:
             *(f"  {reason}" for reason in self.reasons),
             f"Held-out bags ranked by their best instance: AUC {self.auc:.2f} "
             f"(95 % interval {low:.2f} to {high:.2f}; 0.5 is chance)",
-            f"Agreement of held-out picks with those of a fit on all bags: {self.agreement:.2f}",
             f"Agreement of picks between halves of the bags: {stability}",
             f"Called at a false discovery rate of {100 * selection.fdr:g} %: "
             f"{count(len(selection.called), 'instance')} in "
@@ -190,7 +185,7 @@ def diagnose(
     Bag labels cannot reveal everything: an instance that always comes with the cause looks like
     the cause.
 
-    Cost: ``cv + 3`` fits, those of ``selection`` included.
+    Cost: ``cv + 2`` fits, those of ``selection`` included.
 
     Examples
     --------
@@ -209,8 +204,8 @@ def diagnose(
             cv=cv,
             groups=groups,
             random_state=random_state,
-            # A fit on all bags and two fits on halves of them follow.
-            callback=None if callback is None else lambda done, total: callback(done, total + 3),
+            # The two fits on halves of the bags follow.
+            callback=None if callback is None else lambda done, total: callback(done, total + 2),
         )
     labels = np.asarray(bags.y if y is None else y)
     refits = refit(estimator, bags, labels, selection.held_out, random_state)
@@ -219,17 +214,15 @@ def diagnose(
 
 @dataclass(frozen=True)
 class Refits:
-    """Scores of all instances by models fitted on all bags and on each half of them.
+    """Scores of all instances by models fitted on each half of the bags.
 
     Attributes
     ----------
-    whole : array of shape (n_instances,)
     halves : array of shape (2, n_instances), or (0, n_instances) if a class has less than 4 bags
     rival_auc : float
         The lower ``rival_auc_`` of the halves; NaN if one has none.
     """
 
-    whole: FloatArray
     halves: FloatArray
     rival_auc: float
 
@@ -237,7 +230,7 @@ class Refits:
 def refit(
     estimator: Any, bags: Bags, y: Any, held_out: HeldOutScores, random_state: int = 0
 ) -> Refits:
-    """Fit on all bags and on each half of them, and score all instances."""
+    """Fit on each half of the bags and score all instances."""
     order = content_order(bags)
     grouped = len(np.unique(held_out.units)) < bags.n_bags
     splits = inner_splits(
@@ -250,9 +243,8 @@ def refit(
         splits = []
     models = [fit_quietly(estimator, bags[order[train]], y[order[train]]) for train, _ in splits]
     halves = np.array([instance_scores(model, bags) for model in models])
-    whole = instance_scores(fit_quietly(estimator, bags, y), bags)
     rival_auc = float(np.min([_rival_auc(model) for model in models])) if models else np.nan
-    return Refits(whole, halves.reshape(-1, bags.n_instances), rival_auc)
+    return Refits(halves.reshape(-1, bags.n_instances), rival_auc)
 
 
 def _rival_auc(model: Any) -> float:
@@ -270,7 +262,6 @@ def judge(
     auc = _auc(best, positive)
     interval = bootstrap_auc_interval(best, positive, held_out.units, random_state=random_state)
     p_value = float(mannwhitneyu(best[positive], best[~positive], alternative="greater").pvalue)
-    agreement, _, _ = pick_stability(refits.whole, held_out.scores, bags.offsets, positive)
     stability, same, by_chance = np.nan, np.nan, np.nan
     if len(refits.halves):
         first, second = refits.halves
@@ -285,16 +276,15 @@ def judge(
         n_negative = int((~positive).sum())
         alarms = _alarms(auc, summary_auc, refits.rival_auc, suspects, n_negative, bags)
     verdict, reasons = _verdict(found, too_few, auc, interval, stability, alarms, selection)
-    parts = [2 * auc - 1] if np.isnan(agreement) else [2 * auc - 1, agreement]
+    confidence = max(0.0, 2 * auc - 1) / (2 if alarms else 1)
     return Diagnosis(
         verdict=verdict,
         reasons=reasons,
         alarms=alarms,
-        confidence=0.0 if verdict == NOTHING else float(np.clip(np.mean(parts), 0.0, 1.0)),
+        confidence=0.0 if verdict == NOTHING else confidence,
         auc=auc,
         auc_interval=interval,
         auc_p_value=p_value,
-        agreement=agreement,
         stability=stability,
         same_pick=same,
         same_pick_by_chance=by_chance,
