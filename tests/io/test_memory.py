@@ -4,12 +4,13 @@ import tracemalloc
 
 import h5py
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
 import scipy.io
 
-from pigmil import read_bags
+from pigmil import Bags, read_bags
 from pigmil._core.errors import BagFormatError
 from pigmil.io import _common as common
 
@@ -117,6 +118,42 @@ def test_one_long_name_of_an_instance_costs_its_own_length(tmp_path):
     rows = [f"b{at} 1 i{at} 1 0.5" for at in range(2_000)] + [f"c 1 {'x' * 600_000} 1 0.5"]
     path.write_text("\n".join(rows) + "\n")
     assert peak(path, format="nju") < 100e6  # 4.8 GB when every name had the width of the longest
+
+
+@pytest.mark.parametrize("read", [read_bags, lambda *a, **b: Bags.scan(*a, **b).load()],
+                         ids=["read", "scan"])  # fmt: skip
+def test_one_long_text_of_a_dictionary_costs_its_own_length(read, tmp_path):
+    path, count = tmp_path / "bags.parquet", 600
+    texts = pa.array(["a", "x" * 200_000, "a"])
+    codes = pa.array(np.arange(count) % 3, type=pa.int32(), mask=np.arange(count) == 5)
+    column = pa.DictionaryArray.from_arrays(codes, texts)
+    bag = pa.DictionaryArray.from_arrays(pa.array([1] * count), texts)
+    pyarrow.parquet.write_table(
+        pa.table({"bag": bag, "x": np.arange(count, dtype=float), "note": column}), path
+    )
+    usual, counted = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    tracemalloc.start()
+    pa.set_memory_pool(counted)
+    try:
+        bags = read(path, info=["note"])
+        peak = tracemalloc.get_traced_memory()[1] + counted.max_memory()
+    finally:
+        pa.set_memory_pool(usual)
+        tracemalloc.stop()
+    assert peak < 50e6  # the texts of all rows have 160 MB
+    assert [len(one) for one in bags.ids] == [200_000]
+    notes = bags.instance_info["note"].tolist()
+    assert [len(one or "") for one in notes[:6]] == [1, 200_000, 1, 1, 200_000, 0]
+
+
+def test_categories_of_pandas_are_read(tmp_path):
+    path = tmp_path / "bags.parquet"
+    kinds = pd.Categorical(["w", "u", None, "u"], categories=["u", "v", "w"])
+    frame = pd.DataFrame({"bag": pd.Categorical(["q", "p", "p", "p"]), "x": [1.0, 2, 3, 4]})
+    frame.assign(kind=kinds).to_parquet(path)
+    bags = read_bags(path, info=["kind"])
+    assert bags.ids.tolist() == ["q", "p"]
+    assert bags.instance_info["kind"].tolist() == ["w", "u", "", "u"]
 
 
 def test_what_is_available_is_reported_where_the_system_says():

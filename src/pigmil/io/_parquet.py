@@ -135,8 +135,8 @@ def _fixed_lists(column: Any) -> NDArray[Any]:
 
 def _hashable(column: Any) -> Any:
     """Return ids and labels as text or numbers: bytes, dates and other types become text."""
-    if str(column.type).startswith("dictionary"):
-        column = column.dictionary_decode()
+    if hasattr(column, "dictionary"):
+        return type(column).from_arrays(column.indices, _hashable(column.dictionary))
     plain = ("int", "uint", "float", "double", "bool", "string")
     return column if str(column.type).startswith(plain) else column.cast("string")
 

@@ -114,6 +114,15 @@ def refuse_text_columns(path: Path, columns: Sequence[Any], row: int, cell: str)
 
 def encode_arrow(column: Any) -> Coded:
     """Encode an Arrow column by its distinct values; nulls become None."""
+    if hasattr(column, "dictionary"):
+        # Not decoded: a small file may repeat one long text many times.
+        values, codes = encode_arrow(column.dictionary)
+        indices = column.indices.fill_null(len(codes)).to_numpy(zero_copy_only=False)
+        rows = np.append(codes, len(values))[indices]
+        used, first, places = np.unique(rows, return_index=True, return_inverse=True)
+        order = np.argsort(first)  # by appearance, as in a column without a dictionary
+        held = [*values, None]
+        return Coded([held[used[at]] for at in order], np.argsort(order)[places])
     encoded = column.dictionary_encode(null_encoding="encode")
     return Coded(encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False))
 

@@ -26,7 +26,7 @@ from pigmil.io._zarr_store import open_zarr
 from pigmil.scale._labels import attach_labels
 from pigmil.scale._lazy import INSTANCE_LABELS as INSTANCE_LABEL
 from pigmil.scale._lazy import LazyBags, concatenate_lazy
-from pigmil.scale._sources import Source, Stamp, TableFile
+from pigmil.scale._sources import Source, Stamp, TableFile, column_values
 
 _H5 = (".h5", ".hdf5", ".hdf")
 _TABLE = (".parquet", ".pq", ".arrow", ".feather")
@@ -453,7 +453,7 @@ def _scan_tables(files: list[Path], options: _Options) -> LazyBags:
 
 def _values(column: Any) -> NDArray[Any]:
     if str(column.type).startswith("dictionary"):
-        column = column.cast(column.type.value_type)
+        return np.concatenate([column_values(chunk) for chunk in column.chunks])
     return np.asarray(column.to_numpy())
 
 

@@ -310,8 +310,17 @@ def _matrix(columns: list[Any]) -> NDArray[Any]:
         return values.reshape(len(first), first.type.list_size)
     if len(columns) == 1 and pyarrow.types.is_list(first.type):
         return np.array(first.to_pylist())
-    arrays = [column.to_numpy(zero_copy_only=False) for column in columns]
-    return np.column_stack(arrays)
+    return np.column_stack([column_values(column) for column in columns])
+
+
+def column_values(column: Any) -> NDArray[Any]:
+    """Return the values of an Arrow array; one with a dictionary repeats its texts, not copies."""
+    dictionary = getattr(column, "dictionary", None)
+    if dictionary is None or str(dictionary.type) not in ("string", "large_string"):
+        column = column if dictionary is None else column.dictionary_decode()
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    texts = np.array([*dictionary.to_pylist(), None], dtype=object)
+    return texts[column.indices.fill_null(len(dictionary)).to_numpy(zero_copy_only=False)]
 
 
 _READERS: dict[str, Any] = {
