@@ -1,7 +1,7 @@
 """Densities of negatives in blocks against scikit-learn's chunked distances: time and peak memory.
 
 OMP_NUM_THREADS=1 python benchmarks/bench_distances.py
-Each side runs in a process of its own on the same memory-mapped negatives, so that the peak is its
+Each side runs in a separate process on the same memory-mapped negatives, so that the peak is its
 own. Targets: at least 2.5 times faster, peak below 500 MB at 100,000 negatives x 512.
 """
 

@@ -1,4 +1,4 @@
-"""Peak memory and CPU time of a fit and a prediction on all bags, each in a process of its own.
+"""Peak memory and CPU time of a fit and a prediction on all bags, each in a separate process.
 
 PIGMIL_DATA=... OMP_NUM_THREADS=1 python benchmarks/bench_memory.py
 PIGMIL_DATA=... OMP_NUM_THREADS=1 python benchmarks/bench_memory.py --methods MILES --sets musk2

@@ -10,7 +10,7 @@ Results are added to results.jsonl in the folder; ``cost`` fits its model to tho
 
 Writes one HDF5 file per slide of 1,000 tiles with 512 float32 features (2 kB per tile): tiles lie
 around 40 centres in 16 directions, and 3 % of the tiles of positive slides around a centre of
-their own, which is known. Every measurement runs in a process of its own; the peak is that of the
+their own, which is known. Every measurement runs in a separate process; the peak is that of the
 process (Linux: VmHWM) less what it held before the work. The limit of predictions is to read all
 files and multiply by one matrix, in the same run: a vector for linear models, else the landmarks
 of all scales. ABMIL needs torch; misvm, sawmil and mil are fitted if they can be imported, in 8 GB

@@ -34,6 +34,11 @@ AVOID = {
     r"\bthe same say\b": "the same weight",
     r"\bclumps?\b": "cluster",
     r"\bcomes? to an end\b": "ends",
+    r"\ballows? to [a-z]+": "lets you, permits",
+    r"\bin a process of its own\b": "in a separate process",
+    r"\btoo [a-z]+ to be one\b": "too long",
+    r"\bgo(es)? too deep\b": "are nested too deeply",
+    r"\b(1\.0|it) is the paper\b": "as in the paper",
 }
 DOCSTRING = re.compile(r'^\s*r?"""What\b', re.MULTILINE)
 # First words of docstrings of functions that describe instead of saying what the function does.

@@ -79,7 +79,7 @@ class TestArrays:
             ([0], "offsets must be a 1-D array of integers"),
             ([[0, 2]], "got shape (1, 2), type int64"),
             ([0.0, 2.0], "type float64"),
-            ([1, 2], "must rise from 0 to the number of instances, 2; got 1 to 2."),
+            ([1, 2], "must increase from 0 to the number of instances, 2; got 1 to 2."),
             ([0, 1], "got 0 to 1."),
             ([0, 2, 1, 2], "got 0 to 2, falling in between."),
         ],

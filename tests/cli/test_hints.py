@@ -22,7 +22,7 @@ PARAMETER = re.compile(r"(?<![\w.-])([a-z_]+)=")
 # No command reaches these messages: they are about bags that a program builds, synthetic data,
 # functions on graphs and exemplars, and single slides, which `pigmil heatmap` goes through itself.
 PYTHON_ONLY = (
-    "Give new ids: Bags(bags.instances", "noise=", "The ring needs", "Positive bags take",
+    "Create new ids: Bags(bags.instances", "noise=", "The ring needs", "Positive bags take",
     "gamma=", "C and tol must be", "exact=True", "slide=", "This bag joins",
     "pos_label='value' does", "labels= takes a mapping", "bag does not score instances",
 )  # fmt: skip

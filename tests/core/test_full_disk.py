@@ -111,7 +111,7 @@ def test_mapped_values(large, disk, tmp_path):
     for path in disk.iterdir():
         path.unlink()
     write_bags(large, tmp_path / "bags.csv")
-    with pytest.raises(BagFormatError, match=r"GB of disk, and|No space left"):
+    with pytest.raises(BagFormatError, match=r"GB of disk space, and|No space left"):
         read_bags(tmp_path / "bags.csv", memory_map=disk / "map.npy")
     assert list(disk.iterdir()) == []
 

@@ -25,7 +25,7 @@ def cube(x):
 
 @pytest.fixture
 def run(tmp_path):
-    """Run a small program that imports kernels, in a process of its own."""
+    """Run a small program that imports kernels, in a separate process."""
     (tmp_path / "some_kernels.py").write_text(KERNELS)
 
     def once(**environment):

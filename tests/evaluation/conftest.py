@@ -39,7 +39,7 @@ def fakes(monkeypatch, tmp_path):
 
 @pytest.fixture
 def start(tmp_path, bags):
-    """Start ``run_compare.py`` in a process of its own, where it waits for a line of input."""
+    """Start ``run_compare.py`` in a separate process, where it waits for a line of input."""
     data = tmp_path / "data.npz"
     np.savez(data, instances=bags.instances, offsets=bags.offsets, y=bags.y)
     started = []

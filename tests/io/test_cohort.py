@@ -300,7 +300,7 @@ def test_bags_and_files_instead_of_a_folder(tmp_path, table):
         ({}, {"level": "case"}, "level must be 'slide' or 'patient', got 'case'"),
         ({"slide_id": ["s1", "s1", "s3", "s4"]}, {}, r"several rows for 1 slide: 's1'"),
         ({"slide_id": ["s1", None, "s3", "s4"]}, {}, r"no slide_id in 1 row: 3"),
-        ({"slide_id": list("abcd")}, {"missing": "drop"}, "no slide is also in"),
+        ({"slide_id": list("abcd")}, {"missing": "drop"}, "none of its slides is listed in"),
     ],
 )
 def test_refused(tmp_path, table, change, options, message):

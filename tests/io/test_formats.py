@@ -67,7 +67,7 @@ def test_options_are_understood_or_refused(written, format_name):
         with pytest.raises(BagFormatError, match="no columns to name"):
             read_bags(written, format=format_name, bag="bag")
     if not kind.streams:
-        with pytest.raises(BagFormatError, match="memory_map= is not for"):
+        with pytest.raises(BagFormatError, match="memory_map= is not available for"):
             read_bags(written, format=format_name, memory_map=True)
 
 

@@ -174,10 +174,10 @@ def test_places_that_cannot_be_written(tmp_path, plain_bags):
         write_bags(plain_bags, tmp_path)
     with pytest.raises(BagFormatError, match="there is no folder"):
         write_bags(plain_bags, tmp_path / "no" / "bags.csv")
-    with pytest.raises(BagFormatError, match=r"'\.xyz' belongs to no format"):
+    with pytest.raises(BagFormatError, match=r"no format has the suffix '\.xyz'"):
         write_bags(plain_bags, tmp_path / "bags.xyz")
     resampled = plain_bags[[0, 0]]
-    with pytest.raises(BagFormatError, match="ids repeat"):
+    with pytest.raises(BagFormatError, match="ids occur more than once"):
         write_bags(resampled, tmp_path / "bags.csv")
 
 

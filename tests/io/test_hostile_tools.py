@@ -384,11 +384,11 @@ def test_groups_in_circles_and_too_deep(tmp_path):
     cells().write_h5ad(path)
     with h5py.File(path, "r+") as file:
         file["uns/again"] = file["uns"]
-    assert all("groups go too deep" in message for message in both(path))
+    assert all("groups are nested too deeply" in message for message in both(path))
     with h5py.File(path, "r+") as file:
         del file["uns/again"]
         file["uns"].create_group("/".join("a" * 60))
-    assert all("groups go too deep" in message for message in both(path))
+    assert all("groups are nested too deeply" in message for message in both(path))
 
 
 def hdf5_chunk(path, name, content, n_packings):
@@ -412,7 +412,7 @@ def test_hdf5_chunks_that_unpack_to_more_than_they_should(n_packings, tmp_path, 
     for _ in range(n_packings):
         content = zlib.compress(content, 9)
     hdf5_chunk(path, "features", content, n_packings)
-    message = "packed twice" if n_packings == 2 else "unpacks to more than its 72 bytes"
+    message = "compressed twice" if n_packings == 2 else "unpacks to more than its 72 bytes"
     with pytest.raises(BagFormatError, match=message):
         read_bags(path)
     assert peak_of(lambda: refused(read_bags, path)) < 20e6

@@ -126,7 +126,7 @@ def test_bag_info_in_text_formats(tmp_path):
     assert back.y.tolist() == ["n", "p"]
     with pytest.raises(BagFormatError, match=r"cannot hold bag_info\['patient'\]"):
         write_bags(bags.with_labels(None), tmp_path / "c.arff")
-    with pytest.raises(BagFormatError, match="names that arff needs for itself: 'class'"):
+    with pytest.raises(BagFormatError, match="names that are reserved in arff: 'class'"):
         write_bags(bags.with_info(bag_info={"Class": [1, 2]}), tmp_path / "c.arff")
     (tmp_path / "b.dat").write_text(
         "@relation r\n@attribute id {a,b}\n@attribute site {x,y}\n@attribute f real\n"
@@ -264,7 +264,7 @@ def test_mat_of_andrews(tmp_path, compress, sparse):
     np.testing.assert_array_equal(bags.instances.toarray() if sparse else bags.instances, features)
     for missing in ("features", "bag_ids"):
         scipy.io.savemat(path, {name: value for name, value in held.items() if name != missing})
-        with pytest.raises(BagFormatError, match="holds no bags that are understood"):
+        with pytest.raises(BagFormatError, match="contains no bags in a known layout"):
             read_bags(path)
     scipy.io.savemat(path, {**held, "bag_ids": [[1, 2]]})
     with pytest.raises(BagFormatError, match="3 rows for 2 bag ids"):

@@ -265,7 +265,7 @@ def test_objects_are_refused(format_name, tmp_path):
 CLASHES = {
     "csv": ("bag", "Several columns .* named 'bag'"),
     "parquet": ("bag_label", "Several columns .* named 'bag_label'"),
-    "arff": ("instance_label", "which arff needs"),
+    "arff": ("instance_label", "which is reserved in arff"),
     "keel": ("class", "must differ from each other"),
     "uci": ("instance_id", "must differ from each other"),
 }

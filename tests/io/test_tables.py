@@ -136,7 +136,7 @@ def test_labels_as_asked_for(tmp_path):
     assert read_bags(path, labels=str).y.tolist() == ["1", "0"]
     assert read_bags(path, labels={1: "musk", 0: "other"}).y.tolist() == ["musk", "other"]
     assert read_bags(path, bag_labels={"x": 5, "y": 6}).y.tolist() == [5, 6]
-    with pytest.raises(BagFormatError, match="does not name: '0'"):
+    with pytest.raises(BagFormatError, match="does not map: '0'"):
         read_bags(path, labels={1: "musk"})
     with pytest.raises(BagFormatError, match="no label for 1 bag: 'y'"):
         read_bags(path, bag_labels={"x": 5})

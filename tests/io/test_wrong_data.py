@@ -182,7 +182,7 @@ def test_signs_of_labels_that_are_text_and_numbers(tmp_path):
         tmp_path / "a.npz", instances=np.ones((2, 1)), offsets=[0, 1, 2], y=[0, 1],
         instance_labels=["n", "p"],
     )  # fmt: skip
-    with pytest.raises(BagFormatError, match="some are text and some are numbers"):
+    with pytest.raises(BagFormatError, match="mixes text and numbers in the labels"):
         read_bags(tmp_path / "a.npz", labels="signs")
 
 

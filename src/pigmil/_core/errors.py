@@ -36,7 +36,7 @@ class PositiveLabelWarning(UserWarning):
 
 
 class Problems:
-    """Collect all problems of an input, so that the user can fix them at once.
+    """Collect all problems of an input, so that one error reports all of them.
 
     Parameters
     ----------

@@ -50,7 +50,7 @@ def njit(function: _Function) -> _Function:
 
 
 def _is_on_disk(compiled: Any, function: Callable[..., Any]) -> bool:
-    """Whether an earlier process has left kernels of this module in the cache folder."""
+    """Return whether an earlier process has left kernels of this module in the cache folder."""
     folder = compiled.stats.cache_path
     if folder is None:
         return False

@@ -99,7 +99,7 @@ def offsets_of(sizes: NDArray[Any]) -> IntArray:
 
 
 def quota(sizes: IntArray, most: int) -> int:
-    """Return the largest number per bag with which all bags together give at most ``most``.
+    """Return the largest number of instances per bag such that all bags together have ``most``.
 
     It is at least 1, so that no bag is left out.
 

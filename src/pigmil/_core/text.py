@@ -101,7 +101,7 @@ def _visible(sign: str) -> str:
 
 
 def escape_markdown(value: Any) -> str:
-    r"""Return text that Markdown shows unchanged, on one line, HTML included.
+    r"""Escape text, HTML included, so that Markdown shows it unchanged on one line.
 
     Examples
     --------

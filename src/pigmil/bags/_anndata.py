@@ -19,7 +19,7 @@ _SPATIAL = "spatial"  # obsm of squidpy and wsidata with coordinates
 
 
 def is_anndata(X: Any) -> bool:
-    """Whether this is an AnnData object, without importing the package."""
+    """Return whether this is an AnnData object, without importing the package."""
     loaded = sys.modules.get("anndata")
     return loaded is not None and isinstance(X, loaded.AnnData)
 
@@ -144,7 +144,7 @@ def add_scores(adata: Any, bags: Bags, scores: Any) -> None:
         )
     position = {str(name): at for at, name in enumerate(adata.obs_names)}
     if len(position) < adata.n_obs:
-        raise BagsError("obs_names repeat; call adata.obs_names_make_unique() before.")
+        raise BagsError("obs_names contains duplicates; call adata.obs_names_make_unique() first.")
     names = bags.instance_info[OBS_NAME].tolist()
     absent = [name for name in names if name not in position]
     if absent:

@@ -196,7 +196,7 @@ def check_bags(
     n_bags, n_instances = len(offsets) - 1, instances.shape[0]
     if offsets[0] != 0 or offsets[-1] != n_instances or (np.diff(offsets) < 0).any():
         raise BagsError(
-            f"offsets must rise from 0 to the number of instances, {n_instances}; got "
+            f"offsets must increase from 0 to the number of instances, {n_instances}; got "
             f"{offsets[0]} to {offsets[-1]}"
             + (", falling in between." if (np.diff(offsets) < 0).any() else ".")
         )

@@ -551,7 +551,7 @@ class Bags:
         return array
 
     def equals(self, other: "Bags") -> bool:
-        """Whether two collections hold the same bags, labels, names and info, value for value.
+        """Return whether two collections have exactly the same bags, labels, names and info.
 
         ``instance_info["row"]``, which says where an instance was read from, is not compared.
         """
@@ -633,7 +633,7 @@ class Bags:
         state.Floats(shape=None, nan=self.has_missing).verify(instances, "instances", {})
         names = self.feature_names
         if not isinstance(names, tuple | None) or not all(isinstance(n, str) for n in names or ()):
-            raise state.StateError("feature_names are not texts")
+            raise state.StateError("feature_names are not strings")
         if not isinstance(self.offsets, np.ndarray) or self.offsets.dtype != np.int64:
             raise state.StateError("offsets are not integers")
         check_bags(

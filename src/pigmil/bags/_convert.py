@@ -110,7 +110,7 @@ def as_bags(
 
 
 def is_plain_table(X: Any) -> bool:
-    """Whether scikit-learn would read this as a 2-D table and not as bags."""
+    """Return whether scikit-learn would read this as a 2-D table and not as bags."""
     if isinstance(X, Bags) or is_lazy(X) or is_bag_list(X):
         return False
     if is_frame(X):
@@ -119,12 +119,12 @@ def is_plain_table(X: Any) -> bool:
 
 
 def is_lazy(X: Any) -> bool:
-    """Whether these are bags on disk, as :meth:`Bags.scan` returns them."""
+    """Return whether these are bags on disk, as :meth:`Bags.scan` returns them."""
     return getattr(X, "is_lazy", False) is True
 
 
 def is_frame(X: Any) -> bool:
-    """Whether this is a table of pandas, polars or Arrow, without importing any of them."""
+    """Return whether this is a table of pandas, polars or Arrow, without importing any of them."""
     for module, name in (("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "Table")):
         loaded = sys.modules.get(module)
         if loaded is not None and isinstance(X, getattr(loaded, name, ())):
@@ -133,7 +133,7 @@ def is_frame(X: Any) -> bool:
 
 
 def is_bag_list(X: Any) -> bool:
-    """Whether this is a sequence whose items are 2-D: a list or object array of bags."""
+    """Return whether this is a sequence whose items are 2-D: a list or object array of bags."""
     if isinstance(X, np.ndarray) and X.dtype != object:
         return False
     if not isinstance(X, list | tuple | np.ndarray) or len(X) == 0:
@@ -153,7 +153,7 @@ def _depth(item: Any) -> int:
 
 
 def has_bag_column(X: Any) -> bool:
-    """Whether a DataFrame holds the column that makes it a long table of instances."""
+    """Return whether a DataFrame holds the column that makes it a long table of instances."""
     columns = getattr(X, "column_names", None) or list(X.columns)
     return BAG in columns
 

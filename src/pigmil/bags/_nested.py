@@ -9,7 +9,7 @@ from pigmil._core.errors import BagsError
 
 
 def is_nested(X: Any) -> bool:
-    """Whether this is what NumPy makes of Bags: an array for each bag and feature."""
+    """Return whether this is what NumPy makes of Bags: an array for each bag and feature."""
     return isinstance(X, np.ndarray) and X.ndim == 2 and X.size > 0 and np.ndim(X[0, 0]) == 1
 
 

@@ -240,7 +240,7 @@ class BagBuilder:
         instance_info: Mapping[str, Coded | NDArray[Any]] | None = None,
         bag_info: Mapping[str, Coded] | None = None,
     ) -> None:
-        """Take the next rows: a block of features, dense or CSR, and the other columns."""
+        """Add the next rows: a block of features, dense or CSR, and the other columns."""
         self._check_values(features)
         known = len(self._bags.seen)
         bags = self._bags.add(bag)

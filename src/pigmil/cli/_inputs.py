@@ -74,7 +74,7 @@ class Missing(StrEnum):
 
 
 class Impute(StrEnum):
-    """Value that stands for a missing feature."""
+    """Value that replaces a missing one."""
 
     median = "median"
     mean = "mean"
@@ -184,7 +184,7 @@ def named_values(option: str, texts: list[str] | None) -> dict[str, Any]:
 
 
 def literal(text: str) -> Any:
-    """Return the Python value that text stands for, or the text."""
+    """Return the Python value that a text represents, or the text itself."""
     try:
         return ast.literal_eval(text)
     except (SyntaxError, ValueError):
@@ -265,7 +265,7 @@ def _beside(path: Path) -> list[str]:
 
 
 def has_columns(data: str, options: ReadOptions) -> bool:
-    """Whether the data is a table, whose columns are named by options."""
+    """Return whether the data is a table, whose columns are named by options."""
     from pigmil.io import detect_format, formats
 
     if not Path(data).is_file():

@@ -50,7 +50,7 @@ def make_assumption_bags(
     random_state : int, RandomState or None
         Seed; the same seed gives the same bags.
     n_train_bags, n_test_bags : int, default=200
-        Number of bags, of which half are positive.
+        Number of bags; half of them are positive.
     n_features : int, default=16
         Number of features.
 

@@ -265,7 +265,7 @@ def make_ring(
 
 
 def linearly_separable(one: Points, other: Points) -> bool:
-    """Whether a line (a hyperplane) strictly separates two sets of points.
+    """Return whether a line (a hyperplane) strictly separates two sets of points.
 
     A linear program decides whether ``w.x + b >= 1`` on one set and ``<= -1`` on the other is
     feasible.

@@ -162,7 +162,7 @@ def _sample(instances: NDArray[Any]) -> NDArray[Any]:
 
 
 def _fits_single(queries: NDArray[Any], references: NDArray[Any], centre: NDArray[Any]) -> bool:
-    """Whether single precision saves time and can represent the squares."""
+    """Return whether single precision saves time and can represent the squares."""
     if queries.shape[1] < _SINGLE_FROM_FEATURES:
         return False
     scales = [

@@ -38,7 +38,7 @@ def length_unit(
     rule : {"auto", "median"} or float, default="auto"
         ``"auto"``: ``unit^2 = (sum of feature variances) / 2``, which is 1 for z-scored data in
         two dimensions. ``"median"``: the median distance between instances (of at most 1000,
-        drawn by ``random_state``). A number is taken as it is; 1.0 is the paper.
+        drawn by ``random_state``). A number is used as given; 1.0 reproduces the paper.
     random_state : int, RandomState instance or None, default=0
         For the sample behind ``"median"``.
     weights : array of shape (n_instances,), optional

@@ -18,7 +18,7 @@ from pigmil.estimators.base import AcceptsWeights, bags_state
 class BagKernelSVM(AcceptsWeights, PairwiseBagClassifier):
     """SVM on a precomputed matrix of bags by bags.
 
-    A subclass has the parameters ``C``, ``class_weight`` and ``length_unit`` and writes
+    A subclass has the parameters ``C``, ``class_weight`` and ``length_unit`` and implements
     ``_describe`` and ``_gram``. Only the support bags and their descriptions are kept: a prediction
     computes the kernel with these bags only.
     """

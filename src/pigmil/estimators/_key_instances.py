@@ -64,7 +64,7 @@ class Atoms:
         self._known = np.zeros(n_rows, dtype=bool)
 
     def keeps(self, atoms: IntArray) -> bool:
-        """Whether the rows of these atoms are kept once they are computed."""
+        """Return whether the rows of these atoms are kept once they are computed."""
         return bool(len(atoms)) and int(atoms.max()) < len(self._known)
 
     def block(self, atoms: IntArray, others: IntArray) -> FloatArray:

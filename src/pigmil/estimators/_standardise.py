@@ -42,7 +42,7 @@ def centre_and_spread(
 
 
 def standardised(instances: Any, centre: FloatArray, spread: float) -> Any:
-    """Return the instances less the centre (unless they are sparse), divided by the spread."""
+    """Subtract the centre (unless the instances are sparse) and divide by the spread."""
     if sp.issparse(instances):
         return instances / spread
     values = np.array(instances, dtype=np.float64)

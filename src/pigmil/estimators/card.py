@@ -26,7 +26,7 @@ class Card:
         When to use it.
     grid : dict of str to tuple
         What the benchmark protocol tunes by inner cross-validation on the training bags; a single
-        value is taken as it is, and what is not named is left at its default.
+        value is used without a search; other parameters keep their defaults.
     shortfall : str
         Where its accuracy on the benchmark sets stays more than two points below what was
         published, by how much, and why; empty where it does not.

@@ -78,8 +78,8 @@ class KDEMin(_KernelDensity):
 
     Departs from the paper: the minimum is taken over distances, not over exponentials as printed
     (otherwise the results of Table I cannot be reproduced); lengths are measured in
-    ``length_unit`` (1.0 is the paper); scores are ``-log f``, which has the reverse order of ``f``
-    and cannot underflow.
+    ``length_unit`` (1.0 as in the paper); scores are ``-log f``, which has the reverse order of
+    ``f`` and cannot underflow.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ class MiGraph(BagKernelSVM):
     one over the number of instances of the bag, including ``x_a``, that are nearer to ``x_a`` than
     the mean distance of the bag.
 
-    Departs from the paper: lengths are measured in ``length_unit`` (1.0 is the paper).
+    Departs from the paper: lengths are measured in ``length_unit`` (1.0 as in the paper).
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ class MIGraph(BagKernelSVM):
     degrees of its ends and its share of their affinity, see
     :func:`pigmil.distances.bag_graphs.edge_maps`.
 
-    Departs from the paper: lengths are measured in ``length_unit`` (1.0 is the paper); see
+    Departs from the paper: lengths are measured in ``length_unit`` (1.0 as in the paper); see
     :func:`~pigmil.distances.bag_graphs.edge_maps` for the direction of edges. ``balance=True``
     normalises the kernels of nodes and edges before they are added, because a large bag has many
     more edges than instances; the default adds them as in the paper.

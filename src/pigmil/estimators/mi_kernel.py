@@ -26,8 +26,8 @@ class MIKernel(BagKernelSVM):
     Without normalisation the number of instances of a bag affects the kernel. This helps if the
     classes differ in bag size; mutagenic molecules, for example, have more chains.
 
-    Departs from the paper: lengths are measured in ``length_unit`` (1.0 is the paper), so that the
-    width does not depend on the scale and number of features; the min-max kernel uses the same
+    Departs from the paper: lengths are measured in ``length_unit`` (1.0 as in the paper), so that
+    the width does not depend on the scale and number of features; the min-max kernel uses the same
     unit, and the mean over features instead of the sum.
 
     Parameters

@@ -120,7 +120,7 @@ class PIGMIL(MILClassifier):
         those whose best-scored instances separate held-out bags about best, the nearest to 8.
         With one bag of a class it is 8.
     length_unit : {"auto", "median"} or float, default="auto"
-        Unit of length; 1.0 is the paper. See :func:`pigmil.distances.length_unit`.
+        Unit of length; 1.0 as in the paper. See :func:`pigmil.distances.length_unit`.
     working_set_fraction : float, default=0.4
         Share of a positive bag in its working set.
     similarity : {"rbf", "svm", "lda"}, default="rbf"

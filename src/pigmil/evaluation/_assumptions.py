@@ -184,7 +184,7 @@ def assumptions(
 
 
 def assumption_aucs(estimator: Any, test: str, seed: int, **sizes: int) -> tuple[float, float]:
-    """Fit to the training bags of one draw; return the areas on them and on its test bags."""
+    """Fit on the training bags of one draw; return the AUC on its training and its test bags."""
     train, test_bags = make_assumption_bags(test, seed, **sizes)
     with recorded_warnings():
         model = seeded_clone(estimator, seed).fit(train, train.y)

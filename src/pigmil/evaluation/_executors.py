@@ -200,7 +200,7 @@ class ProcessExecutor:
 class ClusterExecutor:
     """Compute calls on a ``dask.distributed`` cluster; this process alone writes the store.
 
-    A call whose workers are killed again and again fails; the others go on.
+    A call fails if its workers are killed repeatedly; the other calls continue.
 
     Parameters
     ----------

@@ -47,7 +47,7 @@ def compare(
     """Compare methods on data sets by repeated stratified cross-validation over bags.
 
     Preprocessing and tuning only use the training bags of a fold, and all methods have the same
-    folds. Each finished cell (method, data set, repeat, fold) is saved in the store at once, so a
+    folds. Each finished cell (method, data set, repeat, fold) is saved immediately, so a
     call that was interrupted continues where it stopped. A cell that fails is saved with its error
     and does not stop the comparison.
 

@@ -280,7 +280,7 @@ def _creation(table: str, columns: str) -> str:
 
 
 def _create(path: Path) -> None:
-    """Create an empty store that appears whole, also when several processes do so at once."""
+    """Create an empty store atomically, even if several processes do so at the same time."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".new")
     os.close(handle)
     try:

@@ -391,7 +391,7 @@ class _CompiledScorer(_Scorer):
 
     @staticmethod
     def supports(settings: CSDGSettings, objective: Objective) -> bool:
-        """Whether the kernel scores graphs of these settings."""
+        """Return whether the kernel scores graphs of these settings."""
         by_edge = settings.normalise == "max" and settings.discrimination_relative is None
         return by_edge and not callable(objective)
 

@@ -122,7 +122,7 @@ def format_to_write(path: Path, *, sparse: bool) -> Format:
     if not candidates:
         raise_format_error(
             path,
-            f"the suffix {suffix!r} belongs to no format.",
+            f"no format has the suffix {suffix!r}.",
             hint=f"Pass format=, one of {listed(FORMATS, 20)}.",
         )
     if suffix == ".data" and sparse:
@@ -321,7 +321,7 @@ def read_bags(
         bags = read(file, request, **options)
     except (MemoryError, RecursionError) as error:
         raise BagFormatError(
-            f"{file}: unpacks to more than this machine can hold ({type(error).__name__})."
+            f"{file}: unpacks to more data than fits into memory ({type(error).__name__})."
         ) from error
     except OSError as error:
         if isinstance(error, BagFormatError):
@@ -360,13 +360,13 @@ def write_bags(
     if file.is_dir():
         raise_format_error(file, "is a folder; give the name of a file in it.")
     if not file.parent.is_dir():
-        raise_format_error(file, f"there is no folder {file.parent}; make it first.")
+        raise_format_error(file, f"there is no folder {file.parent}; create it first.")
     kind = format_named(file, format) if format else format_to_write(file, sparse=bags.is_sparse)
     if len(set(plain(file, bags.ids, "ids").tolist())) < bags.n_bags:
         raise_format_error(
             file,
-            "ids repeat (resampled bags?); a file needs one id per bag.",
-            hint="Give new ids: Bags(bags.instances, bags.offsets, y=bags.y).",
+            "some ids occur more than once (resampled bags?); a file needs unique ids.",
+            hint="Create new ids: Bags(bags.instances, bags.offsets, y=bags.y).",
         )
     _, write = kind.load()
     _check_options(kind, "write_bags", write, options, taken=2)
@@ -390,7 +390,7 @@ def _check_request(path: Path, kind: Format, request: Request) -> None:
     if request.memory_map and not kind.streams:
         raise_format_error(
             path,
-            f"memory_map= is not for the format {kind.name!r}.",
+            f"memory_map= is not available for the format {kind.name!r}.",
             hint="Convert the file to parquet first.",
         )
     asked = {
@@ -440,5 +440,5 @@ def _labelled(path: Path, bags: Bags, given: Any, label: Column) -> Bags:
 
 
 def is_zarr(path: Any) -> bool:
-    """Whether a folder is a zarr store, by its name."""
+    """Return whether a folder is a zarr store, by its name."""
     return str(path).rstrip("/\\").lower().endswith(".zarr")

@@ -205,12 +205,12 @@ def write_arff(bags: Bags, path: Path, *, relation: str = "bags", lossy: bool = 
     }
     clash = sorted({name.lower() for name in info} & {"class", "bag_id", "bag", *LABEL_NAMES})
     if clash:
-        raise_format_error(path, f"bag_info has names that arff needs for itself: {listed(clash)}.")
+        raise_format_error(path, f"bag_info has names that are reserved in arff: {listed(clash)}.")
     ids = as_text(plain(path, bags.ids, "ids"))
     names = bags.get_feature_names()
     if INSTANCE_LABEL_NAMES[0] in names:
         raise_format_error(
-            path, "a feature is named 'instance_label', which arff needs for the labels."
+            path, "a feature is named 'instance_label', which is reserved in arff for the labels."
         )
     labels = None if bags.y is None else as_text(plain(path, bags.y, "labels"))
     inner = None

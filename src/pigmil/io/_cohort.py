@@ -172,7 +172,7 @@ def _labelled_bags(
         ],
     )
     if not matched:
-        raise BagFormatError(f"{where}: no bag is also in {rows.path}.")
+        raise BagFormatError(f"{where}: none of its bags is listed in {rows.path}.")
     if dropped:
         warnings.warn("; ".join(dropped) + ".", UserWarning, stacklevel=3)
     order = [row for _, row in matched]

@@ -122,7 +122,7 @@ def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]
                 if "\0" in line:
                     raise_format_error(
                         path,
-                        "holds a zero byte, so this is not a text file.",
+                        "contains a zero byte, so it is not a text file.",
                         where=f"line {number}",
                         hint="Name its format with format=.",
                     )
@@ -139,7 +139,7 @@ def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]
 
 
 def bounded_lines(path: Path, text: IO[str]) -> Iterator[str]:
-    """Yield the lines of a table; a small packed file may hold one endless line, or too many."""
+    """Yield the lines of a table; raise an error if a line is too long or there are too many."""
     number = 0
     while line := text.readline(_MAX_ROW):
         number += 1
@@ -226,13 +226,14 @@ def check_disk(path: Path, folder: Path, n_bytes: int) -> None:
     if n_bytes > free:
         raise_format_error(
             path,
-            f"needs {n_bytes / 1e9:,.1f} GB of disk, and {folder} has {free / 1e9:,.1f} GB free.",
-            hint="Give memory_map= a path on another disk.",
+            f"needs {n_bytes / 1e9:,.1f} GB of disk space, and {folder} has {free / 1e9:,.1f} GB "
+            "free.",
+            hint="Pass memory_map= a path on another disk.",
         )
 
 
 def is_gzip(path: Path) -> bool:
-    """Whether a file begins as gzip does."""
+    """Return whether a file begins as gzip does."""
     with path.open("rb") as file:
         return file.read(2) == b"\x1f\x8b"
 

@@ -66,7 +66,7 @@ def read(
     columns, n_skipped, header_bytes = _columns(path, delimiter, header, encoding)
     hint = _hint(columns, delimiter, header)
     if hint and len(columns) == 1:
-        raise_format_error(path, f"has one column only, {columns[0][:80]!r}.", hint=hint)
+        raise_format_error(path, f"has only one column, {columns[0][:80]!r}.", hint=hint)
     roles = find_roles(path, columns, request, hint=hint)
     text = _Text(path, columns, roles, delimiter, header, encoding, n_skipped, header_bytes)
     try:
@@ -154,7 +154,7 @@ def _columns(path: Path, delimiter: str, header: bool, encoding: str) -> tuple[l
         )
     if b"\0" in start and "16" not in encoding and "32" not in encoding:
         raise_format_error(
-            path, "holds zero bytes, so it is not text.", where="row 1", hint="Pass format=."
+            path, "contains zero bytes, so it is not text.", where="row 1", hint="Pass format=."
         )
     lengths: list[int] = []
     columns: list[str] = []
@@ -193,7 +193,7 @@ def _first_lines(path: Path, text: IO[str], lengths: list[int]) -> Iterator[str]
         total += len(line)
         if total >= _HEADER_LENGTH:
             raise_format_error(
-                path, "has a first row too long to be one.", where="row 1", hint=_QUOTE
+                path, "has a first row that is too long.", where="row 1", hint=_QUOTE
             )
         yield line
 
@@ -258,7 +258,7 @@ def _find_problem(text: _Text, only_empty: bool) -> None:
                     _refuse_text(text, number, position, cell)
     except csv.Error:
         raise_format_error(
-            path, "has a row too long to be one.", where=f"row {number + 1}", hint=_QUOTE
+            path, "has a row that is too long.", where=f"row {number + 1}", hint=_QUOTE
         )
     if marked and only_empty:
         raise _MissingMarkError
@@ -289,7 +289,7 @@ def _refuse_text(text: _Text, number: int, position: int, cell: str) -> None:
 
 
 def _has_bad_bytes(text: str) -> bool:
-    """Whether bytes that could not be decoded were read as lone surrogates."""
+    """Return whether bytes that could not be decoded were read as lone surrogates."""
     return any("\udc80" <= sign <= "\udcff" for sign in text)
 
 

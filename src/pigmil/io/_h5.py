@@ -73,7 +73,7 @@ def read(path: Path, request: Request, *, trusted: bool = False) -> Bags:
                     if bag.id in seen or len(widths) > 1:
                         raise_format_error(
                             one,
-                            f"the bag {bag.id!r} is there twice."
+                            f"the bag {bag.id!r} occurs twice."
                             if bag.id in seen
                             else f"the bag {bag.id!r} has {features.shape[1]} features where "
                             f"{next(iter(ids))!r} has {sorted(widths - {features.shape[1]})[0]}.",

@@ -50,7 +50,7 @@ def check_packing(path: Path, dataset: Any) -> None:
     filters = [properties.get_filter(at)[0] for at in range(properties.get_nfilters())]
     packers = [one for one in filters if one not in _ARRANGING]
     if len(packers) > 1:
-        raise_format_error(path, f"{dataset.name!r} is packed twice.")
+        raise_format_error(path, f"{dataset.name!r} is compressed twice.")
     available = available_memory()
     if packers != [_DEFLATE] or available is None:
         return
@@ -86,7 +86,7 @@ _SECONDS_FOR_TEXT, _TEXT_PER_SECOND = 15, 1 << 21
 
 
 def check_text(path: Path) -> None:
-    """Refuse an HDF5 file whose text cannot be read, after trying it in a process of its own.
+    """Refuse an HDF5 file whose text cannot be read, after trying it in a separate process.
 
     On damaged text of variable length the HDF5 library may end the process, or never return.
     """
@@ -114,7 +114,7 @@ def check_text(path: Path) -> None:
 def _read_text_apart(
     arguments: list[str], timeout: float
 ) -> "subprocess.CompletedProcess[str] | None":
-    """Read the text of a file in a process of its own; return None if that does not end."""
+    """Read the text of a file in a separate process; return None if that does not end."""
     environment = {**child_environment(), "OPENBLAS_NUM_THREADS": "1"}
     try:
         return subprocess.run(
@@ -152,7 +152,8 @@ def check_stored_inside(path: Path, h5py: Any) -> int:
                     place = h5py.h5o.get_info(inner.id).addr
                     if place in seen or depth >= _MAX_DEPTH or len(seen) > _MAX_GROUPS:
                         raise_format_error(
-                            path, f"{name!r} is a group inside itself, or groups go too deep."
+                            path,
+                            f"{name!r} is a group inside itself, or groups are nested too deeply.",
                         )
                     seen.add(place)
                     waiting.append((inner, depth + 1))
@@ -242,12 +243,12 @@ class OneFile:
     def dataset(self, group: Any, name: str) -> Any:
         """Return a data set that is stored in this file."""
         if self.member_class(group, name) is not self.h5py.Dataset:
-            raise_format_error(self.path, f"{name!r} is no data set.")
+            raise_format_error(self.path, f"{name!r} is not a data set.")
         dataset = group[name]
         if dataset.is_virtual or dataset.external:
             raise_format_error(
                 self.path,
-                f"{name!r} is stored in another file; that is not followed.",
+                f"{name!r} is stored in another file, which is not opened.",
                 hint="Copy the data into the file.",
             )
         check_packing(self.path, dataset)

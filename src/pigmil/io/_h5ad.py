@@ -66,6 +66,6 @@ def write(bags: Bags, path: Path) -> None:
     """Raise an error: AnnData files are only read."""
     raise_format_error(
         path,
-        "AnnData files are read, not written.",
+        "AnnData files can be read but not written.",
         hint="Add scores to the object with pigmil.bags.add_scores, or choose h5 or parquet.",
     )

@@ -132,7 +132,7 @@ def _cell(value: Any) -> Any:
 
 
 def _by_column(path: Path, rows: Iterable[Sequence[Any]]) -> dict[str, list[Any]]:
-    """Return rows, the first of which names the columns, as columns."""
+    """Return rows as columns; the first row has their names."""
     iterator = iter(rows)
     header = next(iterator, None)
     if header is None:

@@ -130,9 +130,11 @@ def whole(values: NDArray[Any]) -> NDArray[Any]:
 def _named(path: Path, places: NDArray[Any], names: list[str]) -> NDArray[Any]:
     """Return names by position, counted from 1."""
     if places.dtype.kind not in "iuf" or (places != places).any():
-        raise_format_error(path, "numbers its bags or labels by something that is not a number.")
+        raise_format_error(path, "refers to bags or labels by values that are not numbers.")
     if ((places < 1) | (places > len(names))).any():
-        raise_format_error(path, f"numbers a bag or label beyond the {len(names)} names it holds.")
+        raise_format_error(
+            path, f"refers to a bag or label beyond the {len(names)} names it holds."
+        )
     return np.array(names)[places.astype(np.int64) - 1]
 
 
@@ -203,7 +205,7 @@ def _prtools(path: Path, variables: dict[str, Any], request: Request) -> Bags:
     if len(sets) != 1:
         raise_format_error(
             path,
-            f"holds no bags that are understood; its variables are {listed(variables)}.",
+            f"contains no bags in a known layout; its variables are {listed(variables)}.",
             hint="Expected features, bag_ids and labels, or one PRTools data set (data, nlab, "
             "ident.milbag).",
         )
@@ -246,7 +248,7 @@ def _labels(path: Path, record: Any) -> tuple[NDArray[Any] | None, Any]:
     """Return the class of each instance, counted from 0, and the classes; None without labels."""
     codes = whole(vector(path, record["nlab"], "nlab"))
     if codes.dtype.kind != "i":
-        raise_format_error(path, "nlab of its PRTools data set holds no whole numbers.")
+        raise_format_error(path, "nlab of its PRTools data set does not contain whole numbers.")
     if (codes == 0).all():
         return None, []
     classes = vector(path, record.get("lablist"), "lablist")

@@ -56,7 +56,7 @@ def load(path: Path) -> dict[str, Any]:
     if len(content) < 128 or bytes(content[126:128]) not in (b"IM", b"MI"):
         raise_format_error(
             path,
-            "is no MATLAB 5 file: its header is missing or cut short.",
+            "is not a MATLAB 5 file: its header is missing or cut short.",
             hint="Save it in MATLAB with save(..., '-v7').",
         )
     order = "<" if bytes(content[126:128]) == b"IM" else ">"
@@ -126,7 +126,7 @@ def _parts(body: memoryview, order: str) -> Iterator[tuple[int, memoryview]]:
 def _matrix(path: Path, body: memoryview, order: str, depth: int) -> tuple[str, Any]:
     """Name and value of a matrix element; None for what holds no data."""
     if depth > _MAX_DEPTH:
-        raise _Damaged("cells inside cells go too deep")
+        raise _Damaged("cells are nested too deeply")
     if not len(body):
         return "", np.empty((0, 0))
     parts = _parts(body, order)

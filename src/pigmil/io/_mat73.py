@@ -42,7 +42,7 @@ class _Reader:
     def _count(self, depth: int) -> None:
         self.n_members += 1
         if depth > _MAX_DEPTH or self.n_members > _MAX_MEMBERS:
-            raise_format_error(self.opened.path, "cells inside cells go too deep.")
+            raise_format_error(self.opened.path, "cells are nested too deeply.")
 
     def _array(self, dataset: Any, depth: int) -> Any:
         kind = dataset.attrs.get("MATLAB_class", b"")

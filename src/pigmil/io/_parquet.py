@@ -142,7 +142,7 @@ def _hashable(column: Any) -> Any:
 
 
 def _is_list(kind: Any) -> bool:
-    """Whether a type of Arrow is one of its kinds of lists."""
+    """Return whether a type of Arrow is one of its kinds of lists."""
     return str(kind).startswith(("list<", "large_list<", "fixed_size_list<"))
 
 
@@ -161,7 +161,7 @@ def _check_numeric(path: Path, names: list[str], kinds: list[Any]) -> None:
 
 
 def _float_type(kinds: list[Any], request: Request) -> np.dtype[Any]:
-    """Return the type of the values: as requested, else float32 if all are, else float64."""
+    """Return the requested type of the values; by default float32 if all are, else float64."""
     if request.dtype is not None:
         return np.dtype(request.dtype)
     return np.dtype(np.float32 if {str(kind) for kind in kinds} == {"float"} else np.float64)

@@ -52,7 +52,7 @@ class _Compact:
 
     def read_struct(self, depth: int) -> dict[int, Any]:
         if depth > _MAX_DEPTH:
-            raise ValueError("structures go too deep")
+            raise ValueError("structures are nested too deeply")
         fields: dict[int, Any] = {}
         number = 0
         while kind := self._byte():

@@ -166,7 +166,7 @@ class FileRows(BagBuilder):
         )
 
     def add(self, features: Any, *columns: Any, **named: Any) -> None:
-        """Take the next rows, as :meth:`BagBuilder.add` does, in the requested type."""
+        """Add the next rows, as :meth:`BagBuilder.add` does, in the requested type."""
         dtype = self.dtype or (np.float32 if features.dtype == np.float32 else np.float64)
         with np.errstate(over="ignore"):
             super().add(features.astype(dtype, copy=False), *columns, **named)
@@ -193,7 +193,7 @@ class InMemory:
         self.n_rows = self.n_bytes = 0
 
     def append(self, block: Any) -> None:
-        """Take the next rows."""
+        """Add the next rows."""
         held = block.data.nbytes if sp.issparse(block) else block.nbytes
         # The block is in memory already; it is copied now, and again at the end.
         check_memory(self.path, 2 * held, mappable=self.mappable)
@@ -323,7 +323,7 @@ class OnDisk:
             self.file.seek(_HEADER + int(rows[first]) * row_bytes)
             part = view[first * row_bytes : last * row_bytes]
             if self.file.readinto(part) != len(part):  # type: ignore[attr-defined]
-                raise_format_error(self.path, "its rows were lost while they were put in order.")
+                raise_format_error(self.path, "lost rows while they were sorted.")
             first = last
         return block
 

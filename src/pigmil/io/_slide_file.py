@@ -53,7 +53,7 @@ def read_slide(path: Path, *, trusted: bool = False) -> Slide:
     wrong = [name for name, values in slide.instance_info.items() if len(values) != size]
     if wrong:
         raise_format_error(
-            path, f"has {size} instances, and another number of rows in {listed(wrong)}."
+            path, f"has {size} instances, but a different number of rows in {listed(wrong)}."
         )
     return slide
 

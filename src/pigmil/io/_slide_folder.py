@@ -176,7 +176,7 @@ class FolderReader:
             ],
         )
         if not matched:
-            raise_format_error(self.root, f"no slide is also in {rows.path}.")
+            raise_format_error(self.root, f"none of its slides is listed in {rows.path}.")
         return matched
 
     def _read_slides(

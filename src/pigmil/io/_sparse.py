@@ -107,7 +107,7 @@ def write_svmlight(
     else:
         raise_format_error(
             path,
-            f"svmlight holds whole numbers as ids (qid), not {ids.tolist()[0]!r}.",
+            f"svmlight stores ids (qid) as whole numbers, not {ids.tolist()[0]!r}.",
             hint="Pass number_ids=True to number the bags from 1.",
         )
     if bags.y is None:
@@ -116,7 +116,7 @@ def write_svmlight(
     if y.dtype.kind not in "iufb":
         raise_format_error(
             path,
-            f"svmlight holds numbers as labels, not {y.tolist()[0]!r}.",
+            f"svmlight stores labels as numbers, not {y.tolist()[0]!r}.",
             hint="Use bags.with_labels(...) with numbers.",
         )
     labels = as_text(y.astype(int) if y.dtype.kind == "b" else y)

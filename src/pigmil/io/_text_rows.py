@@ -113,7 +113,7 @@ class TextRows:
         info: tuple[str, ...] = (),
         bag_info: tuple[str, ...] = (),
     ) -> None:
-        """Take one row."""
+        """Add one row."""
         if self.width is None:
             self.width = len(values)
         if len(values) != self.width:
@@ -136,7 +136,7 @@ class TextRows:
             self._flush()
 
     def add_cells(self, line: int, values: Any, cells: Sequence[str], roles: Roles) -> None:
-        """Take one row of cells, of which ``values`` are the features."""
+        """Add one row of cells; ``values`` are its features."""
         label, instance_label = (
             None if at is None else cells[at] for at in (roles.label, roles.instance_label)
         )
@@ -181,7 +181,7 @@ class SparseRows:
         self.labels: list[str] = []
 
     def add(self, line: int, pairs: Sequence[str], bag: str, label: str) -> None:
-        """Take one row of ``index:value`` pairs with increasing indices."""
+        """Add one row of ``index:value`` pairs with increasing indices."""
         last = self.base - 1
         for pair in pairs:
             index_text, colon, value_text = pair.partition(":")
@@ -207,7 +207,7 @@ class SparseRows:
             if index <= last:
                 raise_format_error(
                     self.path,
-                    f"the index {index} follows {last}; indices must rise.",
+                    f"the index {index} follows {last}; indices must increase.",
                     where=f"line {line}",
                 )
             last = index

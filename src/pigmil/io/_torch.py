@@ -104,7 +104,7 @@ def read_tensors(path: Path) -> Any:
 
 
 def _short(name: Any) -> str:
-    """Return a name for a message; the text of nested lists could take for ever to build."""
+    """Return a name for a message; the text of nested lists could take forever to build."""
     return name[:60] if isinstance(name, str) else f"a {type(name).__name__}"
 
 
@@ -193,7 +193,7 @@ class _Reader:
         return items
 
     def _set_items(self, items: list[Any]) -> None:
-        """Add keys and values, in turn; nested tuples as keys could take for ever to hash."""
+        """Add keys and values, in turn; hashing nested tuples as keys could take forever."""
         if not all(isinstance(key, str | int) for key in items[::2]):
             raise_format_error(self.path, "has a dictionary whose keys are not text.")
         self._top(dict).update(zip(items[::2], items[1::2], strict=True))

@@ -85,12 +85,12 @@ def _columns(
                 f"has {len(cells)} values in its first line, but {beside.name} declares "
                 f"{len(declared)} attributes and the class.",
                 where="line 1",
-                hint="Give the right file with names=, or move it away.",
+                hint="Pass the right file with names=, or remove it.",
             )
     if len(cells) < 3:
         raise_format_error(
             path,
-            f"has {len(cells)} values in its first line; expected bag, values, class.",
+            f"has {len(cells)} values in its first line; expected bag, values and class.",
             where="line 1",
         )
     return names, find_roles(path, names, request, bag=0, label=len(names) - 1, text=text)
@@ -122,7 +122,7 @@ def write(bags: Bags, path: Path, *, lossy: bool = False) -> None:
     cannot_hold(path, bags, "uci", lossy, instance_info=False)
     beside = path.with_suffix(".names")
     if beside == path:
-        raise_format_error(path, "has the suffix of the file of names; use .data.")
+        raise_format_error(path, "has the suffix of a names file; use .data.")
     ids, labels, inner = text_fields(path, bags, "uci", _SPECIAL)
     names = bags.get_feature_names()
     refuse_text(path, names, "feature name", _SPECIAL, "uci")

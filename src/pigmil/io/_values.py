@@ -25,7 +25,7 @@ def decode(values: Sequence[Any], *, want: Any = None, strict: bool = False) -> 
     Parameters
     ----------
     values : sequence
-        Text; anything else is taken as it is.
+        Text; other values are kept.
     want : type, optional
         ``str``, ``int`` or ``float`` to have exactly that.
     strict : bool, default=False
@@ -78,7 +78,7 @@ class TextDecoder(Decoder):
         return asked
 
     def ids(self, values: Sequence[Any]) -> NDArray[Any]:
-        """Return bag ids: whole numbers where all are written as such, else text."""
+        """Return bag ids: whole numbers if all of them are, otherwise text."""
         return decode_ids(self.path, values, self._kind(values, self.request.ids))
 
     def labels(
@@ -93,7 +93,7 @@ class TextDecoder(Decoder):
         return y, inner
 
     def info(self, values: Sequence[Any]) -> NDArray[Any]:
-        """Return the values of an info column; missing ones are NaN among numbers, else ''."""
+        """Return the values of an info column; missing ones are NaN or, in text, ''."""
         known = [value for value in values if value is not None]
         decoded = decode(known, want=self._kind(known, None)).tolist()
         if len(known) < len(values):
@@ -104,7 +104,7 @@ class TextDecoder(Decoder):
 
 
 def decode_ids(path: Path, values: Sequence[Any], want: type | None) -> NDArray[Any]:
-    """Return ids as asked for: whole numbers where all are written as such, else text."""
+    """Return ids as requested; by default whole numbers if all of them are, otherwise text."""
     if want is str:
         return text_array([str(value) for value in values])
     try:
@@ -164,7 +164,7 @@ def _label_array(path: Path, labels: NDArray[Any]) -> NDArray[Any]:
 
 
 def _with_missing(path: Path, values: Sequence[Any], kind: type | None) -> NDArray[Any]:
-    """Decode labels some of which are missing (None): numbers then become floats with NaN."""
+    """Decode labels; if some are missing (None), numbers become floats with NaN."""
     known = [value for value in values if value is not None]
     decoded = decode(known, want=kind)
     if len(known) == len(values):
@@ -185,7 +185,7 @@ def _signs(path: Path, parts: list[NDArray[Any]]) -> dict[Any, int]:
     if len({isinstance(value, str) for value in known}) > 1:
         raise_format_error(
             path,
-            "has labels of bags and of instances of which some are text and some are numbers.",
+            "mixes text and numbers in the labels of bags and instances.",
             hint="Pass labels={old: new, ...}.",
         )
     classes = sorted(known)
@@ -206,7 +206,7 @@ def _mapped(path: Path, part: NDArray[Any] | None, table: Mapping[Any, Any]) -> 
     values = part.tolist()
     absent = sorted({str(v) for v in values if v == v and v not in table and str(v) not in table})
     if absent:
-        raise_format_error(path, f"has labels that labels= does not name: {listed(absent)}.")
+        raise_format_error(path, f"has labels that labels= does not map: {listed(absent)}.")
     return np.array([v if v != v else table[v] if v in table else table[str(v)] for v in values])
 
 

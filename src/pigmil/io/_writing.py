@@ -79,7 +79,7 @@ def arrow_column(values: Any) -> Any:
 
 
 def plain(path: Path, values: NDArray[Any], what: str) -> NDArray[Any]:
-    """Return values as an array of numbers or text that a file can hold; refuse other objects."""
+    """Return values as an array of numbers or text; raise an error for other objects."""
     if values.dtype.kind in "biuf":
         return values
     items = values.tolist()

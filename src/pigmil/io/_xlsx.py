@@ -55,4 +55,6 @@ def read(path: Path, request: Request) -> Bags:
 
 def write(bags: Bags, path: Path) -> None:
     """Raise an error: workbooks are only read."""
-    raise_format_error(path, "XLSX files are read, not written.", hint="Choose csv or parquet.")
+    raise_format_error(
+        path, "XLSX files can be read but not written.", hint="Choose csv or parquet."
+    )
