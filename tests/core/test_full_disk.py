@@ -81,7 +81,7 @@ def test_bags(name, large, full):
 
 @pytest.mark.parametrize("n_instances", [1, 60, 160, 1000])
 def test_hdf5_at_many_sizes(n_instances, large, disk):
-    """In a process of its own: the HDF5 library used to end it with a signal, or at its exit."""
+    """In a separate process: the HDF5 library used to end it with a signal, or at its exit."""
     for path in disk.iterdir():
         path.unlink()
     lines = (
