@@ -102,7 +102,7 @@ def test_refused(cells, tmp_path):
         file["obsm/other"] = h5py.ExternalLink("/etc/passwd", "/")
     with pytest.raises(BagFormatError, match="links are not followed"):
         read_bags(path, **COLUMNS)
-    with pytest.raises(BagFormatError, match="read, not written"):
+    with pytest.raises(BagFormatError, match="read but not written"):
         write_bags(as_bags([X]), tmp_path / "out.h5ad")
 
 

@@ -221,7 +221,7 @@ def test_svmlight_of_others(tmp_path):
     text_ids = Bags(np.ones((1, 1)), [0, 1], ids=["a"], y=[1])
     write_bags(text_ids, tmp_path / "n.svm", number_ids=True)
     assert read_bags(tmp_path / "n.svm").ids.tolist() == [1]
-    with pytest.raises(BagFormatError, match="numbers as labels"):
+    with pytest.raises(BagFormatError, match="labels as numbers"):
         write_bags(Bags(np.ones((1, 1)), [0, 1], y=["a"]), tmp_path / "n.svm")
     with pytest.raises(BagFormatError, match="needs a label"):
         write_bags(Bags(np.ones((1, 1)), [0, 1]), tmp_path / "n.svm")

@@ -63,7 +63,7 @@ def predict_to_parquet(
     ``instance`` (its position in the bag), ``score``, and further data on the instance such as
     coordinates; if the model classifies bags, also ``bag_score`` and ``predicted``. For a model
     that does not score instances there is one row per bag. With more than two classes there is a
-    column for each, ``score_LABEL``. A file appears whole or not at all; files that are there
+    column for each, ``score_LABEL``. Files are written atomically; those that are there
     already are kept, so the same call after an interruption computes the rest. On a cluster the
     workers write, to a folder that they share.
 
