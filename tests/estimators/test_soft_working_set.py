@@ -3,7 +3,7 @@
 import numpy as np
 
 from pigmil import Bags
-from pigmil.estimators._soft_working_set import choose_instances, instances_per_bag
+from pigmil.estimators._soft_working_set import WorkingSet, choose_instances, instances_per_bag
 
 
 def make_bags(tmp_path):
@@ -57,3 +57,16 @@ def test_the_working_set_grows_with_the_number_of_bags():
     assert instances_per_bag(np.full(100, 200), 15_000) == 150
     assert instances_per_bag(np.full(10_000, 200), 15_000) == 6
     assert instances_per_bag(np.array([3, 3]), 2) == 6  # small bags are taken whole
+
+
+def test_some_instances_of_a_working_set_by_hand():
+    """Bags of 2, 1 and 3 instances; the second of the first and two of the last stay."""
+    positive, rows = np.array([True, False, True]), np.arange(6.0)[:, None]
+    offsets, positions = np.array([0, 2, 3, 6]), np.array([0, 3, 4, 7, 8, 9])
+    work = WorkingSet(rows, positions, offsets, positive, [], sampled=True)
+    assert work.inside.tolist() == [True, True, False, True, True, True]
+    assert work.best_scores(np.array([5.0, 1, 2, 0, 9, 3])).tolist() == [5, 2, 9]
+    kept = work.keep(np.array([1, 2, 3, 5]))
+    assert kept.rows.ravel().tolist() == [1, 2, 3, 5]
+    assert kept.positions.tolist() == [3, 4, 7, 9]
+    assert kept.offsets.tolist() == [0, 1, 2, 4]

@@ -16,7 +16,8 @@ from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.estimators._soft_steps import soft_pool
 from pigmil.scale import map_calls
 
-_N_TREES = 50
+_N_TREES, _N_TREES_OF_MANY = 100, 50
+_MANY_EXAMPLES = 3000
 _LEAST_IN_LEAF = 3
 _SMALLEST_SHARE = 1e-3  # of a place, for an instance to count as an example
 _ADDED = 0.02  # to both sides of the odds
@@ -112,7 +113,7 @@ def fit_forest(
     An instance of a positive bag is a positive example with the weight of its share in the place
     of its bag; those with less than a thousandth are left out. Instances of negative bags are
     negative examples (an evenly spaced 3,000 of them where there are more), with the same weight
-    in total.
+    in total. There are 100 trees, or 50 where there are more than 3,000 examples.
 
     Parameters
     ----------
@@ -141,7 +142,8 @@ def fit_forest(
     likely = order[inside[order] & (pool[order] >= _SMALLEST_SHARE)]
     examples = np.concatenate([likely, certain])
     weights = np.append(pool[likely], np.full(len(certain), pool[likely].sum() / len(certain)))
-    trees = ExtraTreesClassifier(_N_TREES, min_samples_leaf=_LEAST_IN_LEAF, random_state=0)
+    n_trees = _N_TREES if len(examples) <= _MANY_EXAMPLES else _N_TREES_OF_MANY
+    trees = ExtraTreesClassifier(n_trees, min_samples_leaf=_LEAST_IN_LEAF, random_state=0)
     trees.fit(rows[examples], inside[examples], sample_weight=weights)
     return _as_arrays([each.tree_ for each in trees.estimators_])
 

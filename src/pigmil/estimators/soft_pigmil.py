@@ -82,54 +82,53 @@ _MOST_PLACES = 1_000_000  # bags times features up to which screening also runs 
 class SoftPIGMIL(MILClassifier):
     """SoftPIGMIL: positive instances by soft pools in several metrics.
 
-    The idea of PIGMIL, a pool with one place per positive bag whose instances resemble those of
-    other positive bags and differ from negative ones, beyond its paper: the place of a bag is
-    shared among its instances, similarity is that of exemplar LDA, and many metrics compete.
+    Like PIGMIL, it looks for instances that resemble those of other positive bags and differ from
+    negative ones: a pool has one place per positive bag, instances are scored against the pool,
+    and the pool is updated. Beyond the paper, the place of a bag is shared among its instances,
+    similarity is that of exemplar LDA, and models in several metrics are weighted by bags held
+    out.
 
-    0. If two groups of instances both explain the bag labels and one is far tighter than the
-       other, the tighter one is taken for a trap and left out.
-    1. Views. On each scale of the features (as given, standardized, normal scores of ranks,
-       principal components of equal variance) the instances are whitened as they are and through
-       Gaussian kernels of several widths with landmarks; with squares of the features, and in
-       bins, as they are.
-    2. On each view a walk: an instance scores its mean similarity to the pool of the other
-       positive bags less that to the negatives of other bags; the place of each bag is shared by
-       the softmax of the scores; and so on until the shares stay the same. A contrast does the
-       same with a pool of the negative bags in place of all their instances. On some views also
-       a noisy-or over bags, fitted by its likelihood.
-    3. Each model is judged by the area under the ROC curve of the best instance scores of bags
-       held out. The score of the models is their weighted mean; weights fall with the distance
-       from the best area in standard errors.
-    4. A forest that separates the pool of this score from the negatives has a quarter of the final
-       score; it scores the bags on which it was not fitted.
-    5. Training instances that are exact copies of negatives lose score, the more the rarer such
-       copies are among the negatives.
-    6. A sigmoid on bags held out turns scores into log-odds of a bag: 0 separates.
+    1. If two groups of instances both explain the bag labels and one is far tighter than the
+       other, leave out the tighter one.
+    2. Views. Whiten the instances on each scale of the features (as given, standardized, normal
+       scores of ranks, principal components of equal variance), as they are and through Gaussian
+       kernels of several widths with landmarks. Features with their squares, and features in bins,
+       are only whitened.
+    3. Walks. On each view score every instance by its mean similarity to the pool of the other
+       positive bags minus that to the negatives of other bags, share the place of each bag by the
+       softmax of the scores, and repeat. On some views also fit a noisy-or over bags.
+    4. Weights. Hold out a quarter of the bags at a time. The weight of a model grows with the area
+       under the ROC curve of the best instance scores of these bags, and with how little the pool
+       changes without them. The score is the weighted mean.
+    5. Add a forest that separates the pool of this score from the negatives: it makes up a quarter
+       of the final score, and each bag is scored by trees fitted without it.
+    6. Lower the score of training instances that are exact copies of negatives, the more the rarer
+       such copies are among the negatives.
+    7. Turn scores into log-odds of a bag by a sigmoid fitted on bags held out: 0 separates.
 
     Parameters
     ----------
     sharpness : float, default=3.0
         Factor of the scores in the softmax that shares a place.
     max_iter : int, default=10
-        Most rounds of a walk.
+        Largest number of rounds of a walk.
     temperature : float, default=0.5
-        Difference in held-out AUC that costs a model a factor e in weight, in standard errors of
+        Difference in held-out AUC that divides the weight of a model by e, in standard errors of
         the best AUC.
     ridge : float, default=0.03
         Penalty of the noisy-or.
     n_landmarks : int, default=120
-        Most landmarks from each class.
+        Largest number of landmarks from each class.
     max_instances : int, default=15000
-        Most instances to fit on, but at least six of each bag. Where there are more, a linear
-        contrast over all of them, and then a first fit on its best and a random sample of each
-        bag, score all instances; the fit that counts has the best of these and a random sample of
-        each bag.
+        Largest number of instances to fit on, but at least six of each bag. Where there are more,
+        all are scored twice, by a linear contrast and by a first fit on its best instances and a
+        random sample of each bag; the final fit has the best of both and a random sample.
     bag_rule : {"max", "embedding"}, default="max"
-        Value of a bag: that of its best instance, so that adding an instance never lowers it; or
+        Score of a bag: that of its best instance, so that adding an instance never lowers it; or
         a logistic regression on the greatest kernels with the landmarks, for data that do not
         follow the standard assumption.
     n_jobs : int or None, default=None
-        Views fitted at a time, in threads. The result does not depend on it.
+        Number of threads that fit views. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
         For the sample where there are more than ``max_instances``.
     pos_label : label, optional
@@ -142,13 +141,14 @@ class SoftPIGMIL(MILClassifier):
     instance_scores_ : array of shape (n_instances,)
         Score of each training instance; its own bag is left out of the pools and of the forest.
     trace_ : list of ModelTrace
-        Shares and scores of every round, held-out AUC and weight of every model.
+        Shares and scores of every round, held-out AUC, stability and weight of every model.
     held_out_auc_ : float
         Area under the ROC curve of the weighted score over bags held out; NaN where none could be.
     rival_auc_ : float
-        The same for a model without the instances that a first walk calls positive, if that one
-        reaches 0.9; near 1 means that two groups of instances explain the labels, and that bag
-        labels cannot decide between them. Else, or if both groups are of one kind, NaN.
+        The same area for a model fitted without the instances that a first walk calls positive. A
+        value near 1 means that two groups of instances explain the labels, and that bag labels
+        cannot decide between them. NaN if the first walk does not reach 0.9, or if both groups
+        are of one kind.
     n_iter_ : int
         Rounds of the longest walk.
     calibration_ : (float, float)
@@ -158,8 +158,8 @@ class SoftPIGMIL(MILClassifier):
     -----
     Departs from the paper: everywhere, see above. ``PIGMIL`` is the paper's method.
 
-    Cost: O(N (d + m) m) with m landmarks, for the first pass over N instances, and a number of
-    passes over the ``max_instances`` working ones that is fixed; memory for these and one block.
+    Cost: O(N (d + m) m) with m landmarks to score N instances, and a fixed number of passes over
+    at most ``max_instances`` of them; memory for these and one block.
 
     References
     ----------
@@ -187,7 +187,7 @@ class SoftPIGMIL(MILClassifier):
         year=2026,
         default_chosen="Models are weighted by held-out bags. sharpness, temperature, ridge, "
         "n_landmarks and max_iter were chosen on the 39 labelled development "
-        "sets, with each family of sets left out in turn as a check.",
+        "sets; leaving each family of sets out in turn checks the temperature.",
         detects=True,
         classifies=True,
         cost="O(N (d + m) m) with m <= 240 landmarks",
@@ -255,7 +255,8 @@ class SoftPIGMIL(MILClassifier):
             folds = ordered_folds(bags, positive)
             work, screening = self._choose_instances(bags, positive, folds)
             work = self._without_trap(work)
-            models = self._fit_models(work, screening, self._scales(work), VIEWS)
+            kinds = SCALES_OF_MANY if work.sampled else SCALES
+            models = self._fit_models(work, screening, kinds, VIEWS)
             self.trace_ = models.trace(work.positions)
             self.committee_ = models.committee()
             scores, held_out = models.scores(), models.held_out()
@@ -322,9 +323,6 @@ class SoftPIGMIL(MILClassifier):
     @property
     def _settings(self) -> ModelSettings:
         return ModelSettings(self.sharpness, self.max_iter, self.ridge)
-
-    def _scales(self, work: WorkingSet) -> Sequence[str]:
-        return SCALES_OF_MANY if work.sampled else SCALES
 
     def _fit_models(
         self,
