@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from pigmil import Bags, write_bags
 from pigmil.cli._app import app
 from pigmil.evaluation import compare
-from pigmil.evaluation._executors import Call, ClusterExecutor, make_executor
+from pigmil.evaluation._executors import Call, ClusterExecutor, cloudpickle, make_executor
 
 
 def run(*arguments):
@@ -66,13 +66,23 @@ def test_a_wrong_address_is_reported_in_one_line(folder, tmp_path, monkeypatch):
     assert "No dask scheduler answers at 'tcp://127.0.0.1:1'" in " ".join(done.stderr.split())
 
 
-def test_a_comparison_on_a_cluster_is_that_in_this_process(cluster, lazy, tmp_path):
+def test_a_comparison_on_a_cluster_is_that_in_this_process(cluster, lazy, tmp_path, monkeypatch):
+    """One process writes the store: what workers receive does not name it."""
+    submit, sent = ClusterExecutor._submit, []
+
+    def record(executor, call, known):
+        sent.append(cloudpickle.dumps(call))
+        return submit(executor, call, known)
+
+    monkeypatch.setattr(ClusterExecutor, "_submit", record)
     sets = {"cohort": lazy.load()}
     arguments = {"repeats": 1, "folds": 2, "tune": False}
     with pytest.importorskip("distributed").Client(cluster):
         there = compare(["MISVM"], sets, store=tmp_path / "a.sqlite", **arguments)
     here = compare(["MISVM"], sets, store=tmp_path / "b.sqlite", **arguments)
     assert not there.failures
+    assert len(sent) == 2
+    assert not [call for call in sent if b"a.sqlite" in call]
     pd.testing.assert_frame_equal(there.table("accuracy"), here.table("accuracy"))
 
 
@@ -86,6 +96,19 @@ def test_compare_runs_on_a_cluster_of_its_own(folder, tmp_path):
         run("compare", tmp_path / "cohort.parquet", *options, "--store", store, "--json", *where)
         tables.append(pd.read_csv(table)[["method", "repeat", "fold", "accuracy", "auc"]])
     pd.testing.assert_frame_equal(*tables)
+
+
+def test_detect_runs_on_a_cluster(folder, cluster, tmp_path):
+    bags = Bags.scan(folder).load()
+    write_bags(bags, tmp_path / "cohort.parquet")
+    tables = []
+    for where in (["--cluster", cluster.scheduler_address], []):
+        table = tmp_path / f"{len(where)}.csv"
+        run("detect", tmp_path / "cohort.parquet", "-m", "SoftPIGMIL", "--set", "n_landmarks=20",
+            "-o", table, "--no-report", "--json", *where)  # fmt: skip
+        tables.append(pd.read_csv(table))
+    assert len(tables[0]) == bags[bags.y == 1].n_instances
+    pd.testing.assert_frame_equal(*tables, rtol=1e-6)
 
 
 def fail(number):

@@ -1,6 +1,7 @@
 """``pigmil detect``: find the instances that make bags positive."""
 
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +20,7 @@ from pigmil.cli._console import (
 )
 from pigmil.cli._inputs import (
     NO_OPTIONS,
+    ClusterOption,
     DataArgument,
     MethodOption,
     PositiveOption,
@@ -26,6 +28,7 @@ from pigmil.cli._inputs import (
     ReadOptions,
     SeedOption,
     SetOption,
+    WorkersOption,
     build_method,
     find_positive_label,
     fit_with_progress,
@@ -84,6 +87,8 @@ def detect(
     ] = None,
     read: ReadOptions = NO_OPTIONS,
     raw: RawOption = False,
+    cluster: ClusterOption = None,
+    workers: WorkersOption = None,
     seed: SeedOption = 0,
 ) -> None:
     """Find the instances that make the bags positive.
@@ -123,14 +128,19 @@ def detect(
         bags = BagImputer(strategy=read.impute.value).fit_transform(bags)
     model.set_params(pos_label=find_positive_label(bags, positive))
     scaled = BagScaler().fit_transform(bags) if scale else bags
-    start = time.perf_counter()
-    fit_with_progress(output, model, scaled)
-    seconds = time.perf_counter() - start
     diagnosis = None
-    if fdr is not None or bags.n_instances <= _MAX_INSTANCES:
-        diagnosis = _diagnose(
-            output, model, bags, scale=scale, fdr=fdr, groups=read.group or [], seed=seed
-        )
+    with ExitStack() as stack:
+        if cluster is not None or workers is not None:
+            from pigmil.scale import cluster_client
+
+            stack.enter_context(cluster_client(cluster, workers))
+        start = time.perf_counter()
+        fit_with_progress(output, model, scaled)
+        seconds = time.perf_counter() - start
+        if fdr is not None or bags.n_instances <= _MAX_INSTANCES:
+            diagnosis = _diagnose(
+                output, model, bags, scale=scale, fdr=fdr, groups=read.group or [], seed=seed
+            )
     selection = None if diagnosis is None else diagnosis.selection
     rows = ranked_rows(model, bags)
     ranked = ranking_columns(
