@@ -379,6 +379,29 @@ def test_sparse_instances_that_point_outside():
         Bags.from_list([matrix, matrix])
 
 
+def test_rows_of_an_empty_sparse_matrix_that_end_before_they_begin(tmp_path):
+    """scipy does not look at the boundaries of rows where the last one is 0."""
+    ends = np.array([0, 2, 8_388_608, 0], dtype=np.int32)
+    matrix = sp.csr_array((3, 3))
+    matrix.indptr = ends
+    with pytest.raises(BagsError, match="sparse instances are damaged"):
+        Bags(matrix, [0, 1, 3])
+    with pytest.raises(BagsError, match="sparse instances are damaged"):
+        Bags.from_list([matrix, matrix])
+    empty = np.empty(0)
+    np.savez(tmp_path / "a.npz", data=empty, indices=empty.astype(int), indptr=ends,
+             shape=(3, 3), offsets=[0, 1, 3])  # fmt: skip
+    with pytest.raises(BagFormatError):
+        read_bags(tmp_path / "a.npz")
+    path = tmp_path / "cells.h5ad"
+    cells(sp.csr_matrix(np.eye(2))).write_h5ad(path)
+    with h5py.File(path, "r+") as file:
+        for part, values in (("indptr", [0, 9, 0]), ("indices", []), ("data", [])):
+            del file[f"X/{part}"]
+            file[f"X/{part}"] = np.array(values, dtype=np.int32)
+    assert all("sparse" in message for message in both(path))
+
+
 def test_groups_in_circles_and_too_deep(tmp_path):
     path = tmp_path / "cells.h5ad"
     cells().write_h5ad(path)

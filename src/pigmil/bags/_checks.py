@@ -45,6 +45,9 @@ def as_csr(matrix: Any) -> Any:
             matrix.check_format(full_check=True)
         except ValueError as error:
             raise BagsError(f"The sparse instances are damaged: {error}.") from error
+        # check_format looks no further where the last boundary is 0.
+        if np.any(np.diff(np.asarray(matrix.indptr, dtype=np.int64)) < 0):
+            raise BagsError("The sparse instances are damaged: their rows end before they begin.")
     return sp.csr_array(matrix)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from pigmil._core.optional import import_optional
+from pigmil.bags import as_csr
 from pigmil.io._common import check_memory, parsing, raise_format_error
 from pigmil.io._h5_file import OneFile
 from pigmil.io._mat5 import Cell, Struct
@@ -90,5 +91,4 @@ class _Reader:
         matrix = sp.csc_array(
             (data.astype(np.float64), rows.astype(np.int64), ends), shape=(n_rows, len(ends) - 1)
         )
-        matrix.check_format(full_check=True)
-        return matrix
+        return as_csr(matrix)

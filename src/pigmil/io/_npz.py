@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from pigmil.bags import Bags
+from pigmil.bags import Bags, as_csr
 from pigmil.io._common import (
     Request,
     check_memory,
@@ -162,8 +162,7 @@ def _instances(path: Path, arrays: dict[str, NDArray[Any]]) -> Any:
             raise_format_error(path, "its sparse matrix has parts of different lengths.")
         rows, columns = (int(n) for n in shape)
         matrix = sp.csr_array((data, indices, indptr), shape=(rows, columns))
-        matrix.check_format(full_check=True)
-    return matrix
+        return as_csr(matrix)
 
 
 def write(bags: Bags, path: Path, *, compress: bool = True) -> None:
