@@ -172,6 +172,10 @@ KEPT = {
         "No results are kept in this copy of the documentation: run the commands above.",
     ),
     "```{growth}\n```": ("_parts/growth.md", "No table is kept here: run the benchmark."),
+    "```{benchmark-answer}\n```": (
+        "_parts/benchmark_answer.md",
+        "No table is kept here: run the benchmark.",
+    ),
     "```{benchmark}\n```": ("_parts/benchmark.md", "No tables are kept here: run the benchmark."),
 }
 

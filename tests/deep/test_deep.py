@@ -20,6 +20,7 @@ SMALL = {
     "hidden_layer_sizes": (16, 8),
     "n_networks": 2,
     "max_epochs": 40,
+    "patience": 20,
     "dropout": 0.1,
     "learning_rate": 5e-3,
     "random_state": 0,
@@ -225,6 +226,13 @@ def test_a_saved_model_with_other_weights_is_refused(bags, tmp_path):
 def test_training_that_does_not_stop_warns(bags):
     with pytest.warns(ConvergenceWarning, match="max_epochs=2"):
         MINet(**{**SMALL, "max_epochs": 2}).fit(bags)
+
+
+def test_training_stops_when_held_out_bags_get_no_better(bags):
+    """Labels drawn at random cannot be learnt: no network gets better for long."""
+    y = np.random.default_rng(3).permutation(bags.y)
+    model = MINet(**{**SMALL, "max_epochs": 200, "patience": 5}).fit(bags, y)
+    assert 5 < model.n_iter_ < 200
 
 
 def test_one_bag_of_a_class_and_wrong_layers(bags):

@@ -88,8 +88,8 @@ class MInD(AcceptsWeights, PairwiseBagClassifier):
         "Pattern Recognition 48(1), 2015",
         year=2015,
         default_chosen="C was picked while looking at the first split of the benchmark sets; "
-        "dissimilarity and rank are published. Benchmarks tune by inner cross- "
-        "validation.",
+        "dissimilarity and rank are published. Benchmarks tune by inner "
+        "cross-validation.",
         detects=False,
         classifies=True,
         cost="O(N^2 d + B^3)",
