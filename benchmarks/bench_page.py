@@ -179,7 +179,6 @@ def diagram(outcome, path):
     import matplotlib.pyplot as plt
     import scikit_posthocs
 
-    plt.rcParams["svg.hashsalt"] = "pigmil"  # the same file from the same figures
     figure, ax = plt.subplots(figsize=(8, 0.3 * len(outcome.ranks) + 1), layout="constrained")
     scikit_posthocs.critical_difference_diagram(outcome.ranks, outcome.nemenyi, ax=ax)
     figure.savefig(path, metadata={"Date": None})
