@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pigmil._core.typing import IntArray
+from pigmil._core.typing import BoolArray, IntArray
 
 
 def segment_reduce(
@@ -62,6 +62,22 @@ def segment_argmax(values: NDArray[Any], offsets: IntArray) -> IntArray:
 def segment_argmin(values: NDArray[Any], offsets: IntArray) -> IntArray:
     """Return the flat index of the first smallest value of every segment, NaN last."""
     return segment_argmax(-values, offsets)
+
+
+def segment_lowest(values: NDArray[Any], offsets: IntArray, count: int) -> BoolArray:
+    """Mark the ``count`` lowest values of every segment, or all of a shorter one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> segment_lowest(np.array([3.0, 1.0, 2.0, 5.0]), np.array([0, 3, 4]), 2)
+    array([False,  True,  True,  True])
+    """
+    owner = segment_ids(offsets)
+    order = np.lexsort((values, owner))
+    marked = np.zeros(len(values), dtype=np.bool_)
+    marked[order] = np.arange(len(values)) - offsets[owner] < count
+    return marked
 
 
 def segment_ids(offsets: IntArray) -> IntArray:

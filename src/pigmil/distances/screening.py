@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from pigmil._core.segments import segment_lowest
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances.similarity import add_log_sums, log_density
@@ -137,13 +138,13 @@ def screened_log_densities(
     log_positive = None
     middle = len(gammas) // 2
     count = -(-_per_bag(_PROMISING, positive) // 2)
-    exact = _lowest(log_negative[middle, rows], positive.offsets, count)
+    exact = segment_lowest(log_negative[middle, rows], positive.offsets, count)
     if two_sided:
         log_positive = _estimate(
             bags, cells, is_positive, rows, own_positive, rates, positive_folds
         )
         ratio = log_negative[middle, rows] - log_positive[middle]
-        exact |= _lowest(ratio, positive.offsets, count)
+        exact |= segment_lowest(ratio, positive.offsets, count)
 
     chosen = rows[exact]
     queries = bags.instances[chosen]
@@ -330,15 +331,6 @@ def _positions(marked: BoolArray) -> IntArray:
 def _per_bag(limits: tuple[int, int], bags: Bags) -> int:
     total, least = limits
     return max(least, total // bags.n_bags)
-
-
-def _lowest(values: FloatArray, offsets: IntArray, count: int) -> BoolArray:
-    """Mark the ``count`` lowest values of each bag."""
-    bag = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    order = np.lexsort((values, bag))
-    marked = np.zeros(len(values), dtype=bool)
-    marked[order[np.arange(len(values)) - offsets[bag] < count]] = True
-    return marked
 
 
 def _centres(instances: NDArray[Any], count: int) -> NDArray[Any]:

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from pigmil._core.segments import offsets_of
-from pigmil._core.typing import BoolArray, FloatArray, IntArray
+from pigmil._core.segments import offsets_of, segment_lowest
+from pigmil._core.typing import BoolArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import log_density, representative_rows
 from pigmil.scale import LazyBags, map_blocks
@@ -102,20 +102,12 @@ def _choose_in_block(
         block.instances, negative, gamma=gamma, unit=unit, own_bag=np.where(inside, -1, own[bag])
     )
     first = np.where(inside, log_negative, -log_positive)
-    chosen = _lowest(first, bag, block.offsets, -(-most // 2))
+    chosen = segment_lowest(first, block.offsets, -(-most // 2))
     ratio = np.where(chosen, np.inf, log_negative - log_positive)
-    chosen |= _lowest(ratio, bag, block.offsets, most // 2) & inside
+    chosen |= segment_lowest(ratio, block.offsets, most // 2) & inside
     negatives = np.flatnonzero(~is_positive)
     if len(negatives):
         others = representative_rows(block[negatives], most // 2)
         chosen[np.flatnonzero(~inside)[others]] = True
     rows = np.flatnonzero(chosen)
     return rows, block.instances[rows]
-
-
-def _lowest(values: FloatArray, bag: IntArray, offsets: IntArray, count: int) -> BoolArray:
-    """Mark the ``count`` lowest values of each bag."""
-    order = np.lexsort((values, bag))
-    marked = np.zeros(len(values), dtype=bool)
-    marked[order] = np.arange(len(values)) - offsets[bag] < count
-    return marked
