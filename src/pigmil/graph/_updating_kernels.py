@@ -22,11 +22,6 @@ SPLITTER = 2.0**27 + 1.0
 WeightRule = tuple[float, float, bool, bool, float]
 
 Flags = npt.NDArray[np.int8]
-# Edges, consistencies and their sets (empty where the route is not exact) of the present pool.
-Present = tuple[Flags, IntArray, IntArray]
-# Edges needed by a quasi-clique of each size, missing pairs allowed, and the number of chains of
-# nested cores (0 for local search).
-Limits = tuple[IntArray, IntArray, int]
 # Keys and consistencies of the graphs seen last, and the number seen.
 Memory = tuple[IntArray, npt.NDArray[np.int64], IntArray]
 
@@ -242,22 +237,32 @@ def same_edges(sizes: IntArray, edges: Flags) -> bool:
 
 @njit
 def sizes_of(
-    edges: Flags, vertex: int, present: Present, limits: Limits, memory: Memory
+    edges: Flags,
+    vertex: int,
+    sizes: IntArray,
+    sets: IntArray | None,
+    limits: IntArray,
+    n_chains: int | None,
+    memory: Memory,
 ) -> IntArray:
-    """Return the consistency of a graph that differs from the present one at a vertex."""
-    _, sizes, sets = present
+    """Return the consistency of a graph that differs from the present one at a vertex.
+
+    ``sizes`` and ``sets`` are those of the present graph. Either the consistency is exact, and
+    ``limits`` are the pairs of a quasi-clique of each size that may lack an edge, or it comes from
+    `fast_sizes`, and ``limits`` are the edges needed. ``n_chains`` is None in the first case and
+    ``sets`` in the second: the compiler leaves out what a None switches off.
+    """
     if same_edges(sizes, edges):
         return sizes
-    needed, allowed, n_chains = limits
     keys, kept, n_seen = memory
     key = graph_key(edges)
     for k in range(min(n_seen[0], keys.shape[0])):
         if keys[k] == key and same_edges(kept[k], edges):
             return kept[k]
-    if sets.shape[0] > 0:
-        found, _ = changed_sizes(edges, allowed, vertex, sizes, sets)
-    else:
-        found = fast_sizes(edges, needed, n_chains)
+    if n_chains is not None:
+        found = fast_sizes(edges, limits, n_chains)
+    if sets is not None:
+        found, _ = changed_sizes(edges, limits, vertex, sizes, sets)
     place = n_seen[0] % keys.shape[0]  # that of the graph seen first
     keys[place] = key
     kept[place] = found
@@ -273,8 +278,11 @@ def try_candidates(
     similarity: FloatArray,
     discrimination: FloatArray,
     self_confidence: FloatArray,
-    present: Present,
-    limits: Limits,
+    present: Flags,
+    sizes: IntArray,
+    sets: IntArray | None,
+    limits: IntArray,
+    n_chains: int | None,
     memory: Memory,
     rule: WeightRule,
     damping: float,
@@ -285,12 +293,13 @@ def try_candidates(
 ) -> FloatArray:
     """Return the objective of the pool with each candidate in the place of a vertex.
 
-    With a bound on its rounding error beside it; for ``scores`` see `score_replacements`.
+    With a bound on its rounding error beside it. ``present`` holds the edges of the pool; see
+    `sizes_of` and, for ``scores``, `score_replacements`.
     """
     n = pool.shape[0]
     n_tried = tried.shape[0]
     objectives = np.empty((n_tried, 2))
-    edges = present[0].copy()
+    edges = present.copy()
     done = np.zeros(n_tried, dtype=np.bool_)
     same = np.empty(n_tried, dtype=np.int64)
     for k in range(n_tried):
@@ -320,7 +329,7 @@ def try_candidates(
             similarity,
             discrimination,
             self_confidence,
-            sizes_of(edges, vertex, present, limits, memory),
+            sizes_of(edges, vertex, sizes, sets, limits, n_chains, memory),
             rule,
             damping,
             start,

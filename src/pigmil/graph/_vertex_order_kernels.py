@@ -52,4 +52,12 @@ def refined_order(edges: npt.NDArray[np.int8]) -> IntArray:
         n_colours = dense_ranks(around, colour)
         if n_colours == before:
             break
-    return np.argsort(-colour, kind="mergesort")
+    # By decreasing colour, the first of equal ones first.
+    order = np.empty(n, dtype=np.int64)
+    n_placed = 0
+    for wanted in range(n_colours - 1, -1, -1):
+        for i in range(n):
+            if colour[i] == wanted:
+                order[n_placed] = i
+                n_placed += 1
+    return order

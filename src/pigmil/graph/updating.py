@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from pigmil._core import state
 from pigmil._core.model_parts import model_part
@@ -387,7 +387,7 @@ class _CompiledScorer(_Scorer):
             float(settings.discrimination_scale),
         )
         self.pool: IntArray | None = None
-        self.present: tuple[NDArray[np.int8], IntArray, IntArray]
+        self.sets: IntArray | None = None
 
     @staticmethod
     def supports(settings: CSDGSettings, objective: Objective) -> bool:
@@ -421,8 +421,11 @@ class _CompiledScorer(_Scorer):
             vertex,
             tried,
             *self.candidates,
-            self.present,
+            self.edges,
+            self.sizes,
+            self.sets,
             self.limits,
+            self.n_chains,
             self.memory,
             self.rule,
             float(self.settings.damping),
@@ -444,28 +447,28 @@ class _CompiledScorer(_Scorer):
         n = len(pool)
         edges = (self.candidates[0][np.ix_(pool, pool)] > 0).astype(np.int8)
         np.fill_diagonal(edges, 0)
-        sets = np.empty((0, 0), dtype=np.int64)
+        changed = self._changed(pool)
         if self.pool is None:
-            self.route = choose_route(edges, self.settings.exact)
-            self.start = self._start(n)
+            route = choose_route(edges, self.settings.exact)
             needed = edges_needed(n, self.settings.density)
-            self.limits = needed, missing_allowed(needed), n_chains(n, self.route)
+            self.n_chains = None if route == "exact" else n_chains(n, route)
+            self.limits = missing_allowed(needed) if route == "exact" else needed
+            self.start = self._start(n)
             room = min(_REMEMBERED, max(1, _MEMORY // (8 * n * n)))
             graphs = np.empty((room, n, n), dtype=np.int64)
             self.memory = np.empty(room, dtype=np.int64), graphs, np.zeros(1, dtype=np.int64)
-        changed = self._changed(pool)
-        if self.route == "exact":
-            _, allowed, _ = self.limits
-            if len(changed) == 1:
-                before = self.present[1:]
-                sizes, sets = kernels.changed_sizes(edges, allowed, int(changed[0]), *before)
-            else:
-                sizes, sets = kernels.exact_sizes(edges, allowed)
-        elif self.pool is None:
-            sizes = kernels.fast_sizes(edges, self.limits[0], self.limits[2])
+        if self.n_chains is not None and self.pool is None:
+            self.sizes = kernels.fast_sizes(edges, self.limits, self.n_chains)
+        elif self.n_chains is not None:
+            how = self.limits, self.n_chains, self.memory
+            self.sizes = sizes_of(edges, 0, self.sizes, None, *how).copy()
+        elif self.sets is not None and len(changed) == 1:
+            before = self.sizes, self.sets
+            vertex = int(changed[0])
+            self.sizes, self.sets = kernels.changed_sizes(edges, self.limits, vertex, *before)
         else:
-            sizes = sizes_of(edges, 0, self.present, self.limits, self.memory).copy()
-        self.pool, self.present = pool.copy(), (edges, sizes, sets)
+            self.sizes, self.sets = kernels.exact_sizes(edges, self.limits)
+        self.pool, self.edges = pool.copy(), edges
 
 
 def _exact(values: ArrayLike) -> FloatArray:
