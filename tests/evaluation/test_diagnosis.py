@@ -10,8 +10,16 @@ from numpy.testing import assert_allclose
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import make_pipeline
 
-from pigmil import MISVM, Bags, BagScaler, diagnose, select_instances
-from pigmil.datasets import make_ring
+from pigmil import (
+    MISVM,
+    Bags,
+    BagScaler,
+    MaxPoolingLR,
+    SoftPIGMIL,
+    diagnose,
+    select_instances,
+)
+from pigmil.datasets import make_basic, make_ring
 from pigmil.evaluation._diagnosis import pick_stability
 
 
@@ -191,6 +199,14 @@ def test_two_groups_that_explain_the_labels_raise_an_alarm():
     assert diagnosis.rival_auc == 0.99
     assert any("cannot decide between the two groups" in alarm for alarm in diagnosis.alarms)
     assert not diagnose(FirstFeature(rival=0.8), draw_bags()).alarms
+
+
+@pytest.mark.parametrize("method", [SoftPIGMIL(), MaxPoolingLR()])
+def test_impostors_that_come_with_the_positives_raise_an_alarm(method):
+    diagnosis = diagnose(method, make_basic(random_state=0))
+    assert diagnosis.verdict == "weak"
+    assert diagnosis.alarms
+    assert diagnosis.confidence <= 0.5
 
 
 def test_wrong_labels_raise_an_alarm_that_lists_the_bags():
