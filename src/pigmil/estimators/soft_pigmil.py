@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
@@ -343,8 +344,10 @@ class SoftPIGMIL(MILClassifier):
             scaled = scale.apply(rows)
             squared = squared_distances(scaled, scaled[marks])
             squared[marks, np.arange(len(marks))] = 0.0
+            # What a cluster is sent: these rows alone, and nothing of an earlier fit.
+            here = replace(work, rows=scaled)
             fit_view = partial(
-                self._fit_view, work, len(scales), scaled, squared, marks, square_unit(scaled)
+                clone(self)._fit_view, here, len(scales), squared, marks, square_unit(scaled)
             )
             specs = [view for view in views if view[0] is None or not scale.has_more_columns]
             fitted += map_calls(fit_view, [(spec,) for spec in specs], n_jobs=self.n_jobs)
@@ -362,16 +365,16 @@ class SoftPIGMIL(MILClassifier):
         self,
         work: WorkingSet,
         number: int,
-        scaled: Any,
         squared: FloatArray,
         marks: IntArray,
         unit: float,
         spec: tuple[float | None, float],
     ) -> tuple[View, list[Fit]]:
-        """Whiten one view and fit its models."""
+        """Whiten one view of instances on a scale, and fit its models."""
         width, ridge = spec
+        scaled = work.rows
         gamma = 0.0 if width is None else 1.0 / (2.0 * width**2 * unit)
-        by_landmarks = width is not None or work.rows.shape[1] > WIDE
+        by_landmarks = width is not None or scaled.shape[1] > WIDE
         features = view_features(width, gamma, by_landmarks, scaled, scaled[marks], squared)
         between = features[marks].astype(np.float64) if by_landmarks else None
         projection, shift = whitening(features, between, ridge)
