@@ -278,3 +278,29 @@ def test_a_store_that_may_not_be_written_can_be_read(locked, as_nobody):
         Store(locked)
     with pytest.raises(StoreError, match=r"new\.sqlite' cannot be used"):
         Store(locked.parent / "new.sqlite")
+
+
+def changed(path, sql, *values):
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(sql, values)
+
+
+@pytest.mark.parametrize("owner", ["../../x", "a/b", "x" * 5000, "\0", b"ab", 5, ""])
+def test_claims_of_owners_that_no_store_has_are_taken_over(tmp_path, owner):
+    """The name of an owner becomes part of a path."""
+    path = tmp_path / "r.sqlite"
+    Store(path).close()
+    changed(path, "INSERT INTO claims VALUES (?, ?)", CELL.key, owner)
+    with Store(path) as store:
+        assert store.claim(CELL.key)
+    assert os.listdir(tmp_path) == ["r.sqlite"]
+
+
+@pytest.mark.parametrize("metrics", ["[1]", "null", "[" * 100_000, '{"a":' * 50_000])
+def test_metrics_that_no_store_has_are_refused(tmp_path, metrics):
+    path = tmp_path / "r.sqlite"
+    with Store(path) as store:
+        store.finish(CELL, {"accuracy": 0.5})
+    changed(path, "UPDATE cells SET metrics = ?", metrics)
+    with pytest.raises(StoreError, match="the metrics of a row are damaged"):
+        Results.from_store(path)

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import sqlite3
 import tempfile
 import threading
@@ -21,6 +22,7 @@ from pigmil._core.text import to_json_safe
 SCHEMA = 2
 _APPLICATION = 0x5047494C  # marks the file as a store, so that no other database is written to
 _SQLITE_ERRORS = (sqlite3.Error, UnicodeError)  # the second where a message is damaged text
+_OWNER = re.compile(r"[0-9a-f]{32}")
 _WAIT_SECONDS = 60.0  # for other processes that write
 _TABLES = {
     "cells": """
@@ -193,7 +195,10 @@ class Store:
     def _lock_path(self, owner: str) -> Path:
         return self.path.with_name(f".{self.path.name}.{owner}.lock")
 
-    def _is_alive(self, owner: str) -> bool:
+    def _is_alive(self, owner: Any) -> bool:
+        # The owner comes from the file and becomes part of a path.
+        if not isinstance(owner, str) or not _OWNER.fullmatch(owner):
+            return False
         path = self._lock_path(owner)
         if not path.exists():
             return False
@@ -255,8 +260,11 @@ class Store:
 
     def _decode(self, row: sqlite3.Row, column: str) -> dict[str, Any]:
         try:
-            return {**dict(row), column: json.loads(row[column])}
-        except (ValueError, TypeError) as error:
+            decoded = json.loads(row[column])
+            if column == "metrics" and not isinstance(decoded, dict):
+                raise ValueError("they have no names")
+            return {**dict(row), column: decoded}
+        except (ValueError, TypeError, RecursionError) as error:
             raise _unusable(self.path, f"the {column} of a row are damaged: {error}") from error
 
     def close(self) -> None:
