@@ -36,10 +36,11 @@ def test_version(pigmil):
 
 
 def test_detect_ranks_the_planted_instances_first(pigmil, table, folder):
-    found = pigmil("detect", table, *LABELLED, "--top", "3", "-m", "MI-SVM")
+    # The 60 instances of negative bags are too few for calls at the default level of 10 %.
+    found = pigmil("detect", table, *LABELLED, "--top", "3", "-m", "MI-SVM", "--fdr", "0.3")
     assert found.status == 0
     assert "MI-SVM detected 1" in found.out
-    assert "at a false discovery rate of 10 %" in found.out
+    assert "at a false discovery rate of 30 %" in found.out
     assert "Held-out bags ranked by their best instance: area under the ROC" in found.out
     assert re.search(r"How sure is this\? (good|weak), confidence (0\.\d\d|1\.00) of 1", found.out)
     assert "row 2" in found.out  # the note of the best instances is printed
@@ -47,9 +48,9 @@ def test_detect_ranks_the_planted_instances_first(pigmil, table, folder):
     assert len(rows) == 60
     assert {row["note"] for row in rows[:12]} == {"row 2"}
     detected = [row for row in rows if row["detected"] == "true"]
-    assert 10 <= len(detected) <= 13
-    assert sum(row["instance"] != "2" for row in detected) <= 1  # at the level of 10 %
-    assert detected == [row for row in rows if float(row["adjusted_p_value"]) <= 0.1]
+    assert sum(row["instance"] == "2" for row in detected) >= 10
+    assert sum(row["instance"] != "2" for row in detected) <= 0.3 * len(detected)
+    assert detected == [row for row in rows if float(row["adjusted_p_value"]) <= 0.3]
     assert sum(row["best_of_bag"] == "true" for row in rows) == 12
     assert "wrote molecules-instances.csv" in found.out
     assert "wrote molecules-report.html" in found.out
@@ -76,7 +77,7 @@ def test_too_few_bags_are_an_error_only_if_a_level_is_asked_for(pigmil, table, f
     found = pigmil(*call, "--json")
     assert found.status == 0
     assert found.json["fdr"] is None
-    assert "not known" in found.err
+    assert "The share of false detections cannot be estimated" in found.err
     assert pigmil(*call, "--fdr", "0.1").status != 0
 
 

@@ -25,6 +25,7 @@ PYTHON_ONLY = (
     "Create new ids: Bags(bags.instances", "noise=", "The ring needs", "Positive bags take",
     "gamma=", "C and tol must be", "exact=True", "slide=", "This bag joins",
     "pos_label='value' does", "labels= takes a mapping", "bag does not score instances",
+    "folder= keeps the scores",
 )  # fmt: skip
 # Texts with an equals sign that are no messages.
 OTHER_TEXT = ("PRAGMA", "(<svg", "<text", "Diagnosis(", "%d candidates")
