@@ -191,6 +191,16 @@ def test_locale_without_the_signs(folder, bags):
     out.encode("ascii")
 
 
+def test_ids_that_the_locale_does_not_have(folder):
+    """The table of instances is printed after the work is done."""
+    rows = [f"é±{bag},{bag % 2},{bag * row % 5}.{bag}" for bag in range(8) for row in range(3)]
+    (folder / "ids.csv").write_text("bag,label,x\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    status, out, err = _shell("pigmil detect ids.csv --method KDEMin", folder, **ascii_only)
+    assert (status, "Traceback" in err) == (0, False)
+    assert r"\xe9+/-7" in out
+
+
 def test_home_that_cannot_be_written(folder, bags):
     nowhere = {"HOME": "/proc/nowhere", "XDG_CACHE_HOME": "/proc/nowhere"}
     status, _, err = _shell("pigmil detect bags.csv -m KDE --no-report", folder, **nowhere)
