@@ -8,6 +8,7 @@ import zipfile
 import zlib
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import scipy.io
@@ -77,7 +78,7 @@ def test_sparse_arrays_that_point_outside(tmp_path):
     held = {"data": np.ones(1), "indices": np.array([7]), "indptr": np.array([0, 1]),
             "shape": np.array([1, 2]), "offsets": np.array([0, 1])}  # fmt: skip
     np.savez(path, **held)
-    with pytest.raises(BagFormatError, match="sparse matrix"):
+    with pytest.raises(BagFormatError, match="sparse instances are damaged"):
         read_bags(path)
 
 
@@ -85,6 +86,19 @@ def matlab(*elements: bytes) -> bytes:
     return (
         b"MATLAB 5.0 MAT-file".ljust(124) + struct.pack("<H", 0x0100) + b"IM" + b"".join(elements)
     )
+
+
+def test_many_bags_that_are_declared_and_not_stored(tmp_path, monkeypatch):
+    """Each bag fits; all of them do not."""
+    path = tmp_path / "bags.h5"
+    with h5py.File(path, "w") as file:
+        for bag in range(20):
+            file.create_dataset(f"b{bag}", shape=(10_000, 10), dtype="f8", chunks=True)
+    assert path.stat().st_size < 100_000
+    monkeypatch.setattr(common, "available_memory", lambda: 10_000_000)
+    with pytest.raises(BagFormatError, match=r"needs 0\.0 GB"):
+        read_bags(path)
+    assert read_bags(path, memory_map=tmp_path / "rows.npy").n_instances == 200_000
 
 
 def test_matlab_bomb(tmp_path, monkeypatch):

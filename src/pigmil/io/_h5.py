@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -67,6 +68,10 @@ def read(path: Path, request: Request, *, trusted: bool = False) -> Bags:
             with parsing(one, "HDF5"), h5py.File(one, "r") as opened:
                 file = OneFile(h5py, one, opened, trusted)
                 names = names or file.feature_names()
+                if not request.memory_map:
+                    # As parts, and joined. A small file can declare many bags that are not stored.
+                    sizes = (_float_bytes(bag.features) for bag in file.bags(alone=path.is_dir()))
+                    check_memory(one, 2 * sum(sizes), mappable=True)
                 for bag in file.bags(alone=path.is_dir()):
                     features = _features(one, bag)
                     widths.add(features.shape[1])
@@ -116,11 +121,21 @@ def _features(path: Path, bag: StoredBag) -> NDArray[Any]:
         raise_format_error(
             path, f"the bag {bag.id!r} has no instances; every bag needs at least one."
         )
-    single = dataset.dtype.kind == "f" and dataset.dtype.itemsize <= 4
     # As stored, as floats, and copied into the table of all bags.
-    n_bytes = dataset.dtype.itemsize + 3 * (4 if single else 8)
-    check_memory(path, float(shape[0]) * float(shape[1]) * n_bytes)
-    return np.asarray(dataset[()].reshape(shape), dtype=np.float32 if single else np.float64)
+    stored = float(shape[0]) * float(shape[1]) * dataset.dtype.itemsize
+    check_memory(path, stored + 3 * _float_bytes(dataset))
+    kind = np.float32 if _is_single(dataset) else np.float64
+    return np.asarray(dataset[()].reshape(shape), dtype=kind)
+
+
+def _is_single(dataset: Any) -> bool:
+    """Return whether float32 holds all numbers of a data set."""
+    return bool(dataset.dtype.kind == "f" and dataset.dtype.itemsize <= 4)
+
+
+def _float_bytes(dataset: Any) -> float:
+    """Return the size of a data set in memory, as floats."""
+    return math.prod(map(float, dataset.shape or ())) * (4 if _is_single(dataset) else 8)
 
 
 def _add(rows: FileRows, file: OneFile, bag: StoredBag, features: NDArray[Any]) -> None:
