@@ -72,3 +72,51 @@ def test_file_names_are_safe_and_unique():
         "bag",
         "B_B-3",
     ]
+
+
+def test_two_bags_never_share_a_file():
+    """The number that makes a name unique may be part of another id."""
+    names = _file_names(["b/b", "b b", "b_b-2", "b_b-2", "B_B-2", "b:b"])
+    assert names == ["b_b", "b_b-2", "b_b-2-2", "b_b-2-3", "B_B-2-4", "b_b-3"]
+    many = _file_names(["/"] * 3000)
+    assert len(set(many)) == 3000
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("../../x", "x"),
+        ("CON", "bag_CON"),
+        ("nul.1", "bag_nul.1"),
+        ("console", "console"),
+        ("a\0b\n\x1b[31m", "a_b_31m"),
+        ("<img src=x>", "img_src_x"),
+        ("\ud800", "bag"),
+        ("a" * 300, "a" * 100),
+        ("\u6f22" * 300, "\u6f22" * 33),  # three bytes each
+    ],
+)
+def test_file_names_of_hostile_ids(name, expected):
+    assert _file_names([name]) == [expected]
+
+
+def test_ids_that_no_file_can_have(pigmil, folder):
+    ids = ["../../x", "x", "CON", "a" * 300, "\u10d0" * 150, "bell\a\x1b[2J", "<b>", "b"]
+    coords = np.tile([[0, 0], [9, 0]], (len(ids), 1))
+    bags = Bags.from_list(
+        [np.array([[float(n % 2), 1.0], [0.0, n]]) for n in range(len(ids))],
+        ids=ids, y=[0, 1] * 4, instance_info={"coords": coords},
+    )  # fmt: skip
+    write_bags(bags, folder / "s.npz")
+    (folder / "pictures").mkdir()
+    assert pigmil("fit", "s.npz", "-o", "m.skops", "-m", "MISVM").status == 0
+    before = set(folder.parent.iterdir())
+    found = pigmil("heatmap", "m.skops", "s.npz", "-o", "maps", "--as", "geojson", "--as", "svg",
+                   "--thumbnails", "pictures")  # fmt: skip
+    assert found.status == 0, found.err
+    assert "pictures has no picture for 8 of 8 bags" in found.err
+    assert "\a" not in found.err
+    assert "\x1b" not in found.err
+    assert len(list((folder / "maps").iterdir())) == 2 * len(ids)
+    assert set(folder.parent.iterdir()) == before
+    assert "<b>" not in (folder / "maps" / "b.svg").read_text()

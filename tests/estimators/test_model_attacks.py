@@ -431,6 +431,10 @@ def test_a_member_is_read_once_however_often_it_is_named(write):
     found = pigmil.load_model(path).extra_
     assert len(found) == 50
     assert all(np.shares_memory(one, found[0]) for one in found)
+    path = write(list_node(*[sparse_node()] * 50), {"1.npz": npz(**csr_parts())})
+    found = pigmil.load_model(path).extra_
+    assert len(found) == 50
+    assert all(np.shares_memory(one.data, found[0].data) for one in found)
 
 
 def test_bombs_are_refused_before_they_are_unpacked(write):

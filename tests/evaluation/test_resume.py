@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections import Counter
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 from pigmil.evaluation import Results, compare
 from pigmil.evaluation._store import Store
 
+HELPERS = Path(__file__).parent / "helpers"
 TIMES = {"fit_seconds", "predict_seconds", "peak_mb"}
 
 
@@ -39,12 +42,12 @@ def fits(log):
     return Counter(line.split()[1] for line in log.read_text().splitlines())
 
 
-def wait_until(condition):
-    for _ in range(6000):
+def wait_until(condition, minutes=1):
+    for _ in range(6000 * minutes):
         if condition():
             return
         threading.Event().wait(0.01)
-    raise AssertionError("it did not happen within a minute")
+    raise AssertionError(f"it did not happen within {minutes} minutes")
 
 
 def has_ended(pid):
@@ -91,6 +94,46 @@ def test_killed_comparison_goes_on_where_it_was(blocked, fakes, bags, tmp_path, 
     assert measured(resumed.rows) == measured(run(bags, tmp_path / "whole.sqlite").rows)
     assert measured(Results.from_store(tmp_path / "r.sqlite").rows) == measured(resumed.rows)
     assert [path.name for path in tmp_path.glob(".*")] == []  # no lock is left
+
+
+# Either way is enough where it works: the kernel also ends a worker that holds the lock of the
+# interpreter, and the end of standard input is noticed on every system.
+WITHOUT_KERNEL = "from pigmil.evaluation._executors import serve_calls\nserve_calls()"
+LEAVE_BEHIND = """
+import sys
+import fake_methods
+from pigmil.evaluation import _executors as executors
+
+folder, lock, worker = sys.argv[1:]
+executors._WORKER = worker or executors._WORKER
+arguments = {"seconds": 600, "folder": folder, "lock": lock == "lock"}
+calls = [executors.Call(str(at), fake_methods.sleep_in_c, arguments) for at in range(2)]
+list(executors.ProcessExecutor(2).run(calls))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+@pytest.mark.parametrize(("lock", "worker"), [("lock", ""), ("no lock", WITHOUT_KERNEL)])
+def test_workers_end_with_their_parent(lock, worker, tmp_path):
+    path = os.pathsep.join([str(HELPERS), os.environ.get("PYTHONPATH", "")])
+    process = subprocess.Popen(
+        [sys.executable, "-c", LEAVE_BEHIND, tmp_path, lock, worker],
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    try:
+        wait_until(lambda: len(os.listdir(tmp_path)) == 2 or process.poll() is not None, 5)
+        workers = [int(name) for name in os.listdir(tmp_path)]
+        assert len(workers) == 2
+        assert not any(map(has_ended, workers))
+    finally:
+        process.kill()
+        process.wait()
+    try:
+        wait_until(lambda: all(map(has_ended, workers)))
+    finally:
+        for worker_id in workers:
+            if not has_ended(worker_id):
+                os.kill(worker_id, signal.SIGKILL)
 
 
 def test_killed_worker_is_a_failed_cell(blocked, fakes, start, bags, tmp_path):

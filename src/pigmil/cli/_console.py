@@ -92,11 +92,11 @@ class Output:
     def print(self, text: str) -> None:
         """Print a line; markup in it is not interpreted."""
         with writing_output():
-            self.console.print(escape(text), soft_wrap=True)
+            self.console.print(_visible(text), soft_wrap=True)
 
     def warn(self, text: str) -> None:
         """Print a warning on standard error."""
-        self.errors.print(f"[yellow]warning:[/] {escape(as_options(text))}", soft_wrap=True)
+        self.errors.print(f"[yellow]warning:[/] {_visible(as_options(text))}", soft_wrap=True)
 
     def table(
         self,
@@ -147,6 +147,7 @@ class Output:
 
             def report(done: int, total: int, step: str) -> None:
                 nonlocal last_tenth
+                step = sanitize(step)
                 bar.update(task, completed=done, total=total, description=escape(step))
                 tenth = 10 * done // max(total, 1)
                 if not terminal and not self.silent and tenth > last_tenth:
@@ -240,6 +241,11 @@ def _print_json(content: dict[str, Any]) -> None:
         sys.stdout.write(json.dumps(to_json_safe(content), allow_nan=False) + "\n")
 
 
+def _visible(text: str) -> str:
+    """Return text without markup or control characters: ids of a file may contain both."""
+    return escape("\n".join(sanitize(line, limit=len(line)) for line in text.split("\n")))
+
+
 def _fail(output: Output, error: Exception, debug: bool, status: int) -> None:
     if debug:
         output.errors.print_exception()
@@ -249,7 +255,7 @@ def _fail(output: Output, error: Exception, debug: bool, status: int) -> None:
     if output.as_json:
         _print_json({"error": text, "status": status})
     Console(stderr=True, highlight=False, emoji=False).print(
-        f"[bold red]error:[/] {escape(text)}", soft_wrap=True
+        f"[bold red]error:[/] {_visible(text)}", soft_wrap=True
     )
     raise typer.Exit(status) from None
 

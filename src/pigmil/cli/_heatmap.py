@@ -1,5 +1,6 @@
 """``pigmil heatmap``: draw the scores of tiles at their coordinates."""
 
+import os
 import re
 from enum import StrEnum
 from pathlib import Path
@@ -13,6 +14,8 @@ from pigmil.cli._inputs import NO_OPTIONS, DataArgument, ReadOptions, open_bags
 from pigmil.cli._models import with_fitted_features
 
 _PICTURES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
+_NAME_BYTES = 100  # of a file name; 255 is the limit of most systems
+_DEVICE = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\.|\Z)", re.IGNORECASE)  # on Windows
 
 
 class HeatmapFormat(StrEnum):
@@ -143,23 +146,28 @@ def heatmap(
 
 
 def _file_names(names: list[str]) -> list[str]:
-    """Return a safe and unique file name for each bag."""
+    """Return a safe and unique file name for each bag, also where systems ignore upper case."""
     used: dict[str, int] = {}
     safe = []
     for name in names:
-        text = re.sub(r"[^\w.\-]+", "_", name).strip("._")[:100] or "bag"
-        used[text.lower()] = used.get(text.lower(), 0) + 1
-        again = used[text.lower()]
-        safe.append(text if again == 1 else f"{text}-{again}")
+        text = re.sub(r"[^\w.\-]+", "_", name).encode()[:_NAME_BYTES].decode(errors="ignore")
+        text = text.strip("._") or "bag"
+        text = f"bag_{text}" if _DEVICE.match(text) else text
+        unique = text
+        while unique.lower() in used:
+            used[text.lower()] += 1
+            unique = f"{text}-{used[text.lower()]}"
+        used[unique.lower()] = 1
+        safe.append(unique)
     return safe
 
 
 def _thumbnail(folder: Path | None, name: str) -> Path | None:
     if folder is None or "/" in name or "\\" in name:
         return None
-    return next(
-        (path for suffix in _PICTURES if (path := folder / (name + suffix)).is_file()), None
-    )
+    paths = (folder / (name + suffix) for suffix in _PICTURES)
+    # Unlike Path.is_file, it takes names that are too long for a file.
+    return next((path for path in paths if os.path.isfile(path)), None)
 
 
 def _draw(

@@ -1,5 +1,6 @@
 """Methods that record what is done with them, for the tests of the comparison."""
 
+import ctypes
 import hashlib
 import os
 import signal as signals
@@ -122,6 +123,13 @@ def register(methods=registry.METHODS):
 def sleep(seconds):
     threading.Event().wait(seconds)
     return {"slept": seconds}
+
+
+def sleep_in_c(seconds, folder, lock):
+    """Sleep in compiled code, with or without the lock of the interpreter."""
+    Path(folder, str(os.getpid())).touch()
+    (ctypes.PyDLL if lock else ctypes.CDLL)(None).sleep(seconds)
+    return {}
 
 
 def allocate(mebibytes):
