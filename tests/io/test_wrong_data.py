@@ -160,6 +160,19 @@ def test_a_header_after_blank_lines_or_a_mark_is_a_header(start, quoted, tmp_pat
     assert read.instances.tolist() == [[1, 2], [3, 4]]
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf8", "UTF_8", "utf-8-sig", "utf-16-le"])
+def test_a_mark_before_the_first_word_is_skipped(encoding, tmp_path):
+    mark = "" if encoding == "utf-8-sig" else "\ufeff"
+    path = tmp_path / "bags.csv"
+    path.write_bytes((mark + '"bag","x"\na,1\n').encode(encoding))
+    assert read_bags(path, encoding=encoding).feature_names == ("x",)
+    if encoding == "utf-16-le":
+        return  # found by the first line only in tables
+    text = "@relation r\n@attribute bag {a}\n@attribute x real\n@attribute y {1}\n@data\na,2,1\n"
+    path.write_bytes((mark + text).encode(encoding))
+    assert read_bags(path, format="keel", encoding=encoding).instances.tolist() == [[2]]
+
+
 def test_an_anndata_file_is_not_one_bag(tmp_path):
     for name in ("cells.h5ad", "cells.h5"):
         with h5py.File(tmp_path / name, "w") as file:

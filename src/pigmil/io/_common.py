@@ -111,8 +111,7 @@ def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]
         )
     number = 0
     try:
-        name = "utf-8-sig" if encoding.lower().replace("_", "-") == "utf-8" else encoding
-        with path.open(encoding=name) as file:
+        with path.open(encoding=_without_mark(encoding)) as file:
             while line := file.readline(MAX_LINE):
                 number += 1
                 if len(line) >= MAX_LINE:
@@ -136,6 +135,11 @@ def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]
         )
     except LookupError:
         raise_format_error(path, f"encoding={encoding!r} is not known to Python.")
+
+
+def _without_mark(encoding: str) -> str:
+    """Return the encoding that skips a byte order mark at the start, if there is one."""
+    return "utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding
 
 
 def bounded_lines(path: Path, text: IO[str]) -> Iterator[str]:
@@ -240,6 +244,6 @@ def is_gzip(path: Path) -> bool:
 
 def open_text(path: Path, encoding: str) -> IO[str]:
     """Open a text file, gzipped or not; bytes that are no text become lone surrogates."""
-    name = "utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding
     opener: Any = gzip.open if is_gzip(path) else open
+    name = _without_mark(encoding)
     return opener(path, "rt", encoding=name, errors="surrogateescape", newline="")
