@@ -78,6 +78,7 @@ def test_two_bags_never_share_a_file():
     """The number that makes a name unique may be part of another id."""
     names = _file_names(["b/b", "b b", "b_b-2", "b_b-2", "B_B-2", "b:b"])
     assert names == ["b_b", "b_b-2", "b_b-2-2", "b_b-2-3", "B_B-2-4", "b_b-3"]
+    assert _file_names(["b", "b-2", "b"]) == ["b", "b-2", "b-3"]
     many = _file_names(["/"] * 3000)
     assert len(set(many)) == 3000
 
@@ -120,3 +121,5 @@ def test_ids_that_no_file_can_have(pigmil, folder):
     assert len(list((folder / "maps").iterdir())) == 2 * len(ids)
     assert set(folder.parent.iterdir()) == before
     assert "<b>" not in (folder / "maps" / "b.svg").read_text()
+    found = pigmil("heatmap", "m.skops", "s.npz", "--only", "a\x1b[2J[b]\nc")
+    assert found.err.startswith("error: --only a<U+001B>[2J[b]\nc: there is no such bag")

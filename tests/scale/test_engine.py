@@ -153,7 +153,8 @@ def test_bad_clusters_are_refused(monkeypatch):
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr("pigmil.scale._cluster._CONNECT_SECONDS", 0.3)
     nobody = "tcp://127.0.0.1:1"
-    for address in (nobody, "tcp://127.0.0.1:99999", "node1", "http://127.0.0.1:1", ""):
+    port, file = "tcp://127.0.0.1:99999", "file:///etc/passwd"
+    for address in (nobody, port, "node1", "http://127.0.0.1:1", file, ""):
         with pytest.raises(ClusterError, match="No dask scheduler answers"):
             cluster_client(address).__enter__()
     with pytest.raises(ClusterError, match="not both"), cluster_client("tcp://a:1", 2):
