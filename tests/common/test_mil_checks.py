@@ -136,15 +136,9 @@ def overlapping_bags(seed):
     return Bags.from_list(parts, y=np.arange(24) % 2)
 
 
-# Its inner folds are dealt in the order of the bags.
-FOLDS_BY_POSITION = {"PIGMIL"}
-
-
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("change", ["bags", "instances"])
 def test_fit_does_not_depend_on_order_where_classes_overlap(name, change):
-    if change == "bags" and name in FOLDS_BY_POSITION:
-        pytest.skip("deals its inner folds in the order of the bags")
     rng = np.random.default_rng(2)
     new = overlapping_bags(100)
     for seed in range(4):

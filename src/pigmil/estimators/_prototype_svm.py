@@ -6,19 +6,22 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import StratifiedKFold
 
 from pigmil._core import state
 from pigmil._core.model_parts import model_part
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import embed_bags
-from pigmil.estimators._selection import choose_setting, logistic_slope
+from pigmil.estimators._selection import (
+    choose_setting,
+    content_order,
+    logistic_slope,
+    stratified_folds,
+)
 from pigmil.estimators._svm_solvers import LinearSVM, centred, fit_gram_svm
 
 COSTS = (1.0, 10.0, 100.0, 1000.0)
 DECAYS = (0.1, 0.3, 1.0, 3.0, 10.0)
-_INNER_FOLDS = 5
 _BLOCK_COLUMNS = 1024
 # With more bags greater costs, which take long, are tried only until the accuracy falls.
 _MANY_BAGS = 300
@@ -106,7 +109,6 @@ def fit_prototype_svm(
     scaled: bool,
     best_scores: FloatArray | None,
     costs: tuple[float, float],
-    random_state: Any,
 ) -> PrototypeSVM:
     """Embed the bags, choose width and cost where asked, and train the SVM.
 
@@ -136,8 +138,6 @@ def fit_prototype_svm(
         similarities together.
     costs : (float, float)
         Factors on C of the negative and the positive class.
-    random_state : int, RandomState instance or None
-        For the folds.
 
     Returns
     -------
@@ -145,7 +145,7 @@ def fit_prototype_svm(
     """
     decays = DECAYS if decay == "cv" else (float(decay),)
     cs = COSTS if C == "cv" else (float(C),)
-    folds = _folds(positive, random_state)
+    folds = _folds(bags, positive)
     # One pass over the data: another width is a power of the same similarities.
     base = embed_bags(bags, prototypes, decays[0] / unit**2)
     trials = {}
@@ -261,13 +261,13 @@ def _spread(values: FloatArray) -> Any:
     return np.where(spread <= 1e-9, np.inf, spread)
 
 
-def _folds(positive: BoolArray, random_state: Any) -> list[tuple[NDArray[Any], NDArray[Any]]]:
-    smallest = int(min(positive.sum(), (~positive).sum()))
-    if smallest < 2:
-        everything = np.arange(len(positive))
+def _folds(bags: Bags, positive: BoolArray) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    """Return training and held-out bags of every fold; the order of the bags changes nothing."""
+    everything = np.arange(len(positive))
+    folds = stratified_folds(positive, order=content_order(bags))
+    if not folds:
         return [(everything, everything)]  # too few bags to hold any out
-    splitter = StratifiedKFold(min(_INNER_FOLDS, smallest), shuffle=True, random_state=random_state)
-    return list(splitter.split(positive, positive))
+    return [(np.flatnonzero(~held_out), np.flatnonzero(held_out)) for held_out in folds]
 
 
 def _held_out(

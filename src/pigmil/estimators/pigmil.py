@@ -21,7 +21,7 @@ from pigmil.estimators._parameters import (
 )
 from pigmil.estimators._pigmil_on_disk import working_bags_on_disk
 from pigmil.estimators._prototype_svm import PrototypeSVM, fit_prototype_svm
-from pigmil.estimators._selection import min_error_threshold, stratified_folds
+from pigmil.estimators._selection import content_order, min_error_threshold, stratified_folds
 from pigmil.estimators._svm_solvers import class_costs
 from pigmil.estimators.base import MILClassifier, bags_state
 from pigmil.estimators.card import Card
@@ -158,7 +158,8 @@ class PIGMIL(MILClassifier):
         How the paper is read where it is open, and its constants; the default readings if None.
         Single fields can be set: ``set_params(reading__alpha_on="similarity")``.
     random_state : int, RandomState instance or None, default=None
-        For inner folds and a random start of the walk.
+        For a random start of the walk, a sample behind ``length_unit="median"`` and a sample of
+        more than 7,000 prototypes. Nothing else is random.
     n_jobs : int, default=None
         Threads for the exemplar SVMs.
     callback : callable, default=None
@@ -484,8 +485,9 @@ class PIGMIL(MILClassifier):
         screen = self.density_screen is True or (
             self.density_screen == "auto" and worth_screening(bags, positive)
         )
-        folds = stratified_folds(positive) if self.decay == "cv" else []
-        fixed = _DEFAULT_DECAY if self.decay == "cv" else float(self.decay)
+        choose = self.decay == "cv"
+        folds = stratified_folds(positive, order=content_order(bags)) if choose else []
+        fixed = _DEFAULT_DECAY if choose else float(self.decay)
         return ClassSplit.from_bags(
             bags,
             positive,
@@ -635,7 +637,6 @@ class PIGMIL(MILClassifier):
             own = {"query_bag": bags.bag_index, "pool_bag": bags.bag_index[self.pool_]}
             best_scores = self._best_scores(bags, log_negative_density, **own)
         kinds = ("pool", "pool+hard_negatives") if self.prototypes == "cv" else (self.prototypes,)
-        seed = rng.randint(np.iinfo(np.int32).max)
         costs = class_costs(self.class_weight, positive, self.classes_, self.positive_label_)
         fitted = []
         for kind in kinds:
@@ -651,7 +652,6 @@ class PIGMIL(MILClassifier):
                 scaled=self.embedding_scaling,
                 best_scores=best_scores,
                 costs=costs,
-                random_state=seed,
             )
             fitted.append((chosen, svm))
         self.prototypes_, self.classifier_ = max(fitted, key=lambda pair: pair[1].inner_accuracy)
