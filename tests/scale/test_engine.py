@@ -121,7 +121,7 @@ def test_a_killed_worker_changes_nothing(lazy, client, tmp_path):
 
 
 def test_calls_are_made_on_the_cluster_in_order(client):
-    assert map_calls(divmod, [(7, 2), (9, 4)]) == [(3, 1), (2, 1)]
+    assert list(map_calls(divmod, [(7, 2), (9, 4)])) == [(3, 1), (2, 1)]
     assert len(set(map_calls(worker_of, [(at,) for at in range(20)]))) == 2
 
 

@@ -9,6 +9,7 @@ all bags and without each fold of bags at the same time.
 
 import itertools
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from pigmil.estimators._soft_committee import Fit
 from pigmil.estimators._soft_steps import Direction
 from pigmil.estimators._soft_views import Scale, View, fit_scale, whitening
 from pigmil.estimators._soft_weights import bag_auc
-from pigmil.scale import LazyBags, hold_blocks, map_instances
+from pigmil.scale import HeldBlocks, LazyBags, map_instances
 
 _RIDGE = 0.5
 _SAME_DIRECTION = 0.99  # cosine from which a walk has arrived
@@ -115,6 +116,7 @@ def screen(
     folds: list[BoolArray],
     *,
     n_rounds: int,
+    blocks: LazyBags | HeldBlocks | None = None,
 ) -> Screening:
     """Find linear scores of the instances by a contrast in a plane, also without each fold.
 
@@ -136,40 +138,36 @@ def screen(
         Bags to leave out together.
     n_rounds : int
         Most rounds; each takes one pass over the bags. Fewer if all directions stay the same.
+    blocks : HeldBlocks or LazyBags, optional
+        Result of :func:`pigmil.scale.hold_blocks` for these bags, to avoid reading them again.
     """
     taking_part = [np.ones(len(positive), dtype=bool), *(~fold for fold in folds)]
-    blocks = hold_blocks(bags) if isinstance(bags, LazyBags) else None
     means = map_instances(_bag_means, bags, blocks=blocks)
     places = np.repeat((means @ plane.axes - plane.shift)[:, None, :], len(taking_part), axis=1)
     best_auc = np.full(len(taking_part), -1.0)
     before: list[FloatArray] = []
-    # Per bag and walk: coefficients of the features and an intercept.
-    coefs = np.zeros((len(positive), len(taking_part), len(plane.axes)))
-    intercepts = np.zeros((len(positive), len(taking_part)))
-    chosen_coefs, chosen_intercepts = coefs.copy(), intercepts.copy()
+    towards, chosen = np.zeros(places.shape), np.zeros(places.shape)
     directions = [Direction(np.zeros(plane.axes.shape[1]), 0.0, 1.0) for _ in taking_part]
     for _ in range(n_rounds):
         now = []
         for number, part in enumerate(taking_part):
-            towards, overall = directions_of_bags(places[:, number], positive, part)
+            towards[:, number], overall = directions_of_bags(places[:, number], positive, part)
             spread = float(np.sqrt(max(float(overall @ plane.spread @ overall), 0.0)))
             now.append(Direction(overall, float(overall @ plane.center), max(spread, 1e-12)))
-            coefs[:, number] = towards @ plane.axes.T / now[-1].spread
-            shifts = towards @ plane.shift + now[-1].center
-            intercepts[:, number] = -shifts / now[-1].spread
-        table = map_instances(_best_and_place, bags, coefs, intercepts, blocks=blocks)
+        # Where blocks are, directions are mapped to features and places back: it is shared work.
+        function = partial(_best_and_place, plane.axes, plane.shift, now)
+        table = map_instances(function, bags, towards, blocks=blocks)
         for number, part in enumerate(taking_part):
             auc = bag_auc(table[part, number, 0], positive[part])
             if auc > best_auc[number]:
                 best_auc[number], directions[number] = auc, now[number]
-                chosen_coefs[:, number] = coefs[:, number]
-                chosen_intercepts[:, number] = intercepts[:, number]
+                chosen[:, number] = towards[:, number]
         overalls = [direction.coef for direction in now]
         if before and all(map(_same_direction, overalls, before)):
             break
         before = overalls
-        places = table[:, :, 1:] @ plane.axes - plane.shift
-    return Screening(plane, chosen_coefs, chosen_intercepts, directions)
+        places = table[:, :, 1:]
+    return Screening(plane, *_lines(plane.axes, plane.shift, directions, chosen), directions)
 
 
 def directions_of_bags(
@@ -236,14 +234,42 @@ def scores_along(
     return np.asarray(scores, dtype=np.float32)
 
 
-def _best_and_place(block: Bags, coefs: FloatArray, intercepts: FloatArray) -> FloatArray:
-    """Return the best score of each bag, and its mean instance under the softmax of the scores."""
-    rows, table = block.instances, []
-    scores = scores_along(rows, block.offsets, coefs, intercepts)
+def _lines(
+    axes: FloatArray, shift: FloatArray, directions: list[Direction], towards: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return coefficients of the features and intercepts of scores along directions in a plane.
+
+    ``towards`` holds one direction per bag and walk, ``directions`` the center and the spread of
+    each walk.
+    """
+    n_bags, n_walks, n_axes = towards.shape
+    spreads = np.array([direction.spread for direction in directions])
+    centers = np.array([direction.center for direction in directions])
+    coefs = (towards.reshape(-1, n_axes) @ axes.T).reshape(n_bags, n_walks, len(axes))
+    return coefs / spreads[:, None], -(towards @ shift + centers) / spreads
+
+
+def _best_and_place(
+    axes: FloatArray,
+    shift: FloatArray,
+    directions: list[Direction],
+    block: Bags,
+    towards: FloatArray,
+) -> FloatArray:
+    """Return the best score of each bag, and its place: its mean under the softmax of the scores.
+
+    Both for every walk; places are in the plane.
+    """
+    rows, best_scores, means = block.instances, [], []
+    lines = _lines(axes, shift, directions, towards)
+    scores = scores_along(rows, block.offsets, *lines)
     for start, stop in itertools.pairwise(block.offsets):
         part = scores[start:stop].T
         best = part.max(axis=1, keepdims=True)
         shares = np.exp(part - best)
         shares /= shares.sum(axis=1, keepdims=True)
-        table.append(np.column_stack([best, shares.astype(rows.dtype) @ rows[start:stop]]))
-    return np.asarray(table, dtype=np.float64)
+        best_scores.append(best)
+        means.append(shares.astype(rows.dtype) @ rows[start:stop])
+    places = np.concatenate(means).astype(np.float64) @ axes - shift
+    best_column = np.concatenate(best_scores).astype(np.float64)
+    return np.hstack([best_column, places]).reshape(len(towards), len(directions), -1)

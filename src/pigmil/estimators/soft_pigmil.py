@@ -1,6 +1,7 @@
 """SoftPIGMIL: soft pools in several metrics, weighted by how well they rank held-out bags."""
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
@@ -58,7 +59,7 @@ from pigmil.estimators._soft_working_set import (
 )
 from pigmil.estimators.base import MILClassifier
 from pigmil.estimators.card import Card
-from pigmil.scale import LazyBags, map_calls, map_instances, take_rows
+from pigmil.scale import LazyBags, hold_blocks, map_calls, map_instances, take_rows
 
 __all__ = ["ModelTrace", "SoftPIGMIL"]
 
@@ -291,11 +292,14 @@ class SoftPIGMIL(MILClassifier):
         fold = np.argmax(folds, axis=0) if folds else np.zeros(bags.n_bags, dtype=np.int64)
         per_bag, model = [fold], None
         if not sp.issparse(work.rows) and bags.n_features <= _WIDEST_SCREENED:
+            # A cluster reads the blocks while the plane is fitted.
+            blocks = hold_blocks(bags) if isinstance(bags, LazyBags) else None
             plane = fit_plane(work.rows, ~work.inside)
-            few = bags.n_bags * bags.n_features <= _MOST_PLACES
+            apart = folds if bags.n_bags * bags.n_features <= _MOST_PLACES else []
             screening = screen(
-                bags, positive, plane, folds if few else [], n_rounds=_SCREENING_ROUNDS
+                bags, positive, plane, apart, n_rounds=_SCREENING_ROUNDS, blocks=blocks
             )
+            del blocks
             per_bag += [screening.coefs[:, :1], screening.intercepts[:, :1]]
             rank = partial(_rank, None)
             work = working_set(*choose_instances(bags, rank, most, seeds, *per_bag))
@@ -338,7 +342,7 @@ class SoftPIGMIL(MILClassifier):
         rows = work.rows if wide else dense_rows(work.rows)
         scales: list[Scale] = []
         landmarks: list[Any] = []
-        fitted: list[tuple[View, list[Fit]]] = []
+        fitted: list[Iterator[tuple[View, list[Fit]]]] = []
         for kind in useful_scales(kinds, rows, wide):
             scale = fit_scale(kind, rows, centred=not wide, single=work.sampled and not wide)
             scaled = scale.apply(rows)
@@ -350,10 +354,12 @@ class SoftPIGMIL(MILClassifier):
                 clone(self)._fit_view, here, len(scales), squared, marks, square_unit(scaled)
             )
             specs = [view for view in views if view[0] is None or not scale.has_more_columns]
-            fitted += map_calls(fit_view, [(spec,) for spec in specs], n_jobs=self.n_jobs)
+            # A cluster fits them while the next scale is prepared.
+            fitted.append(map_calls(fit_view, [(spec,) for spec in specs], n_jobs=self.n_jobs))
             scales.append(scale)
             landmarks.append(scaled[marks])
-        fits = [(view, fit) for view, models in fitted for fit in models]
+        pairs = itertools.chain.from_iterable(fitted)
+        fits = [(view, fit) for view, models in pairs for fit in models]
         if screening is not None:
             view = replace(screening.plane.view, scale=len(scales))
             fits.append((view, screening.as_fit(rows, work.offsets, work.folds)))

@@ -44,7 +44,9 @@ def map_on_cluster(
     function: Callable[..., Any],
     tasks: Sequence[tuple[Any, ...]],
 ) -> Generator[Any, None, None]:
-    """Yield ``run(function, *task)`` for every task, in their order.
+    """Start ``run(function, *task)`` for every task; yield the results in their order.
+
+    The workers begin at once, before the first result is asked for.
 
     Parameters
     ----------
@@ -59,19 +61,24 @@ def map_on_cluster(
         Further arguments; a future among them stands for its result.
     """
     check_cluster(client)
-    distributed = sys.modules["distributed"]
     dask = sys.modules["dask"]
     with dask.config.set({"distributed.admin.large-graph-warning-threshold": "10 GB"}):
         sent = client.submit(_same, function, pure=False)
         columns = zip(*tasks, strict=True)
         futures = client.map(run, [sent] * len(tasks), *columns, pure=False, key="pigmil-block")
+    return _results(client, futures)
+
+
+def _results(client: Any, futures: list[Any]) -> Generator[Any, None, None]:
+    """Yield the results of futures; forget those that nobody asks for any more."""
+    distributed = sys.modules["distributed"]
     try:
         for at, future in enumerate(futures):
             try:
                 yield future.result()
             except distributed.KilledWorker as error:
                 raise ClusterError(
-                    f"Block {at} of {len(tasks)} ended {error.allowed_failures + 1} workers, "
+                    f"Block {at} of {len(futures)} ended {error.allowed_failures + 1} workers, "
                     "mostly for lack of memory. Start workers with more memory or fewer threads "
                     "each (dask worker --nthreads 1 --memory-limit 8GB)."
                 ) from error
@@ -79,7 +86,7 @@ def map_on_cluster(
                 if client.status == "running":
                     raise
                 raise ClusterError(
-                    f"The connection to the scheduler was lost after {at} of {len(tasks)} blocks. "
+                    f"The connection to the scheduler was lost after {at} of {len(futures)} blocks. "
                     "A fit starts again from the beginning: run it again once the cluster is up. "
                     "pigmil.scale.predict_to_parquet goes on where it was."
                 ) from error

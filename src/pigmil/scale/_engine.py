@@ -108,11 +108,12 @@ def map_calls(
     calls: Sequence[tuple[Any, ...]],
     *,
     n_jobs: int | None = None,
-) -> list[Result]:
-    """Return the results of some calls of one function, made in threads or on the cluster.
+) -> Iterator[Result]:
+    """Make some calls of one function, in threads or on the cluster; return their results in order.
 
-    What all calls have in common belongs in the function, as by :func:`functools.partial`: a
-    cluster is sent the function once.
+    A cluster works on them while this process does something else: it waits when a result is
+    asked for. What all calls have in common belongs in the function, as by
+    :func:`functools.partial`: a cluster is sent the function once.
 
     Parameters
     ----------
@@ -125,14 +126,14 @@ def map_calls(
 
     Examples
     --------
-    >>> map_calls(pow, [(2, 3), (3, 2)])
+    >>> list(map_calls(pow, [(2, 3), (3, 2)]))
     [8, 9]
     """
     client = active_client()
     if client and calls:
-        return list(map_on_cluster(client, _run_call, function, calls))
+        return map_on_cluster(client, _run_call, function, calls)
     parallel = joblib.Parallel(n_jobs=n_jobs, prefer="threads")
-    return list(parallel(joblib.delayed(function)(*call) for call in calls))
+    return iter(parallel(joblib.delayed(function)(*call) for call in calls))
 
 
 def _run_call(function: Callable[..., Any], *arguments: Any) -> Any:
