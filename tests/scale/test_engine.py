@@ -4,6 +4,7 @@ import operator
 import os
 import signal
 import sys
+import time
 
 import joblib
 import numpy as np
@@ -123,6 +124,21 @@ def test_a_killed_worker_changes_nothing(lazy, client, tmp_path):
 def test_calls_are_made_on_the_cluster_in_order(client):
     assert list(map_calls(divmod, [(7, 2), (9, 4)])) == [(3, 1), (2, 1)]
     assert len(set(map_calls(worker_of, [(at,) for at in range(20)]))) == 2
+
+
+def appears(path):
+    """Wait until a file is there, at most half a minute."""
+    end = time.monotonic() + 30
+    while not os.path.exists(path) and time.monotonic() < end:
+        pass
+    return os.path.exists(path)
+
+
+def test_calls_begin_before_their_results_are_asked_for(client, tmp_path):
+    path = str(tmp_path / "begun")
+    first = map_calls(os.mkdir, [(path,)])
+    assert list(map_calls(appears, [(path,)])) == [True]
+    assert list(first) == [None]
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -11,6 +11,12 @@ from pigmil._core.optional import import_optional
 from pigmil._core.version import __version__
 
 _CONNECT_SECONDS = 10.0
+# By default dask samples the stack of each worker a hundred times per second and looks fifty times
+# whether its loops are late: on a machine of its own, that is work which nobody looks at.
+_LOCAL_SETTINGS = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "500ms",
+}
 _checked_workers: set[tuple[str, frozenset[str]]] = set()
 
 
@@ -86,9 +92,9 @@ def _results(client: Any, futures: list[Any]) -> Generator[Any, None, None]:
                 if client.status == "running":
                     raise
                 raise ClusterError(
-                    f"The connection to the scheduler was lost after {at} of {len(futures)} blocks. "
-                    "A fit starts again from the beginning: run it again once the cluster is up. "
-                    "pigmil.scale.predict_to_parquet goes on where it was."
+                    f"The connection to the scheduler was lost after {at} of {len(futures)} "
+                    "blocks. A fit starts again from the beginning: run it again once the cluster "
+                    "is up. pigmil.scale.predict_to_parquet goes on where it was."
                 ) from error
             futures[at] = None
     finally:
@@ -174,7 +180,7 @@ def cluster_client(address: str | None = None, n_workers: int | None = None) -> 
     if address is None:
         if n_workers is not None and n_workers < 1:
             raise ClusterError(f"The number of workers must be at least 1; got {n_workers}.")
-        with safe_children():
+        with safe_children(), sys.modules["dask"].config.set(_LOCAL_SETTINGS):
             cluster = distributed.LocalCluster(
                 n_workers=n_workers,
                 threads_per_worker=1,
