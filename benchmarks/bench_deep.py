@@ -13,11 +13,12 @@ passes, no early stopping. The published code of ABMIL has no settings for Musk-
 same way here.
 ``mnist``: bags of MNIST digits that are positive if they hold a 9; every third bag is held out. The
 settings are those of the published code (one layer of 500, attention of size 128, no dropout,
-weight decay 1e-4, one bag per step), with pixels in place of its convolutions.
+weight decay 1e-4, one bag per step), with its convolutions and with pixels in their place.
 ``mnist-recipe``: the published network with gated attention on the same bags (Adam, 20 passes, one
 bag per step, no early stopping), with its convolutions and with one layer of pixels in their place.
 ``detect``: average precision and top-1 hit rate in the positive bags of all Parquet files of a
-folder, for the three scores of ABMIL and for mi-Net. Results are kept in a file and not computed
+folder, for the three scores of ABMIL and for mi-Net, measured as by ``bench_soft.py``: fitted to
+all bags with the defaults, features standardized. Results are kept in a file and not computed
 again.
 """
 
@@ -52,7 +53,11 @@ AS_PUBLISHED = {
     "patience": 10,
     "random_state": 0,
 }
+DIGITS = {"image_shape": (28, 28), **AS_PUBLISHED}
 MNIST = {
+    "ABMIL, gated, convolutions": ABMIL(attention_size=128, **DIGITS),
+    "ABMIL, convolutions": ABMIL(attention_size=128, gated=False, **DIGITS),
+    "mi-Net, convolutions": MINet(level="instance", **DIGITS),
     "ABMIL, gated": ABMIL(attention_size=128, **AS_PUBLISHED),
     "ABMIL": ABMIL(attention_size=128, gated=False, **AS_PUBLISHED),
     "mi-Net": MINet(level="instance", **AS_PUBLISHED),
@@ -93,7 +98,7 @@ def mnist(path, chosen, networks):
         accuracy = np.mean(model.predict(test) == test.y)
         scores = model.decision_function_instances(test)
         print(
-            f"MNIST {name:14}accuracy {accuracy:.3f}, AUC "
+            f"MNIST {name:28}accuracy {accuracy:.3f}, AUC "
             f"{roc_auc_score(test.y, model.decision_function(test)):.3f}, instance AUC "
             f"{roc_auc_score(test.instance_labels[inside], scores[inside]):.3f}; "
             f"{time.process_time() - start:.0f} CPU s",
@@ -231,13 +236,16 @@ def mnist_recipe(path, seed):
         )
 
 
-def detect(folder, chosen, store):
+def detect(folder, chosen, sets, store):
     from bench_soft import load
 
     results = json.loads(store.read_text()) if store.exists() else {}
     methods = {"ABMIL": ABMIL(random_state=0), "mi-Net": MINet(level="instance", random_state=0)}
-    known = {path.stem: load(path) for path in sorted(folder.glob("*.parquet"))}
+    names = sets or sorted(path.stem for path in folder.glob("*.parquet"))
+    known = {name: load(folder / f"{name}.parquet") for name in names}
+    columns = {"ABMIL": ("ABMIL", "ABMIL attention", "ABMIL both"), "mi-Net": ("mi-Net",)}
     for name in chosen or methods:
+        print(f"{'AP / top-1, %':20}" + "".join(f"{column:>16}" for column in columns[name]))
         for data in sorted(known, key=lambda data: known[data].instances.size):
             bags = known[data]
             if f"{name} {data}" not in results:
@@ -245,19 +253,20 @@ def detect(folder, chosen, store):
                 start = time.process_time()
                 model = methods[name].fit(scaled, bags.y)
                 seconds = time.process_time() - start
-                for score_by in ("logit", "attention", "both") if name == "ABMIL" else ("logit",):
+                for column in columns[name]:
                     if name == "ABMIL":
-                        model.set_params(score_by=score_by)
-                    key = name if score_by == "logit" else f"{name} {score_by}"
+                        model.set_params(score_by=column[6:] or "logit")
                     scores = model.decision_function_instances(scaled)
-                    results[f"{key} {data}"] = measures(scores, bags, seconds)
+                    results[f"{column} {data}"] = measures(scores, bags, seconds)
                 store.write_text(json.dumps(results, indent=1))
-    for key in ("ABMIL", "ABMIL attention", "ABMIL both", "mi-Net"):
-        rows = [results[f"{key} {data}"] for data in known if f"{key} {data}" in results]
-        if rows:
+            row = [results[f"{column} {data}"] for column in columns[name]]
+            cells = "".join(f"{cell['ap']:8.1f} /{cell['top1']:6.1f}" for cell in row)
+            print(f"{data:20}{cells}{row[0]['seconds']:8.1f} CPU s", flush=True)
+        for column in columns[name]:
+            rows = [results[f"{column} {data}"] for data in known]
             means = [np.mean([row[what] for row in rows]) for what in ("ap", "top1", "seconds")]
             print(
-                f"{key:16}{len(rows)} sets: AP {means[0]:.1f}, top-1 {means[1]:.1f}, "
+                f"{column:16}{len(rows)} sets: AP {means[0]:.1f}, top-1 {means[1]:.1f}, "
                 f"{means[2]:.1f} CPU s"
             )
 
@@ -277,6 +286,7 @@ def main():
     parser.add_argument("what", choices=["musk1", "recipe", "mnist", "mnist-recipe", "detect"])
     parser.add_argument("file", type=Path, nargs="?", help="bags of digits, or a folder for detect")
     parser.add_argument("--methods", nargs="+")
+    parser.add_argument("--sets", nargs="+", help="of detect; all files of the folder if not given")
     parser.add_argument("--networks", type=int, default=5)
     parser.add_argument("--runs", type=int, default=5, help="of recipe")
     parser.add_argument("--store", type=Path, default=Path("bench_deep.json"))
@@ -289,7 +299,7 @@ def main():
     elif arguments.what == "mnist-recipe":
         mnist_recipe(arguments.file, seed=1)
     elif arguments.what == "detect":
-        detect(arguments.file, arguments.methods, arguments.store)
+        detect(arguments.file, arguments.methods, arguments.sets, arguments.store)
     else:
         mnist(arguments.file, arguments.methods, arguments.networks)
 

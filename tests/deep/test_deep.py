@@ -9,6 +9,8 @@ import pigmil
 from pigmil import ABMIL, Bags, MINet
 from pigmil._core.errors import ModelFileError
 from pigmil.estimators import all_estimators
+from pigmil.estimators._deep import _equally_long, _split
+from pigmil.estimators._selection import FOLD_GROUP
 
 torch = pytest.importorskip("torch", reason="ABMIL and MI-Net are trained with torch")
 pytestmark = [
@@ -102,7 +104,7 @@ def test_networks_side_by_side_are_trained_as_if_alone(method, bags):
     targets = bags.y == 1
     shapes = method._shapes(3)
     trained, _ = method._train(
-        torch, bags.instances, bags, targets, shapes, np.random.RandomState(4)
+        torch, bags.instances.astype(np.float32), bags, targets, shapes, np.random.RandomState(4)
     )
     rng = np.random.RandomState(4)
     splits = []
@@ -241,6 +243,31 @@ def test_one_bag_of_a_class_and_wrong_layers(bags):
     assert np.isfinite(model.decision_function(few)).all()
     with pytest.raises(ValueError, match="hidden_layer_sizes=\\(\\) must be one or more"):
         MINet(hidden_layer_sizes=()).fit(bags)
+
+
+def test_bags_of_one_group_are_on_one_side():
+    """Groups of one to four bags; the rows of the networks are cut to the shortest."""
+    rng = np.random.RandomState(0)
+    groups = np.repeat(np.arange(16), [1, 2, 3, 4] * 4)
+    targets = groups % 2 == 0
+    sizes = set()
+    for _ in range(20):
+        train, held_out = _split(targets, 0.2, rng, groups)
+        assert not set(groups[train]) & set(groups[held_out])
+        assert set(targets[train]) == set(targets[held_out]) == {False, True}
+        assert sorted([*train, *held_out]) == list(range(40))
+        sizes.add(len(held_out))
+    assert len(sizes) > 1
+    rows = _equally_long([np.arange(3), np.arange(5)], rng)
+    assert rows.shape == (2, 3)
+    assert sorted(rows[0]) == [0, 1, 2]
+    one = np.where(targets, 0, groups)
+    train, held_out = _split(targets, 0.2, rng, one)
+    np.testing.assert_array_equal(train, np.arange(40))
+    np.testing.assert_array_equal(held_out, np.arange(40))
+    planted_bags = planted(3).with_info(bag_info={FOLD_GROUP: np.arange(30) // 3})
+    model = MINet(**{**SMALL, "max_epochs": 3, "n_networks": 3}).fit(planted_bags)
+    assert np.isfinite(model.decision_function(planted_bags)).all()
 
 
 def test_cards_name_the_extra():

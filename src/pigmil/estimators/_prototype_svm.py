@@ -14,9 +14,8 @@ from pigmil.bags import Bags
 from pigmil.distances import embed_bags
 from pigmil.estimators._selection import (
     choose_setting,
-    content_order,
+    inner_folds,
     logistic_slope,
-    stratified_folds,
 )
 from pigmil.estimators._svm_solvers import LinearSVM, centred, fit_gram_svm
 
@@ -264,7 +263,7 @@ def _spread(values: FloatArray) -> Any:
 def _folds(bags: Bags, positive: BoolArray) -> list[tuple[NDArray[Any], NDArray[Any]]]:
     """Return training and held-out bags of every fold; the order of the bags changes nothing."""
     everything = np.arange(len(positive))
-    folds = stratified_folds(positive, order=content_order(bags))
+    folds = inner_folds(bags, positive)
     if not folds:
         return [(everything, everything)]  # too few bags to hold any out
     return [(np.flatnonzero(~held_out), np.flatnonzero(held_out)) for held_out in folds]

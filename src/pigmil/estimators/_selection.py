@@ -17,6 +17,7 @@ from pigmil.bags import Bags
 from pigmil.scale import LazyBags, map_instances
 
 N_FOLDS = 5
+FOLD_GROUP = "fold_group"  # column of bag_info
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,73 @@ def stratified_folds(
     rank_in_class = np.empty(len(positive), dtype=np.int64)
     rank_in_class[order] = np.where(dealt, np.cumsum(dealt), np.cumsum(~dealt)) - 1
     return [rank_in_class % n_folds == fold for fold in range(n_folds)]
+
+
+def inner_folds(
+    bags: Bags | LazyBags, positive: BoolArray, n_folds: int = N_FOLDS
+) -> list[BoolArray]:
+    """Return folds of :func:`stratified_folds` that do not depend on the order of the bags.
+
+    Bags with the same value in the column ``fold_group`` of ``bag_info``, if there is one, stay in
+    one fold. :func:`pigmil.evaluation.compare` sets this column if it gets groups.
+    """
+    order = content_order(bags)
+    groups = bags.bag_info.get(FOLD_GROUP)
+    if groups is None:
+        return stratified_folds(positive, n_folds, order=order)
+    return grouped_folds(positive, groups, n_folds, order=order)
+
+
+def grouped_folds(
+    positive: BoolArray, groups: Any, n_folds: int = N_FOLDS, *, order: IntArray
+) -> list[BoolArray]:
+    """Assign groups of bags to folds, without randomness, so that classes are spread evenly.
+
+    The largest group comes first, then the one whose first bag comes first in the order. Each goes
+    to the fold that has the least of the classes of the group, relative to all bags of a class.
+
+    Parameters
+    ----------
+    positive : array of bool of shape (n_bags,)
+        Class of every bag.
+    groups : array of shape (n_bags,)
+        Bags with equal values stay in one fold.
+    n_folds : int, default=5
+        Number of folds; fewer if otherwise a fold would lack a class.
+    order : array of int of shape (n_bags,)
+        Order of the bags, such as :func:`content_order`.
+
+    Returns
+    -------
+    list of array of bool of shape (n_bags,)
+        The held-out bags of each fold, of both classes. Empty if there are no two such folds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> positive = np.array([True, True, False, True, False])
+    >>> folds = grouped_folds(positive, ["a", "a", "b", "c", "d"], order=np.arange(5))
+    >>> [fold.astype(int) for fold in folds]
+    [array([1, 1, 1, 0, 0]), array([0, 0, 0, 1, 1])]
+    """
+    number = np.unique(np.asarray(groups)[order], return_inverse=True)[1].ravel()
+    _, first = np.unique(number, return_index=True)
+    # Bags of each class in each group, the classes along the second axis.
+    table = np.array([np.bincount(number, positive[order] == label) for label in (False, True)]).T
+    with_class = (table > 0).sum(axis=0)
+    turn = np.lexsort((first, -table.sum(axis=1)))
+    for count in range(min(n_folds, *with_class), 1, -1):
+        held = np.zeros((count, 2))
+        fold_of = np.empty(len(table), dtype=np.int64)
+        for group in turn:
+            crowded = (held / table.sum(axis=0)) @ (table[group] / table[group].sum())
+            fold_of[group] = np.lexsort((held.sum(axis=1), np.round(crowded, 12)))[0]
+            held[fold_of[group]] += table[group]
+        if held.min() > 0:
+            dealt = np.empty(len(positive), dtype=np.int64)
+            dealt[order] = fold_of[number]
+            return [dealt == fold for fold in range(count)]
+    return []
 
 
 def select_by_cv(

@@ -10,7 +10,7 @@ from scipy.stats import rankdata
 from pigmil._core.segments import segment_ids, segment_mean, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.estimators._selection import stratified_folds
+from pigmil.estimators._selection import FOLD_GROUP, grouped_folds, stratified_folds
 from pigmil.estimators._soft_steps import soft_pool
 from pigmil.scale import LazyBags, map_instances
 from pigmil.scale import column_moments as moments_of_bags
@@ -24,6 +24,7 @@ _LEAST_STABILITY = 0.1
 def ordered_folds(bags: Bags | LazyBags, positive: BoolArray) -> list[BoolArray]:
     """Return folds of bags that do not depend on their order: bags are dealt by their means.
 
+    Groups of bags are kept together as by :func:`pigmil.estimators._selection.inner_folds`.
     The key of a bag is the mean over its instances of the sum of their standardized features.
     """
     _, mean, variance = moments_of_bags(bags)
@@ -35,12 +36,10 @@ def ordered_folds(bags: Bags | LazyBags, positive: BoolArray) -> list[BoolArray]
         return segment_mean(sums, block.offsets)
 
     order = np.argsort(map_instances(bag_keys, bags), kind="stable")
-    folds = []
-    for dealt in stratified_folds(positive[order], _N_FOLDS):
-        fold = np.empty_like(dealt)
-        fold[order] = dealt
-        folds.append(fold)
-    return folds
+    groups = bags.bag_info.get(FOLD_GROUP)
+    if groups is not None:
+        return grouped_folds(positive, groups, _N_FOLDS, order=order)
+    return stratified_folds(positive, _N_FOLDS, order=order)
 
 
 def bag_auc(values: FloatArray, positive: BoolArray) -> float:

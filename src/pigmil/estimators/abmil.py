@@ -21,15 +21,18 @@ class ABMIL(DeepMIL):
     gated; the logit of a bag is linear in the weighted mean of its ``h``. Needs torch to be
     trained (extra ``deep``), and only NumPy afterwards.
 
-    Departs from the paper: the hidden layers are fully connected (those of its experiments on the
-    benchmark sets, not the convolutions); Adam in mini-batches of bags; training stops when the
-    loss of held-out training bags stops falling, and several networks, each with other held-out
-    bags, are averaged.
+    Departs from the paper: Adam in mini-batches of bags; training stops when the loss of held-out
+    training bags stops falling, and several networks, each with other held-out bags, are averaged.
 
     Parameters
     ----------
     hidden_layer_sizes : tuple of int, default=(256, 128, 64)
         Sizes of the layers that turn an instance into its hidden features.
+    image_shape : tuple of int, optional
+        Instances are flattened images of this shape, (rows, columns) or (channels, rows, columns),
+        of at least 16 rows and columns. They pass two convolution layers first, those of Ilse et
+        al. 2018: 20 and 50 filters of 5 x 5 pixels, each with ReLU and the maximum of 2 x 2 pixels.
+        The published network for digits has ``image_shape=(28, 28), hidden_layer_sizes=(500,)``.
     attention_size : int, default=64
         Rows of ``V`` and ``U``.
     gated : bool, default=True
@@ -49,7 +52,8 @@ class ABMIL(DeepMIL):
     max_epochs : int, default=200
         Most passes over the training bags.
     patience : int, default=50
-        Passes without improvement on held-out bags before training stops.
+        Passes without improvement on held-out bags before training stops. It also stops once the
+        mean loss of these bags is below 0.001.
     validation_fraction : float, default=0.2
         Share of the training bags of each class that is held out.
     n_networks : int, default=5
@@ -121,6 +125,7 @@ class ABMIL(DeepMIL):
         self,
         hidden_layer_sizes: Any = (256, 128, 64),
         *,
+        image_shape: Any = None,
         attention_size: int = 64,
         gated: bool = True,
         score_by: str = "logit",
@@ -137,6 +142,7 @@ class ABMIL(DeepMIL):
         random_state: Any = None,
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
+        self.image_shape = image_shape
         self.attention_size = attention_size
         self.gated = gated
         self.score_by = score_by

@@ -21,7 +21,7 @@ from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags, as_bags, check_no_missing, is_plain_table
 from pigmil.estimators._doc_links import DocLinks
 from pigmil.estimators._parameters import complete_constraints
-from pigmil.estimators._selection import content_order, logistic_slope, stratified_folds
+from pigmil.estimators._selection import inner_folds, logistic_slope
 from pigmil.estimators.card import Card
 from pigmil.scale import LazyBags, map_instances, stream
 
@@ -510,12 +510,11 @@ class MILClassifier(ClassifierMixin, BaseMIL):
         if not getattr(self, "probability", False):
             return
         labels = self.classes_ if len(self.classes_) > 2 else [self.positive_label_]
-        order = content_order(bags)
         scores, truths = [], []
         for label in labels:
             positive = y == label
             values = np.empty(bags.n_bags)
-            for fold in stratified_folds(positive, order=order) or [np.full(bags.n_bags, True)]:
+            for fold in inner_folds(bags, positive) or [np.full(bags.n_bags, True)]:
                 train = np.flatnonzero(~fold) if not fold.all() else np.arange(bags.n_bags)
                 own = [values[train] for values in weights]
                 model = self._binary_clone(label).fit(bags[train], positive[train], *own)

@@ -19,10 +19,9 @@ from pigmil.bags import Bags
 from pigmil.distances import squared_distance_blocks
 from pigmil.estimators._parameters import AT_LEAST_ONE
 from pigmil.estimators._selection import (
-    content_order,
+    inner_folds,
     instance_keys,
     select_by_cv,
-    stratified_folds,
 )
 from pigmil.estimators._standardise import centre_and_spread, standardised
 from pigmil.estimators._svm_solvers import class_costs
@@ -168,7 +167,7 @@ class ClusteringMIL(MaxInstanceClassifier):
             return int(self.n_clusters)
         asked: Any = self.n_clusters
         candidates = [int(n) for n in (_CANDIDATES if isinstance(asked, str) else asked)]
-        folds = stratified_folds(positive, self.cv, order=content_order(bags))
+        folds = inner_folds(bags, positive, self.cv)
         if not folds or len(candidates) == 1:
             return candidates[0]
         candidates.sort()

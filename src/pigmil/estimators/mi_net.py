@@ -28,6 +28,11 @@ class MINet(DeepMIL):
     ----------
     hidden_layer_sizes : tuple of int, default=(256, 128, 64)
         Sizes of the layers that turn an instance into its hidden features.
+    image_shape : tuple of int, optional
+        Instances are flattened images of this shape, (rows, columns) or (channels, rows, columns),
+        of at least 16 rows and columns. They pass two convolution layers first, those of Ilse et
+        al. 2018: 20 and 50 filters of 5 x 5 pixels, each with ReLU and the maximum of 2 x 2 pixels.
+        The published network for digits has ``image_shape=(28, 28), hidden_layer_sizes=(500,)``.
     level : {"embedding", "instance"}, default="embedding"
         MI-Net or mi-Net.
     pooling : {"max", "mean"}, default="max"
@@ -43,7 +48,8 @@ class MINet(DeepMIL):
     max_epochs : int, default=200
         Most passes over the training bags.
     patience : int, default=50
-        Passes without improvement on held-out bags before training stops.
+        Passes without improvement on held-out bags before training stops. It also stops once the
+        mean loss of these bags is below 0.001.
     validation_fraction : float, default=0.2
         Share of the training bags of each class that is held out.
     n_networks : int, default=5
@@ -116,6 +122,7 @@ class MINet(DeepMIL):
         self,
         hidden_layer_sizes: Any = (256, 128, 64),
         *,
+        image_shape: Any = None,
         level: str = "embedding",
         pooling: str = "max",
         dropout: float = 0.5,
@@ -131,6 +138,7 @@ class MINet(DeepMIL):
         random_state: Any = None,
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
+        self.image_shape = image_shape
         self.level = level
         self.pooling = pooling
         self.dropout = dropout

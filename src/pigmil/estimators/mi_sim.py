@@ -21,10 +21,9 @@ from pigmil.estimators._parameters import (
     POSITIVE_OR_CV,
 )
 from pigmil.estimators._selection import (
-    content_order,
+    inner_folds,
     min_error_threshold,
     select_by_cv,
-    stratified_folds,
 )
 from pigmil.estimators._standardise import centre_and_spread, standardised
 from pigmil.estimators._svm_solvers import LinearSVM, class_costs, fit_linear_svm, for_libsvm
@@ -323,7 +322,7 @@ class MiSim(MaxInstanceClassifier):
         weights = (1.0, 1.0)
         if isinstance(self.class_weight, dict):
             weights = class_costs(self.class_weight, positive, self.classes_, self.positive_label_)
-        folds = stratified_folds(positive, order=content_order(bags))
+        folds = inner_folds(bags, positive)
         if bags.sizes[~positive].sum() > _MOST_HELD_OUT:
             folds = []
 

@@ -16,10 +16,9 @@ from pigmil.bags import Bags
 from pigmil.distances import embed_bags, length_unit, nearest_in_bags
 from pigmil.estimators._parameters import POSITIVE_OR_CV
 from pigmil.estimators._selection import (
-    content_order,
+    inner_folds,
     min_error_threshold,
     select_by_cv,
-    stratified_folds,
 )
 from pigmil.estimators._svm_solvers import LinearSVM, class_costs, fit_linear_svm, for_libsvm
 from pigmil.estimators.base import MILClassifier, bags_state
@@ -229,7 +228,7 @@ class MILD(MILClassifier):
         self.length_unit_ = length_unit(bags.instances, self.length_unit)
         self.training_bags_, self.training_positive_ = bags, positive
         choose = "cv" in (self.C, self.gamma) and bags.n_bags <= _MOST_BAGS
-        folds = stratified_folds(positive, order=content_order(bags)) if choose else []
+        folds = inner_folds(bags, positive) if choose else []
         everything = np.full(bags.n_bags, True)
         # One column for all bags, and one for the bags that each fold trains on.
         scores = self._precisions(

@@ -21,7 +21,7 @@ from pigmil.estimators._parameters import (
 )
 from pigmil.estimators._pigmil_on_disk import working_bags_on_disk
 from pigmil.estimators._prototype_svm import PrototypeSVM, fit_prototype_svm
-from pigmil.estimators._selection import content_order, min_error_threshold, stratified_folds
+from pigmil.estimators._selection import inner_folds, min_error_threshold
 from pigmil.estimators._svm_solvers import class_costs
 from pigmil.estimators.base import MILClassifier, bags_state
 from pigmil.estimators.card import Card
@@ -486,7 +486,7 @@ class PIGMIL(MILClassifier):
             self.density_screen == "auto" and worth_screening(bags, positive)
         )
         choose = self.decay == "cv"
-        folds = stratified_folds(positive, order=content_order(bags)) if choose else []
+        folds = inner_folds(bags, positive) if choose else []
         fixed = _DEFAULT_DECAY if choose else float(self.decay)
         return ClassSplit.from_bags(
             bags,

@@ -16,8 +16,9 @@ from threadpoolctl import threadpool_limits
 from pigmil import metrics
 from pigmil._core.errors import BagsError
 from pigmil.bags import Bags
+from pigmil.estimators.base import BaseMIL
 from pigmil.evaluation._protocol import protocol_estimator
-from pigmil.evaluation._splits import Split, inner_splits
+from pigmil.evaluation._splits import Split, inner_splits, with_fold_groups
 
 PER_BAG = "bags"  # key of the predictions for single bags, among the metrics
 _RECALLS = (1, 5, 10)
@@ -75,6 +76,7 @@ def compute_cell(
     """
     train, test = bags[split.train], bags[split.test]
     train_groups = None if groups is None else np.asarray(groups)[split.train]
+    train = with_fold_groups(train, train_groups)
     _reset_peak_memory()
     with recorded_warnings() as messages, threadpool_limits(1):
         estimator = _prepare(entry, train, train_groups, tune, seed)
@@ -118,7 +120,8 @@ def _prepare(entry: Entry, train: Bags, groups: Any, tune: bool, seed: int) -> A
     inner = estimator
     while hasattr(inner, "steps"):
         inner = inner.steps[-1][1]
-    if groups is None or not hasattr(inner, "cv"):
+    # The methods of this library read the groups from the bags.
+    if groups is None or not hasattr(inner, "cv") or isinstance(inner, BaseMIL):
         return estimator
     # Folds are made here: not every estimator with inner folds passes groups on to them.
     if inner.cv is None or isinstance(inner.cv, int):

@@ -19,7 +19,7 @@ from pigmil._core.text import count
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags, as_bags, is_lazy
 from pigmil.estimators._selection import content_order
-from pigmil.evaluation._splits import bag_groups, inner_splits
+from pigmil.evaluation._splits import bag_groups, inner_splits, with_fold_groups
 from pigmil.metrics import instance_scores
 from pigmil.scale import keep_scores
 
@@ -314,6 +314,7 @@ def held_out_scores(
         )
     scores = np.empty(bags.n_instances)
     fold = np.empty(bags.n_bags, dtype=np.int64)
+    bags = with_fold_groups(bags, number)
     for k, (train, test) in enumerate(splits):
         train, test = order[train], order[test]
         fold[test] = k

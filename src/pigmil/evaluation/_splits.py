@@ -12,6 +12,7 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from pigmil._core.typing import IntArray
 from pigmil.bags import Bags
+from pigmil.estimators._selection import FOLD_GROUP
 
 _INNER_FOLDS = 5
 
@@ -142,6 +143,13 @@ def bag_groups(bags: Bags, groups: Any) -> IntArray | None:
             "name of a column of bag_info, or a tuple of these."
         )
     return _number(np.asarray(groups))
+
+
+def with_fold_groups(bags: Any, groups: IntArray | None) -> Any:
+    """Return the bags with a column that keeps groups together in the inner folds of methods."""
+    if groups is None:
+        return bags
+    return bags.with_info(bag_info={FOLD_GROUP: groups})
 
 
 def _named_groups(bags: Bags, name: str) -> IntArray:

@@ -11,7 +11,7 @@ from sklearn.metrics import brier_score_loss, confusion_matrix, roc_auc_score
 from pigmil._core.text import number, sanitize
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags, scaled_pipeline
-from pigmil.evaluation._splits import bag_groups, bag_splits
+from pigmil.evaluation._splits import bag_groups, bag_splits, with_fold_groups
 from pigmil.report._thumbnails import Thumbnails
 
 MAX_BAGS, MAX_ROWS, LEAST_ROWS = 400, 6000, 5
@@ -375,7 +375,7 @@ def _cross_validate(
     number = bag_groups(bags, (groups, "duplicates"))
     if number is not None and number.max() + 1 == bags.n_bags:
         number = None
-    source = bags if original is None else original
+    source = with_fold_groups(bags if original is None else original, number)
     for split in bag_splits(bags, repeats=1, folds=folds, random_state=seed, groups=number):
         other = clone(model)
         if "callback" in other.get_params():

@@ -182,6 +182,15 @@ class LazyBags:
             made.n_features, made.feature_names = self.n_features, self.feature_names
         return made
 
+    def with_info(self, *, bag_info: Mapping[str, Any]) -> "LazyBags":
+        """Return lazy bags with these columns of ``bag_info`` added or replaced."""
+        for name, values in bag_info.items():
+            if len(values) != self.n_bags:
+                raise ValueError(
+                    f"bag_info[{name!r}] has {len(values)} entries for {self.n_bags} bags."
+                )
+        return self._replace(bag_info={**self.bag_info, **bag_info})
+
     def with_labels(self, y: Any) -> "LazyBags":
         """Return the same bags with other labels."""
         y = text_array(y)
