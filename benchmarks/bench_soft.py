@@ -3,6 +3,7 @@
 python benchmarks/bench_soft.py FOLDER                        # all Parquet files of the folder
 python benchmarks/bench_soft.py FOLDER --sets birds_10 wdbc --methods SoftPIGMIL MILD
 python benchmarks/bench_soft.py FOLDER --choices              # other settings; leave one family out
+python benchmarks/bench_soft.py FOLDER --choices --halves     # the same with half of the bags
 python benchmarks/bench_soft.py --synthetic 20                # BASIC, RHOMBUS and RING over seeds
 python benchmarks/bench_soft.py --large 2                     # weak concepts in large bags
 
@@ -25,6 +26,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+from sklearn.model_selection import StratifiedKFold
 
 from pigmil import Bags, BagScaler, SoftPIGMIL, metrics
 from pigmil.datasets import make_basic, make_rhombus, make_ring
@@ -36,14 +38,14 @@ METHODS = ["SoftPIGMIL", "PIGMIL", "MILD", "Ins-KI-SVM", "EM-DD"]
 FAMILIES = {"birds": "birds", "frost": "letters", "g_": "tables", "s_": "synthetic"}
 FAMILIES |= {"digits": "digits", "mnist": "digits", "benzene": "atoms", "logic7": "atoms"}
 # Temperature, power of the stability, share of the forest, and what is left out.
-TAKEN = (0.5, 4, 0.25, ("nothing", None))
+TAKEN = (0.5, 2, 0.35, ("nothing", None))
 LEFT_OUT = [
     ("nothing", None),
     *(("kind", kind) for kind in ("walk", "noisy_or")),
     *(("scale", kind) for kind in ("raw", "standard", "rank", "whitened", "squares", "bins")),
     *(("width", width) for width in (0.0, 0.7, 1.0, 1.5, 3.0)),
 ]
-CHOICES = list(itertools.product((0.25, 0.5, 1.0), (0, 2, 4, 8), (0.0, 0.25, 0.4), LEFT_OUT))
+CHOICES = list(itertools.product((0.25, 0.5, 1.0), (0, 2, 4, 8), (0.0, 0.2, 0.35, 0.5), LEFT_OUT))
 
 
 def build(name: str):
@@ -112,21 +114,28 @@ class Recorded(SoftPIGMIL):
 
     def _add_forest(self, models, work, scores, held_out):
         both = super()._add_forest(models, work, scores, held_out)
-        self.trees = both[0] - 0.75 * scores / scores[~work.inside].std()
+        self.trees = both[0] - 0.65 * scores / scores[~work.inside].std()
         return both
 
 
-def members(path: Path, store: Path) -> dict[str, np.ndarray]:
-    """Return the scores of all models on one set, fitted if they are not stored."""
-    stored = store / f"{path.stem}.npz"
+def members(folder: Path, name: str, store: Path) -> dict[str, np.ndarray]:
+    """Return the scores of all models on one set, fitted if they are not stored.
+
+    A name that ends in @0 or @1 stands for one of two halves of the bags.
+    """
+    stored = store / f"{name}.npz"
     if not stored.exists():
-        bags = load(path)
+        stem, _, half = name.partition("@")
+        bags = load(folder / f"{stem}.parquet")
+        if half:
+            splitter = StratifiedKFold(2, shuffle=True, random_state=0)
+            bags = bags[[test for _, test in splitter.split(bags.y, bags.y)][int(half)]]
         start = time.process_time()
         model = Recorded(random_state=0).fit(bags)
         seconds = time.process_time() - start
         inside = np.repeat(bags.y == 1, bags.sizes)
         if len(model.work.positions) < bags.n_instances:
-            raise ValueError(f"{path.stem}: not all instances were worked with")
+            raise ValueError(f"{name}: not all instances were worked with")
         fits = [fit for _, fit in model.models.fits]
         store.mkdir(parents=True, exist_ok=True)
         np.savez_compressed(
@@ -167,6 +176,7 @@ def precision_with(part: dict[str, np.ndarray], setting: tuple) -> float:
 
 
 def family_of(name: str) -> str:
+    name = name.partition("@")[0]
     return next((family for start, family in FAMILIES.items() if name.startswith(start)), name)
 
 
@@ -175,7 +185,7 @@ def choices(folder: Path, names: list[str], store: Path) -> None:
     print(f"{'AP / top-1, %':20}{'SoftPIGMIL':>16}{'CPU s':>8}")
     rows = []
     for name in names:
-        part = members(folder / f"{name}.parquet", store)
+        part = members(folder, name, store)
         inside = part["inside"]
         ap = metrics.instance_average_precision(
             part["final"][inside], part["labels"][inside], missing="lowest"
@@ -276,6 +286,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=METHODS)
     parser.add_argument("--store", type=Path, default=Path("bench_soft.json"))
     parser.add_argument("--choices", type=Path, metavar="MEMBERS", nargs="?", const="bench_members")
+    parser.add_argument("--halves", action="store_true")
     parser.add_argument("--synthetic", type=int, metavar="SEEDS", default=0)
     parser.add_argument("--large", type=int, metavar="SEEDS", default=0)
     arguments = parser.parse_args()
@@ -290,6 +301,8 @@ def main() -> None:
     else:
         names = arguments.sets or sorted(path.stem for path in arguments.folder.glob("*.parquet"))
         if arguments.choices is not None:
+            if arguments.halves:
+                names = [f"{name}@{half}" for name in names for half in range(2)]
             choices(arguments.folder, names, Path(arguments.choices))
         else:
             tables(arguments.folder, names, arguments.methods, arguments.store)

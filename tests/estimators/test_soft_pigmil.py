@@ -372,7 +372,7 @@ def test_weights_by_hand():
     found = model_weights(aucs, np.ones(3), positive, 0.5)
     np.testing.assert_allclose(found, np.array([1.0, np.exp(-1.0), 0.0]) / (1 + np.exp(-1.0)))
     found = model_weights(aucs, np.array([0.5, 1.0, 1.0]), positive, 0.5)
-    np.testing.assert_allclose(found, np.array([1 / 16, np.exp(-1.0), 0]) / (1 / 16 + np.exp(-1.0)))
+    np.testing.assert_allclose(found, np.array([1 / 4, np.exp(-1.0), 0]) / (1 / 4 + np.exp(-1.0)))
 
 
 def test_models_without_any_stability_still_have_weights():

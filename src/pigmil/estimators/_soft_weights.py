@@ -17,7 +17,7 @@ from pigmil.scale import column_moments as moments_of_bags
 
 _N_FOLDS = 4
 _SMALLEST_DIFFERENCE = 0.005  # of held-out AUC that means anything
-_STABILITY_POWER = 4
+_STABILITY_POWER = 2
 _LEAST_STABILITY = 0.1
 
 
@@ -124,7 +124,7 @@ def model_weights(
 ) -> FloatArray:
     """Return the weights of the models, which sum to 1.
 
-    ``w_m ~ stability_m^4 exp((auc_m - max auc) / t)``; those below ``smallest`` of the largest
+    ``w_m ~ stability_m^2 exp((auc_m - max auc) / t)``; those below ``smallest`` of the largest
     become 0. Differences that could be chance should not decide: ``t^2 = (temperature e)^2 +
     0.005^2`` with the standard error e of the largest area (:func:`auc_standard_error`). The
     second term stands for areas that differ for other reasons than how well instances are ranked.
@@ -147,8 +147,8 @@ def model_weights(
     >>> import numpy as np
     >>> stabilities = np.array([1.0, 0.5, 1.0])
     >>> weights = model_weights(np.array([0.9, 0.9, 0.3]), stabilities, np.arange(40) < 20, 0.5)
-    >>> weights * 17
-    array([16.,  1.,  0.])
+    >>> weights * 5
+    array([4., 1., 0.])
     """
     n_positive = int(positive.sum())
     error = auc_standard_error(float(aucs.max()), n_positive, len(positive) - n_positive)
