@@ -218,6 +218,26 @@ def test_compare_resumes_and_reports(pigmil, table, folder):
     assert "Accuracy" in (folder / "c.html").read_text("utf-8")
 
 
+def test_compare_distinguishes_more_than_two_classes(pigmil, folder):
+    """Three text labels need no positive one; two do."""
+    rows = ["bag,label,patient,x"]
+    for number in range(18):
+        kind = number % 3
+        rows += [f"b{number},{'abc'[kind]},p{number // 6},{10 * kind + at}" for at in range(2)]
+    (folder / "three.csv").write_text("\n".join(rows) + "\n")
+    columns = ("--id", "bag", "--label", "label")
+    call = ("compare", "three.csv", *columns, "-m", "MI-Kernel", "--repeats", "1", "--folds", "3")
+    found = pigmil(*call, "--group", "patient", "--no-tune", "--json")
+    assert found.status == 0, found.err
+    assert found.json["table"] == {"three": {"MI-Kernel": 100.0}}
+    two = [row for row in rows if ",c," not in row]
+    (folder / "two.csv").write_text("\n".join(two) + "\n")
+    columns += ("--group", "patient")
+    refused = pigmil("compare", "two.csv", *columns, "-m", "MI-Kernel", "--folds", "3")
+    assert refused.status != 0
+    assert "--positive a or --positive b" in refused.err.replace("\n", " ")
+
+
 def test_demo_compares_with_table_one(pigmil, folder):
     found = pigmil("demo", "--seeds", "1", "-o", "out")
     assert found.status == 0

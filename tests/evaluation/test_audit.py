@@ -25,8 +25,9 @@ def test_unlabelled_bags(bags):
     assert found(Bags.from_list(list(bags)))["unlabelled"].severe
 
 
-def test_three_classes(bags):
-    assert "found [0, 1, 2]" in found(bags.with_labels(np.arange(24) % 3))["classes"].message
+def test_one_class_is_refused_and_three_are_not(bags):
+    assert "found [1]" in found(bags.with_labels(np.ones(24, dtype=int)))["classes"].message
+    assert "classes" not in found(bags.with_labels(np.arange(24) % 3))
 
 
 def test_a_class_smaller_than_the_folds(bags):

@@ -14,9 +14,11 @@ from pigmil import MILES, Bags, CitationKNN
 from pigmil._core.errors import BagsError
 from pigmil.bags import BagScaler
 from pigmil.estimators import get_estimator
+from pigmil.evaluation import compare
 from pigmil.evaluation._cells import Entry, _prepare, compute_cell, recorded_warnings
 from pigmil.evaluation._protocol import PairwiseSearch, protocol_estimator
 from pigmil.evaluation._splits import Split, inner_splits
+from pigmil.evaluation._statistics import bootstrap_interval
 
 
 def cell(bags, method, train, test, **changes):
@@ -180,6 +182,60 @@ def test_inner_folds_of_a_search_given_by_the_user(fakes, bags):
     ignoring = GridSearchCV(get_estimator("Tuned")(), {"shift": [0.0]}, cv=StratifiedKFold(2))
     measured = compute_cell(bags, split, Entry(ignoring), groups=groups, tune=True, seed=0)
     assert "groups parameter is ignored by StratifiedKFold" in measured["warnings"][0]
+
+
+class Columns(ClassifierMixin, BaseEstimator):
+    """Scores of three classes: the first three features of the first instance."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def decision_function(self, X):
+        return np.array([bag[0, :3] for bag in X])
+
+    def predict(self, X):
+        return self.classes_[np.argmax(self.decision_function(X), axis=1)]
+
+
+def test_three_classes_by_hand():
+    """Six test bags; one bag of class a scores higher for b, all others are right.
+
+    Accuracy 5/6; recalls 1/2, 1, 1. Precisions 1, 2/3, 1: F1 2/3, 4/5, 1. Areas: a 5/8, as the
+    second bag is below two of the four others and equal to two; b 7/8, for one pair of eight is in
+    the wrong order; c 1.
+    """
+    scores = [[3, 0, 0], [0, 5, 0], [0.5, 2, 0], [0, 6, 0], [0.5, 0, 4], [0, 0, 5.0]]
+    y = np.array(["a", "a", "b", "b", "c", "c"])
+    bags = Bags.from_list([np.array([row], dtype=float) for row in scores], y=y)
+    everything = np.arange(6)
+    measured = compute_cell(
+        bags, Split(0, 0, everything, everything), Entry(Columns()), tune=False, seed=0
+    )
+    assert measured["accuracy"] == pytest.approx(5 / 6)
+    assert measured["balanced_accuracy"] == pytest.approx((1 / 2 + 1 + 1) / 3)
+    assert measured["f1"] == pytest.approx((2 / 3 + 4 / 5 + 1) / 3)
+    areas = (4 + 2 / 2) / 8, (3 + 4) / 8, 1.0
+    assert measured["auc"] == pytest.approx(np.mean(areas))
+    assert measured["bags"]["positive"] == [0, 0, 1, 1, 2, 2]
+    assert measured["bags"]["called"] == [0, 1, 1, 1, 2, 2]
+    low, high = bootstrap_interval([measured["bags"]], "accuracy")
+    assert low < 5 / 6 < high == 1.0
+    low, high = bootstrap_interval([measured["bags"]], "auc")
+    assert low < np.mean(areas) < high
+
+
+def test_more_classes_than_two_are_compared(bags, tmp_path):
+    """Three classes on a line: every classifier of the library, by name and as an estimator."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(["low", "middle", "up"], 8)
+    parts = [rng.normal(5 * (at // 8), 0.5, size=(3, 2)) for at in range(24)]
+    three = Bags.from_list(parts, y=y)
+    methods = {"Citation-kNN": "Citation-kNN", "pipeline": make_pipeline(BagScaler(), MILES())}
+    results = compare(methods, {"line": three}, repeats=1, folds=2, store=tmp_path / "store.sqlite")
+    assert not results.failures
+    assert results.table().loc["line"].min() > 90
+    assert np.isfinite(results.intervals("auc")[["mean", "low", "high"]].to_numpy()).all()
 
 
 class Probabilities(ClassifierMixin, BaseEstimator):

@@ -108,6 +108,8 @@ def compare(
 
       pigmil compare musk1 elephant fox --repeats 1 --report comparison.html
     """  # fmt: skip
+    import numpy as np
+
     from pigmil.estimators import card_of
     from pigmil.evaluation import compare as run
     from pigmil.report._comparison import METRICS
@@ -135,7 +137,9 @@ def compare(
         if name in sets:
             raise ValueError(f"Two data sets are called '{name}'; rename one of the files.")
         bags = open_bags(item, read, output=output)
-        chosen = find_positive_label(bags, positive)
+        # Methods distinguish more than two classes; none of them is the positive one.
+        several = positive is None and len(np.unique(bags.y)) > 2
+        chosen = None if several else find_positive_label(bags, positive)
         sets[name] = bags if chosen is None else bags.with_labels((bags.y == chosen).astype(int))
     grouping = (*(read.group or []), *(["duplicates"] if group_duplicates else []))
     with (

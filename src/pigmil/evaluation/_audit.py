@@ -63,7 +63,8 @@ def audit(
     if any(finding.severe for finding in findings):
         return findings
     findings += _repeated_bags(bags, folds, repeats, random_state, groups)
-    findings += _repeated_instances(bags)
+    if len(np.unique(bags.y)) == 2:
+        findings += _repeated_instances(bags)
     findings += _columns(bags)
     return findings
 
@@ -72,8 +73,9 @@ def _class_sizes(bags: Bags, folds: int) -> list[Finding]:
     if bags.y is None:
         return [Finding("unlabelled", True, "The bags have no labels.")]
     values, counts = np.unique(bags.y, return_counts=True)
-    if len(values) != 2:
-        return [Finding("classes", True, f"Two classes are needed, found {values.tolist()}.")]
+    if len(values) < 2:
+        message = f"At least two classes are needed, found {values.tolist()}."
+        return [Finding("classes", True, message)]
     smallest = int(counts.min())
     if smallest < folds:
         return [

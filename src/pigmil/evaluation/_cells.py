@@ -67,7 +67,8 @@ def compute_cell(
     -------
     dict
         ``accuracy``, ``balanced_accuracy``, ``f1``, ``auc`` of the test bags, and ``bags``, the
-        predictions for each. Where instance labels are known and the estimator scores instances:
+        predictions for each; ``f1`` and ``auc`` are means over the classes if there are more than
+        two. Where there are two, instance labels are known and the estimator scores instances:
         ``detection_accuracy`` and ``detection_ap`` (average precision in positive bags) on the
         training bags, and on the test bags ``instance_auc``,
         ``instance_ap``, ``per_bag_auc``, ``per_bag_ap``, ``top1``, ``top1_chance``, ``hit3``,
@@ -85,7 +86,7 @@ def compute_cell(
         fitted = time.process_time()
         measured = _bag_metrics(estimator, test, split, groups, entry.protocol)
         predicted = time.process_time()
-        if bags.instance_labels is not None:
+        if bags.instance_labels is not None and len(np.unique(bags.y)) == 2:
             measured |= _instance_metrics(estimator, train, test, bags)
     return {
         **measured,
@@ -175,13 +176,15 @@ def _bag_metrics(
 ) -> dict[str, Any]:
     if not hasattr(estimator, "predict"):
         return {}
+    units = split.test if groups is None else np.asarray(groups)[split.test]
+    if len(getattr(estimator, "classes_", ())) > 2:
+        return _several_classes(estimator, test, units)
     positive = positive_label(estimator, test.y)
     truth = np.asarray(test.y == positive)
     decision = bag_decision(estimator, test, positive)
     # The methods of the library call a bag positive above 0; others may have their own rule.
     called = decision > 0 if protocol else np.asarray(estimator.predict(test) == positive)
     both = 0 < truth.sum() < len(truth)
-    units = split.test if groups is None else np.asarray(groups)[split.test]
     scores = called.astype(np.float64) if decision is None else decision
     return {
         "accuracy": float(accuracy_score(truth, called)),
@@ -192,6 +195,35 @@ def _bag_metrics(
             "positive": truth.astype(int).tolist(),
             "called": called.astype(int).tolist(),
             "score": None if decision is None else decision.tolist(),
+            "group": np.asarray(units).tolist(),
+        },
+    }
+
+
+def _several_classes(estimator: Any, test: Bags, units: Any) -> dict[str, Any]:
+    """Measure a classifier of more than two classes; its AUC is the mean of each against the rest."""
+    predicted = np.asarray(estimator.predict(test))
+    scores = None
+    for name in ("decision_function", "predict_proba"):
+        if scores is None and hasattr(estimator, name):
+            scores = np.asarray(getattr(estimator, name)(test), dtype=np.float64)
+    classes = np.asarray(estimator.classes_)
+    areas = [np.nan]
+    if scores is not None and np.isin(classes, test.y).all():
+        pairs = zip(classes, scores.T, strict=True)
+        areas = [roc_auc_score(test.y == label, column) for label, column in pairs]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a label that no test bag has
+        balanced = balanced_accuracy_score(test.y, predicted)
+    return {
+        "accuracy": float(accuracy_score(test.y, predicted)),
+        "balanced_accuracy": float(balanced),
+        "f1": float(f1_score(test.y, predicted, average="macro", zero_division=0.0)),
+        "auc": float(np.mean(areas)),
+        PER_BAG: {
+            "positive": np.searchsorted(classes, test.y).tolist(),
+            "called": np.searchsorted(classes, predicted).tolist(),
+            "score": None if scores is None else scores.tolist(),
             "group": np.asarray(units).tolist(),
         },
     }

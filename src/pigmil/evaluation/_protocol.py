@@ -115,7 +115,7 @@ def protocol_estimator(
     # A single value needs no search.
     method.set_params(**{name: values[0] for name, values in grid.items() if len(values) == 1})
     grid = {name: values for name, values in grid.items() if len(values) > 1}
-    pairwise = isinstance(method, PairwiseBagClassifier)
+    pairwise = isinstance(method, PairwiseBagClassifier) and len(np.unique(bags.y)) == 2
     splits = inner_splits(
         bags.y,
         groups=groups,

@@ -229,7 +229,9 @@ def bootstrap_interval(
     Parameters
     ----------
     cells : sequence of mapping
-        Per test set: ``positive`` and ``called`` (0 or 1), ``score`` and ``group`` of each bag.
+        Per test set: ``positive`` and ``called`` (0 or 1), ``score`` and ``group`` of each bag. If
+        there are more classes, the first two are positions of classes, and ``score`` has a number
+        per class; the area under the curve is then the mean over classes, each against the rest.
     metric : {"accuracy", "auc"}
         The metric.
     level : float, default=0.95
@@ -260,13 +262,19 @@ def bootstrap_interval(
     values = []
     for cell in cells:
         weights = counts[:, np.searchsorted(groups, cell["group"])].astype(np.float64)
-        positive = np.asarray(cell["positive"], dtype=bool)
+        truth, scores = np.asarray(cell["positive"]), cell["score"]
         with np.errstate(invalid="ignore"):  # 0 / 0 where no bag of the set was drawn
             if metric == "accuracy":
-                correct = positive == np.asarray(cell["called"], dtype=bool)
+                correct = truth == np.asarray(cell["called"])
                 values.append(weights @ correct / weights.sum(axis=1))
-            elif cell["score"] is not None:
-                values.append(_weighted_auc(positive, np.asarray(cell["score"]), weights))
+            elif scores is not None and np.ndim(scores) == 1:
+                values.append(_weighted_auc(truth == 1, np.asarray(scores), weights))
+            elif scores is not None:
+                areas = [
+                    _weighted_auc(truth == label, column, weights)
+                    for label, column in enumerate(np.asarray(scores).T)
+                ]
+                values.append(np.mean(areas, axis=0))
     stacked = np.array(values).reshape(len(values), n_resamples)
     defined = ~np.isnan(stacked)
     means = np.where(defined, stacked, 0.0).sum(axis=0)[defined.any(axis=0)]
