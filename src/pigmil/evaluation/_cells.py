@@ -201,7 +201,7 @@ def _bag_metrics(
 
 
 def _several_classes(estimator: Any, test: Bags, units: Any) -> dict[str, Any]:
-    """Measure a classifier of more than two classes; its AUC is the mean of each against the rest."""
+    """Measure a classifier of several classes; its AUC is the mean of each against the rest."""
     predicted = np.asarray(estimator.predict(test))
     scores = None
     for name in ("decision_function", "predict_proba"):
