@@ -234,7 +234,7 @@ class _Cells:
             yield members, np.concatenate([self.members[cell] for cell in cells])
 
     def squared_distances(self, queries: IntArray, references: IntArray) -> NDArray[Any]:
-        squared = self.points[queries] @ (-2 * self.points[references].T)
+        squared = (-2 * self.points[queries]) @ self.points[references].T
         squared += self.squares[queries, None]
         squared += self.squares[references]
         return np.maximum(squared, 0, out=squared)
