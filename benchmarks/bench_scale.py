@@ -277,7 +277,7 @@ def measure_rival(folder: str, n_slides: int, name: str) -> dict:
 
 
 def run(*arguments: object, limit: float | None = None) -> dict:
-    """Measure in a process of its own; return a row, also if that fails or takes too long."""
+    """Measure in a separate process; return a row, also if that fails or takes too long."""
     kind, _, count, name = arguments[:4]
     known = {"what": kind, "model": name, "tiles": TILES * int(str(count))}
     try:
