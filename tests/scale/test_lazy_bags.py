@@ -400,3 +400,41 @@ def test_lazy_bags_of_several_scans_are_joined(tmp_path):
     np.save(tmp_path / "w.npy", np.zeros((2, 5)))
     with pytest.raises(BagsError, match=r"w.npy has 5 features where .*s1.h5 has 4"):
         scan_bags([tmp_path / "h5", tmp_path / "w.npy"])
+
+
+def test_a_data_set_in_folders_by_value_is_scanned(tmp_path):
+    """As pyarrow writes data sets: the bag, its label and its site are names of folders."""
+    dataset = pytest.importorskip("pyarrow.dataset")
+    frame = flat_frame().assign(site=lambda table: np.where(table["bag"] < "s3", "a b", "c"))
+    dataset.write_dataset(
+        pa.Table.from_pandas(frame, preserve_index=False),
+        tmp_path / "set",
+        format="parquet",
+        partitioning=["site", "bag_label", "bag"],
+        partitioning_flavor="hive",
+    )
+    lazy = Bags.scan(tmp_path / "set")
+    assert dict(zip(lazy.ids.tolist(), lazy.y.tolist(), strict=True)) == Y
+    assert lazy.bag_info["site"][lazy.ids == "s1"] == "a b"
+    assert lazy.feature_names == tuple("abcd")
+    for name, values in tables().items():
+        assert np.array_equal(lazy[name], values)
+    dataset.write_dataset(
+        pa.Table.from_pandas(frame[[*"abcd", "bag", "bag_label"]], preserve_index=False),
+        tmp_path / "plain" / "part",
+        format="parquet",
+    )
+    assert np.array_equal(Bags.scan(tmp_path / "plain")["s3"], tables()["s3"])
+
+
+def test_a_zarr_store_with_one_array_per_bag_is_scanned(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    group = zarr.open_group(tmp_path / "bags.zarr", mode="w")
+    for name, values in tables().items():
+        array = group.create_array(name, shape=values.shape, dtype=values.dtype)
+        array[:] = values
+        array.attrs["label"] = Y[name]
+    lazy = Bags.scan(tmp_path / "bags.zarr")
+    assert dict(zip(lazy.ids.tolist(), lazy.y.tolist(), strict=True)) == Y
+    for name, values in tables().items():
+        assert np.array_equal(lazy[name], values)

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,10 +52,11 @@ def scan_bags(
 
     Layouts that are recognized: a folder of HDF5 files with one bag each (``features`` or
     ``feats``, as CLAM, TRIDENT and STAMP write them), an HDF5 file with one group or data set per
-    bag, Parquet and Arrow files with one row per instance (sorted by bag or not), a zarr store
-    with one group per bag or a folder of such stores, AnnData (``.h5ad`` or zarr) with the bag as
-    a column of ``obs``, and a folder of ``.npy`` files (also in ``features/`` with ``labels/``
-    beside it, as torchmil writes them). A bag that is split over several files is joined by its
+    bag, Parquet and Arrow files with one row per instance (sorted by bag or not), folders of such
+    files, also with folders ``name=value`` inside, a zarr store with one group or array per bag or
+    a folder of such stores, AnnData (``.h5ad`` or zarr) with the bag as a column of ``obs``, and a
+    folder of ``.npy`` files (also in ``features/`` with ``labels/`` beside it, as torchmil writes
+    them). A bag that is split over several files is joined by its
     id, unless every file is one bag by its layout.
 
     Parameters
@@ -249,6 +251,9 @@ def _scan_folder(path: Path, options: _Options) -> LazyBags:
         for suffixes, scan in of_kind
         if (files := [one for one in entries if one.suffix.lower() in suffixes])
     ]
+    if not found:
+        nested = [one for one in sorted(path.rglob("*")) if one.suffix.lower() in _TABLE]
+        found = [(lambda files: _scan_tables(files, options, top=path), nested)] if nested else []
     if len(found) != 1:
         kinds = sorted({one.suffix.lower() for _, files in found for one in files})
         raise_format_error(
@@ -332,6 +337,10 @@ def _scan_zarr(stores: list[Path], what: Path, options: _Options) -> LazyBags:
             if not any(name in top for name in wanted):
                 top = top.get("bags", top)
                 groups = dict(sorted(top.groups()))
+                for bag_id, array in [] if groups else sorted(top.arrays()):
+                    label = next((array.attrs[one] for one in LABELS if one in array.attrs), None)
+                    source = Source(Stamp.of(path, array.path), "zarr", array.path)
+                    found.add(source, bag_id, array.shape, array.dtype, label)
             for bag_id, group in groups.items():
                 name = next((one for one in wanted if one in group), None)
                 if name is None:
@@ -403,8 +412,11 @@ def _check_row_ends(path: Path, group: Any, n_rows: int) -> None:
         raise_format_error(path, "has a sparse matrix whose rows do not fit its values.")
 
 
-def _scan_tables(files: list[Path], options: _Options) -> LazyBags:
-    """Scan Parquet or Arrow files: only the columns of bag and label are read."""
+def _scan_tables(files: list[Path], options: _Options, top: Path | None = None) -> LazyBags:
+    """Scan Parquet or Arrow files: only the columns of bag and label are read.
+
+    Below ``top``, folders ``name=value`` stand for columns with one value.
+    """
     runs = _Runs(options)
     problems = Problems("The tables")
     first: tuple[Path, list[str], Any] | None = None
@@ -412,7 +424,8 @@ def _scan_tables(files: list[Path], options: _Options) -> LazyBags:
     for path in files:
         with parsing(path, "Parquet or Arrow"), TableFile(str(path)) as file:
             names = list(file.schema.names)
-            roles = _table_roles(path, names, file.schema, options)
+            fixed = {} if top is None else _columns_of_folders(path.relative_to(top))
+            roles = _table_roles(path, names, file.schema, options, fixed)
             if first is not None and roles["features"] != first[1]:
                 problems.add(
                     f"{path} has {len(roles['features'])} feature columns, {listed(names, 3)}, "
@@ -439,9 +452,9 @@ def _scan_tables(files: list[Path], options: _Options) -> LazyBags:
                 () if lists else tuple(roles["features"]),
                 tuple(sorted(info.items())),
             )
-            bag = _values(file.column(roles["bag"]))
-            label = _values(file.column(roles["label"])) if roles["label"] else None
-            constant = {name: _values(file.column(name)) for name in roles["bag_info"]}
+            bag = _values(file, roles["bag"], fixed)
+            label = _values(file, roles["label"], fixed) if roles["label"] else None
+            constant = {name: _values(file, name, fixed) for name in roles["bag_info"]}
             runs.add(source, bag, label, constant)
     problems.raise_if_any()
     assert first is not None
@@ -451,17 +464,39 @@ def _scan_tables(files: list[Path], options: _Options) -> LazyBags:
     return runs.build(path.parent, width, np.result_type(*dtypes), named)
 
 
-def _values(column: Any) -> NDArray[Any]:
+def _columns_of_folders(path: Path) -> dict[str, Any]:
+    """Return the columns that the folders of a path stand for; whole numbers become int.
+
+    Examples
+    --------
+    >>> _columns_of_folders(Path("site=a%20b/bag_label=1/part-0.parquet"))
+    {'site': 'a b', 'bag_label': 1}
+    """
+    pairs = [part.split("=", 1) for part in path.parts[:-1] if "=" in part]
+    texts = {name: unquote(value) for name, value in pairs}
+    return {
+        name: int(text) if text.isascii() and text.isdigit() and len(text) < 19 else text
+        for name, text in texts.items()
+    }
+
+
+def _values(file: TableFile, name: str, fixed: dict[str, Any]) -> NDArray[Any]:
+    if name in fixed:
+        return np.full(int(file.starts[-1]), fixed[name], dtype=object)
+    column = file.column(name)
     if str(column.type).startswith("dictionary"):
         return np.concatenate([column_values(chunk) for chunk in column.chunks])
     return np.asarray(column.to_numpy())
 
 
-def _table_roles(path: Path, names: list[str], schema: Any, options: _Options) -> dict[str, Any]:
-    """Return which column is what."""
+def _table_roles(
+    path: Path, names: list[str], schema: Any, options: _Options, fixed: dict[str, Any]
+) -> dict[str, Any]:
+    """Return which column is what; those of ``fixed`` are in no file."""
     from pigmil.io._parquet import notes_of
 
     notes = notes_of(schema)
+    stored, names = names, [*names, *(name for name in fixed if name not in names)]
     at = find_column(path, names, options.bag, "bag", ("bag", "slide_id"))
     if at is None:
         raise_format_error(
@@ -472,15 +507,16 @@ def _table_roles(path: Path, names: list[str], schema: Any, options: _Options) -
     label = find_column(path, names, options.label, "label", LABELS[1:] + LABELS[:1])
     inner = next((name for name in INSTANCE_LABELS if name in names), None)
     info = [*options.info, *(one for one in notes.get("info", []) if one in names)]
-    bag_info = [one for one in notes.get("bag_info", []) if one in names]
-    taken = {names[at], None if label is None else names[label], inner, *info, *bag_info}
+    roles = {names[at], None if label is None else names[label], inner}
+    bag_info = [one for one in [*notes.get("bag_info", []), *fixed] if one in {*names} - roles]
+    taken = {*roles, *info, *bag_info}
     if options.features is None:
-        features = [n for n in names if n not in taken and not n.startswith(_PANDAS_INDEX)]
+        features = [n for n in stored if n not in taken and not n.startswith(_PANDAS_INDEX)]
     elif isinstance(options.features, str):
         features = [options.features]
     else:
         features = list(options.features)
-    absent = [name for name in [*features, *options.info] if name not in names]
+    absent = [name for name in [*features, *options.info] if name not in stored]
     if absent or not features:
         raise_format_error(
             path,
