@@ -1,5 +1,6 @@
 """Errors: one message with a hint, the right exit status, and no files."""
 
+import csv
 import functools
 import os
 
@@ -7,9 +8,12 @@ import numpy as np
 import pytest
 import sklearn
 import skops.io
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline, make_pipeline
 
-from pigmil import Bags, write_bags
+from pigmil import SIL, Bags, BagScaler, save_model, write_bags
 from pigmil.cli._hints import as_options
+from pigmil.datasets import make_ring
 
 COLUMNS = ("--bag", "molecule", "--label", "active", "--info", "note")
 LABELLED = (*COLUMNS, "--positive", "yes")
@@ -143,3 +147,56 @@ def test_all_cells_failed_has_status_one(pigmil, table):
 def test_hints_name_options():
     text = as_options("bag= or instance_label='x' or info=[...] or format=, not mybag=1")
     assert text == "--bag or --instance-label x or --info or --format, not mybag=1"
+
+
+@pytest.fixture
+def saved(folder, table):
+    """Save a model as an attacker, or a user of Python, would."""
+    bags = make_ring(random_state=0, n_positive_bags=6, n_negative_bags=6)
+    write_bags(bags, folder / "ring.csv")
+
+    def saved(change):
+        return save_model(change(bags), folder / "m.skops")
+
+    return saved
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda bags: SIL(), "The SIL in 'm.skops' was not fitted."),
+        (lambda bags: make_pipeline(BagScaler(), SIL()), "was not fitted"),
+        (lambda bags: BagScaler().fit(bags), "holds a BagScaler, not a method of pigmil"),
+        (lambda bags: Pipeline([("a", "passthrough")]), "holds a str, not a method"),
+        (lambda bags: GridSearchCV(SIL(), {"probability": [False]}, cv=2).fit(bags, bags.y),
+         "of a search save best_estimator_"),
+        (lambda bags: SIL().fit(bags, np.arange(12) % 3), "distinguishes 3 classes"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["predict", "heatmap"])
+def test_a_model_without_what_a_command_needs(command, make, message, saved, pigmil, folder):
+    saved(make)
+    options = ("--instances", "i.csv") if command == "predict" else ()
+    found = pigmil(command, "m.skops", "ring.csv", *options)
+    assert found.status == 2
+    assert message in found.err.replace("\n", " ")
+    assert {path.name for path in folder.iterdir()} == {"molecules.csv", "ring.csv", "m.skops"}
+
+
+def test_a_step_called_impute_need_not_impute(saved, pigmil, folder):
+    saved(lambda bags: Pipeline([("impute", BagScaler()), ("sil", SIL())]).fit(bags))
+    assert pigmil("predict", "m.skops", "ring.csv").status == 0
+    assert (folder / "ring-predictions.csv").exists()
+
+
+def test_predictions_of_three_classes_have_a_column_per_class(saved, pigmil, folder):
+    path = saved(lambda bags: SIL(probability=True).fit(bags, np.arange(12) % 3))
+    assert pigmil("predict", path, "ring.csv", "-o", "p.csv").status == 0
+    with (folder / "p.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 12
+    for row in rows:
+        for name in ("decision", "probability"):
+            values = [float(row[f"{name} {label}"]) for label in range(3)]
+            assert int(row["predicted"]) == np.argmax(values)
+        assert sum(values) == pytest.approx(1.0)

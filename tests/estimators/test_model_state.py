@@ -8,11 +8,14 @@ import zipfile
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import RobustScaler, StandardScaler
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVC, LinearSVC
 
 import pigmil
 from pigmil._core import state
@@ -198,6 +201,105 @@ def test_a_pipeline_holds_estimators(bags, tmp_path):
         pigmil.load_model(pigmil.save_model(model, tmp_path / "m.skops"))
 
 
+HELD = {
+    "a scaler": lambda X, y: StandardScaler().fit(X),
+    "a scaler of bags": lambda X, y: pigmil.BagScaler().fit(X),
+    "a method that does not classify": lambda X, y: pigmil.KDE().fit(X, y),
+    "nothing": lambda X, y: None,
+    "an array": lambda X, y: X,
+    "three classes": lambda X, y: LogisticRegression().fit(X, np.arange(len(X)) % 3),
+    "other labels": lambda X, y: SVC().fit(X, y + 1),
+    "other features": lambda X, y: LogisticRegression().fit(X[:, :1], y),
+    "never fitted": lambda X, y: LogisticRegression(),
+    "counted but never fitted": lambda X, y: changed_part(
+        CalibratedClassifierCV(), n_features_in_=2
+    ),
+    "classes without support vectors": lambda X, y: changed_part(
+        SVC(), n_features_in_=2, classes_=np.array([0, 1])
+    ),
+    "classes without classifiers": lambda X, y: changed_part(
+        OneVsRestClassifier(LogisticRegression()).fit(X, y), estimators_=[]
+    ),
+    "no calibrated classifiers": lambda X, y: changed_part(
+        CalibratedClassifierCV(LogisticRegression(), cv=2).fit(X, y), calibrated_classifiers_=[]
+    ),
+    "a path": lambda X, y: make_pipeline(LogisticRegression(), memory="cache").fit(X, y),
+}
+
+
+def changed_part(estimator, **attributes):
+    vars(estimator).update(attributes)
+    return estimator
+
+
+@pytest.mark.parametrize("name", HELD)
+@pytest.mark.parametrize("method", ["SIL", "SingleInstance"])
+def test_a_held_classifier_is_one_of_two_classes(method, name, bags, fitted, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = fitted(method)
+    X, y = bags.instances, (bags.y[bags.bag_index] == bags.y.max()).astype(int)
+    model.estimator_ = HELD[name](X, y)
+    with pytest.raises(ModelFileError):
+        pigmil.load_model(pigmil.save_model(model, tmp_path / "m.skops"))
+
+
+@pytest.mark.parametrize(
+    "classifier",
+    [
+        OneVsRestClassifier(LogisticRegression()),
+        CalibratedClassifierCV(LogisticRegression(), cv=2),
+        GridSearchCV(LogisticRegression(), {"C": [1.0]}, cv=2),
+        make_pipeline(StandardScaler(), SVC()),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_classifier_that_a_fit_left_is_held(classifier, bags, tmp_path):
+    model = pigmil.SIL(classifier).fit(bags)
+    again = pigmil.load_model(pigmil.save_model(model, tmp_path / "m.skops"))
+    np.testing.assert_array_equal(again.decision_function(bags), model.decision_function(bags))
+
+
+def test_every_class_has_its_calibration(bags, tmp_path):
+    model = CalibratedClassifierCV(pigmil.MIKernel(), cv=2).fit(bags, np.arange(bags.n_bags) % 3)
+    again = pigmil.load_model(pigmil.save_model(model, tmp_path / "m.skops"))
+    np.testing.assert_array_equal(again.predict_proba(bags), model.predict_proba(bags))
+    one = model.calibrated_classifiers_[0]
+    for change in ({"calibrators": one.calibrators[:2]}, {"calibrators": [PCA()] * 3}):
+        before = dict(vars(one))
+        vars(one).update(change)
+        with pytest.raises(ModelFileError, match="calibrat"):
+            pigmil.load_model(pigmil.save_model(model, tmp_path / "m.skops"))
+        vars(one).update(before)
+    one.estimator = StandardScaler().fit(bags.instances)
+    with pytest.raises(ModelFileError, match="decision_function"):
+        pigmil.load_model(pigmil.save_model(model, tmp_path / "m.skops"))
+
+
+@pytest.mark.parametrize("held", [None, 3, LogisticRegression(), pigmil.SIL()])
+def test_a_step_transforms(held, bags, tmp_path):
+    model = make_pipeline(pigmil.OnInstances(StandardScaler()), pigmil.SIL()).fit(bags)
+    model[0].transformer_ = held
+    with pytest.raises(ModelFileError, match="transform"):
+        pigmil.load_model(pigmil.save_model(model, tmp_path / "m.skops"))
+    if held is not None:  # which a pipeline skips
+        model.steps[0] = ("held", held)
+        with pytest.raises(ModelFileError, match=r"transform|names and estimators"):
+            pigmil.load_model(pigmil.save_model(model, tmp_path / "m.skops"))
+
+
+def test_a_pipeline_without_steps_is_refused(tmp_path):
+    model = make_pipeline(pigmil.SIL())
+    model.steps.clear()
+    with pytest.raises(ModelFileError, match="no steps"):
+        pigmil.load_model(pigmil.save_model(model, tmp_path / "m.skops"))
+
+
+def test_a_pipeline_names_no_folder_of_pickles(bags, tmp_path):
+    model = make_pipeline(pigmil.BagScaler(), pigmil.SIL(), memory=str(tmp_path / "cache"))
+    with pytest.raises(ModelFileError, match="memory is set"):
+        pigmil.load_model(pigmil.save_model(model, tmp_path / "m.skops"))
+
+
 def test_models_that_were_not_fitted_survive(tmp_path):
     path = pigmil.save_model(pigmil.PIGMIL(working_set_fraction=0.5), tmp_path / "m.skops")
     assert pigmil.load_model(path).working_set_fraction == 0.5
@@ -234,6 +336,12 @@ def changed(estimator, **attributes):
     return estimator
 
 
+def without(estimator, name):
+    """A fitted estimator of scikit-learn that lacks an attribute."""
+    del vars(changed(estimator))[name]
+    return estimator
+
+
 @pytest.mark.parametrize(
     ("estimator", "message"),
     [
@@ -242,6 +350,10 @@ def changed(estimator, **attributes):
         (changed(RobustScaler(), center_=None), "center_ is missing"),
         (changed(PCA(2, whiten=True), explained_variance_=np.ones(3)), "explained_variance_ has"),
         (changed(LogisticRegression(), classes_=np.array([1])), "classes_ has 1 entries"),
+        (changed(PCA(2), n_features_in_=2), "expected 2 features"),
+        (without(LogisticRegression(), "n_features_in_"), "n_features_in_ is missing"),
+        (without(StandardScaler(), "n_features_in_"), "n_features_in_ is missing"),
+        (without(SVC(), "support_"), "support_"),
         (changed(LinearSVC(), classes_=np.arange(3)), "coef_ has 1 rows for 3 classes"),
     ],
     ids=lambda value: type(value).__name__,

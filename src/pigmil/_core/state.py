@@ -293,3 +293,28 @@ def check_state(model: Any, fields: Mapping[str, Field] | None = None) -> Sizes:
     if further is not None and fields is None:
         further(sizes)
     return sizes
+
+
+def check_classifier(model: Any, n_features: int, *methods: str) -> None:
+    """Check a fitted classifier of the labels 0 and 1 that a method holds as ``estimator_``.
+
+    Parameters
+    ----------
+    model : object
+        The classifier.
+    n_features : int
+        Number of features that it must take.
+    *methods : str
+        It must have one of these methods.
+
+    Raises
+    ------
+    StateError
+        If it has none of the methods, other labels or other features.
+    """
+    if not any(callable(getattr(model, name, None)) for name in methods):
+        raise StateError(f"estimator_ has no {' and no '.join(methods)}")
+    if list(getattr(model, "classes_", ())) != [0, 1]:
+        raise StateError("estimator_ was not fitted on the labels 0 and 1")
+    if getattr(model, "n_features_in_", n_features) != n_features:
+        raise StateError("estimator_ takes other features")

@@ -11,7 +11,7 @@ import typer
 from pigmil._core.text import count, did_you_mean
 from pigmil.cli._console import Output, command
 from pigmil.cli._inputs import NO_OPTIONS, DataArgument, ReadOptions, open_bags
-from pigmil.cli._models import with_fitted_features
+from pigmil.cli._models import check_two_classes, load_pipeline, with_fitted_features
 
 _PICTURES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
 _NAME_BYTES = 100  # of a file name; 255 is the limit of most systems
@@ -85,16 +85,15 @@ def heatmap(
     """
     import numpy as np
 
-    from pigmil.estimators.persistence import load_model
     from pigmil.metrics import instance_scores
     from pigmil.report import write_geojson
     from pigmil.report._ranking import instance_coordinates
     from pigmil.report._tiles import slides_of
 
-    pipeline = load_model(model)
-    method = pipeline[-1] if hasattr(pipeline, "steps") else pipeline
+    pipeline, method = load_pipeline(model)
     if not method.card.detects:
         raise ValueError(f"{method.card.name} does not score instances, so there is no heat map.")
+    check_two_classes(method)
     bags = open_bags(data, read, labelled=False)
     if instance_coordinates(bags) is None:
         raise ValueError(

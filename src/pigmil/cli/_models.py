@@ -129,17 +129,18 @@ def predict(
     """  # fmt: skip
     import numpy as np
 
-    from pigmil.estimators.persistence import load_model
+    from pigmil.bags import BagImputer
     from pigmil.metrics import instance_scores
     from pigmil.report._ranking import ranking_columns
     from pigmil.scale import cluster_client
 
-    pipeline = load_model(model)
-    method = pipeline[-1] if hasattr(pipeline, "steps") else pipeline
+    pipeline, method = load_pipeline(model)
     if not method.card.classifies and instances is None:
         raise ValueError(f"{method.card.name} does not classify bags; pass --instances FILE.")
     if instances is not None and not method.card.detects:
         raise ValueError(f"{method.card.name} does not score instances; drop --instances.")
+    if instances is not None:
+        check_two_classes(method)
     if method.card.classifies:
         to = to or Path(f"{Path(data).stem}-predictions.csv")
     if stream or cluster or workers:
@@ -152,8 +153,9 @@ def predict(
         data, {"--output": to, "--instances": instances},
         {"--output": TABLES, "--instances": TABLES},
     )  # fmt: skip
-    if read.impute is None and "impute" in getattr(pipeline, "named_steps", {}):
-        read = replace(read, impute=Impute(pipeline.named_steps["impute"].strategy))
+    imputer = getattr(pipeline, "named_steps", {}).get("impute")
+    if read.impute is None and isinstance(imputer, BagImputer):
+        read = replace(read, impute=Impute(imputer.strategy))
     bags = open_bags(data, read, labelled=False, output=output)
     bags = with_fitted_features(output, method, bags)
     output.result = {"method": method.card.name, "bags": bags.n_bags}
@@ -196,13 +198,18 @@ def _predict_bags(output: Output, pipeline: Any, bags: "Bags | LazyBags") -> dic
     """Return predictions as columns; if the bags have labels, print the accuracy."""
     import numpy as np
 
-    table: dict[str, Any] = {
-        "bag": bags.ids,
-        "predicted": pipeline.predict(bags),
-        "decision": pipeline.decision_function(bags),
-    }
-    if hasattr(pipeline, "predict_proba"):
-        table["probability"] = pipeline.predict_proba(bags)[:, 1]
+    table: dict[str, Any] = {"bag": bags.ids, "predicted": pipeline.predict(bags)}
+    decisions = pipeline.decision_function(bags)
+    probabilities = pipeline.predict_proba(bags) if hasattr(pipeline, "predict_proba") else None
+    if decisions.ndim == 1:
+        table["decision"] = decisions
+        if probabilities is not None:
+            table["probability"] = probabilities[:, 1]
+    else:  # more than two classes: one column per class
+        for name, values in (("decision", decisions), ("probability", probabilities)):
+            if values is not None:
+                columns = zip(pipeline.classes_, values.T, strict=True)
+                table |= {f"{name} {label}": column for label, column in columns}
     if bags.y is None:
         return table
     table["label"] = bags.y
@@ -217,6 +224,32 @@ def _predict_bags(output: Output, pipeline: Any, bags: "Bags | LazyBags") -> dic
     output.print(f"{100 * accuracy:.1f} % of {count(bags.n_bags, 'bag')} classified correctly.")
     output.result["accuracy"] = accuracy
     return table
+
+
+def load_pipeline(path: Path) -> tuple[Any, Any]:
+    """Return the content of a model file, and the method in it; raise an error if there is none."""
+    from pigmil.estimators.persistence import load_model
+
+    pipeline = load_model(path)
+    method = pipeline[-1] if hasattr(pipeline, "steps") else pipeline
+    if not hasattr(method, "card"):
+        raise ValueError(
+            f"'{path}' holds a {type(method).__name__}, not a method of pigmil or a pipeline that "
+            "ends in one; of a search save best_estimator_."
+        )
+    if not hasattr(method, "n_features_in_"):
+        raise ValueError(f"The {method.card.name} in '{path}' was not fitted.")
+    return pipeline, method
+
+
+def check_two_classes(method: Any) -> None:
+    """Raise an error if a method scores every instance once per class."""
+    if len(method.classes_) > 2:
+        raise ValueError(
+            f"The model distinguishes {len(method.classes_)} classes and has a score per class for "
+            "every instance; instances are written and drawn for models of two classes only. In "
+            "Python, decision_function_instances returns one column per class."
+        )
 
 
 def with_fitted_features(output: Output, method: Any, bags: "Bags") -> "Bags":

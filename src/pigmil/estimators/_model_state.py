@@ -18,13 +18,21 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
+from sklearn.preprocessing import (
+    LabelBinarizer,
+    MaxAbsScaler,
+    MinMaxScaler,
+    RobustScaler,
+    StandardScaler,
+)
 from sklearn.svm import SVC, LinearSVC
 
 from pigmil._core import state
 from pigmil._core.errors import ModelFileError
+from pigmil.bags import OnInstances
 from pigmil.estimators.base import BaseMIL
 
+_SCORES = ("decision_function", "decision_function_instances", "predict_proba")
 _PER_FEATURE = state.Floats(shape=("features",), none=True)
 _SCALE = state.Floats(shape=("features",), positive=True, none=True)
 _LINEAR: dict[str, state.Field] = {
@@ -86,9 +94,12 @@ def _check_one(built: Any) -> None:
     if special is not None:
         special(built)
     if type(built) in _SKLEARN_STATE:
-        if not hasattr(built, "n_features_in_"):  # never fitted
+        fields = _SKLEARN_STATE[type(built)]
+        if not {"n_features_in_", *fields} & set(vars(built)):  # never fitted
             return
-        sizes = state.check_state(built, _SKLEARN_STATE[type(built)])
+        if "n_features_in_" not in vars(built):  # scikit-learn compares nothing without it
+            raise state.StateError("n_features_in_ is missing")
+        sizes = state.check_state(built, fields)
         n_classes = sizes.get("classes", 0)
         if n_classes and sizes["rows"] != (1 if n_classes == 2 else n_classes):
             raise state.StateError(f"coef_ has {sizes['rows']} rows for {n_classes} classes")
@@ -116,38 +127,71 @@ def _check_one_per_class(model: BaseMIL) -> None:
 
 
 def _check_pipeline(pipeline: Pipeline) -> None:
+    if pipeline.memory is not None:  # a folder of pickles, which a fit would load
+        raise state.StateError("memory is set; save a pipeline without it")
+    if not pipeline.steps:
+        raise state.StateError("it has no steps")
     for step in pipeline.steps:
         name, estimator = step
         known = estimator is None or estimator == "passthrough"
         if not isinstance(name, str) or not (known or isinstance(estimator, BaseEstimator)):
             raise state.StateError("steps are not names and estimators")
+        if step is not pipeline.steps[-1] and not known:
+            _check_held(estimator, f"step {name[:80]!r}", "transform")
+
+
+def _check_held(held: Any, name: str, *methods: str) -> None:
+    """Check that a part is an estimator that has one of some methods."""
+    if not isinstance(held, BaseEstimator) or not any(hasattr(held, one) for one in methods):
+        raise state.StateError(f"{name} is not an estimator with {' or '.join(methods)}")
+
+
+def _check_on_instances(step: OnInstances) -> None:
+    if "transformer_" in vars(step) or "n_features_in_" in vars(step):
+        _check_held(step.transformer_, "transformer_", "transform")
 
 
 def _check_calibrated(model: CalibratedClassifierCV) -> None:
-    fitted = getattr(model, "calibrated_classifiers_", [])
-    if not isinstance(fitted, list):
-        raise state.StateError("calibrated_classifiers_ is not a list")
+    if not {"calibrated_classifiers_", "classes_"} & set(vars(model)):  # never fitted
+        return
+    fitted = model.calibrated_classifiers_
+    if not isinstance(fitted, list) or not fitted:
+        raise state.StateError("calibrated_classifiers_ is not a list of one or more")
     for one in fitted:
-        calibrators = one.calibrators
-        if not isinstance(one.estimator, BaseEstimator) or not isinstance(calibrators, list):
-            raise state.StateError("a calibrated classifier has no estimator or no calibrators")
+        _check_held(one.estimator, "estimator", "decision_function", "predict_proba")
         same = np.array_equal(one.classes, model.classes_) and one.method == model.method
-        if not same or len(calibrators) != 1:
+        if not same or not np.isin(one.estimator.classes_, model.classes_).all():
             raise state.StateError("a calibrated classifier has other classes or another method")
+        n_known = len(one.estimator.classes_)
+        calibrators = one.calibrators
+        if not isinstance(calibrators, list) or len(calibrators) != (n_known if n_known > 2 else 1):
+            raise state.StateError("a calibrated classifier does not have one calibrator per class")
         for calibrator in calibrators:
+            if type(calibrator).__name__ != "_SigmoidCalibration":
+                raise state.StateError(f"a calibrator is a {type(calibrator).__name__}")
             state.Number().bind(calibrator.a_, "a_", {})
             state.Number().bind(calibrator.b_, "b_", {})
 
 
 def _check_search(search: GridSearchCV | RandomizedSearchCV) -> None:
-    if not isinstance(getattr(search, "best_estimator_", search), BaseEstimator):
-        raise state.StateError("best_estimator_ is not an estimator")
+    if "best_estimator_" in vars(search):
+        _check_held(search.best_estimator_, "best_estimator_", "predict", "transform", *_SCORES)
 
 
 def _check_one_vs_rest(model: OneVsRestClassifier) -> None:
-    fitted = getattr(model, "estimators_", [])
-    if not isinstance(fitted, list) or not all(isinstance(one, BaseEstimator) for one in fitted):
-        raise state.StateError("estimators_ is not a list of estimators")
+    if not {"estimators_", "label_binarizer_", "n_features_in_"} & set(vars(model)):
+        return
+    fitted, binarizer = model.estimators_, model.label_binarizer_
+    if type(binarizer) is not LabelBinarizer or not isinstance(binarizer.y_type_, str):
+        raise state.StateError("label_binarizer_ is not a LabelBinarizer")
+    state.Array(shape=("classes",), kinds="biufUO", least=2).bind(
+        binarizer.classes_, "classes_", {}
+    )
+    n_classes = len(binarizer.classes_)
+    if not isinstance(fitted, list) or len(fitted) != (n_classes if n_classes > 2 else 1):
+        raise state.StateError("estimators_ is not a list of one estimator per class")
+    for one in fitted:
+        _check_held(one, "an estimator of estimators_", *_SCORES)
 
 
 def _check_scaler(scaler: StandardScaler | RobustScaler) -> None:
@@ -165,7 +209,7 @@ def _check_scaler(scaler: StandardScaler | RobustScaler) -> None:
 
 def _check_svc(svc: SVC) -> None:
     """Check all that is handed to libsvm, which looks at no bounds."""
-    if not hasattr(svc, "support_"):
+    if not {"support_", "classes_", "n_features_in_"} & set(vars(svc)):  # never fitted
         return
     if callable(svc.kernel):
         raise state.StateError("kernel is a function")
@@ -219,6 +263,7 @@ def _check_matrix(svc: SVC, name: str, shape: tuple[int, int]) -> None:
 _SPECIAL: dict[type, Callable[[Any], None]] = {
     CalibratedClassifierCV: _check_calibrated,
     GridSearchCV: _check_search,
+    OnInstances: _check_on_instances,
     OneVsRestClassifier: _check_one_vs_rest,
     Pipeline: _check_pipeline,
     RandomizedSearchCV: _check_search,

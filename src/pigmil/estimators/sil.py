@@ -117,8 +117,8 @@ class SIL(AcceptsWeights, MaxInstanceClassifier):
 
     def _check_state(self, sizes: state.Sizes) -> None:
         super()._check_state(sizes)
-        if getattr(self.estimator_, "n_features_in_", None) != sizes["features"]:
-            raise state.StateError("estimator_ takes other features")
+        methods = ("decision_function", "predict_proba")
+        state.check_classifier(self.estimator_, sizes["features"], *methods)
 
     def _fit(
         self, bags: Bags | LazyBags, positive: BoolArray, weights: FloatArray | None = None

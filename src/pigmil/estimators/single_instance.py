@@ -117,9 +117,8 @@ class SingleInstance(AcceptsWeights, MILClassifier):
 
     def _check_state(self, sizes: state.Sizes) -> None:
         super()._check_state(sizes)
-        taken = getattr(self.estimator_, "n_features_in_", sizes["features"])
-        if taken != sizes["features"]:
-            raise state.StateError("estimator_ takes other features")
+        methods = ("decision_function", "predict_proba", "predict")
+        state.check_classifier(self.estimator_, sizes["features"], *methods)
 
     def _fit(self, bags: Bags, positive: BoolArray, weights: FloatArray | None = None) -> None:
         chosen = MIKernel() if self.estimator is None else self.estimator
