@@ -3,8 +3,9 @@
 Run ``OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/bench_assumptions.py``: every
 method with its defaults, as many seeds as fit into ``--budget`` seconds per method, at most
 ``--seeds``. Areas under the curve are kept in ``docs/_parts/assumptions.csv``, one row per method,
-test and seed, and not computed again. ``src/pigmil/estimators/assumptions.json`` has the verdicts;
-the table of the documentation and the cards of the methods are made from it.
+test and seed, and not computed again without ``--renew``. ``src/pigmil/estimators/assumptions.json`` has the verdicts;
+the table of the documentation and the cards of the methods are made from it. ABMIL and MI-Net are
+run only if they are named, and need torch.
 """
 
 import argparse
@@ -32,6 +33,15 @@ def read(path):
         return list(csv.DictReader(file))
 
 
+def forget(path, names):
+    """Remove the rows of some methods."""
+    kept = [row for row in read(path) if row["method"] not in names]
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(kept)
+
+
 def run(path, names, seeds, budget):
     """Add what is missing, seed by seed, so that every seed has all three tests."""
     done = {(row["method"], row["test"], int(row["seed"])) for row in read(path)}
@@ -45,7 +55,8 @@ def run(path, names, seeds, budget):
                     continue
                 aucs = assumption_aucs(get_estimator(name)(), test, seed, **SIZES)
                 with path.open("a", encoding="utf-8", newline="") as file:
-                    csv.writer(file).writerow([name, test, seed, *(f"{auc:.4f}" for auc in aucs)])
+                    row = [name, test, seed, *(f"{auc:.4f}" for auc in aucs)]
+                    csv.writer(file, lineterminator="\n").writerow(row)
             if time.process_time() - start > budget:
                 break
         print(f"{name}: seeds to {seed}, {time.process_time() - start:.0f} s", flush=True)
@@ -54,7 +65,7 @@ def run(path, names, seeds, budget):
 def summary(rows):
     """Return verdict and areas of each method and test; two seeds are the least."""
     found = {}
-    for name in (card.name for card in all_estimators()):
+    for name in (card.name for card in all_estimators(deep=True)):
         for test in ASSUMPTION_TESTS:
             pairs = [
                 (float(row["train_auc"]), float(row["test_auc"]))
@@ -78,10 +89,13 @@ def main():
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--budget", type=float, default=60.0, help="seconds per method")
     parser.add_argument("--methods", nargs="*", help="printed names; all if not given")
+    parser.add_argument("--renew", action="store_true", help="compute the methods named again")
     parser.add_argument("--file", type=Path, default=PARTS / "assumptions.csv")
     parser.add_argument("--verdicts", type=Path, default=VERDICTS)
     chosen = parser.parse_args()
     names = chosen.methods or [card.name for card in all_estimators()]
+    if chosen.renew:
+        forget(chosen.file, names)
     run(chosen.file, names, chosen.seeds, chosen.budget)
     text = json.dumps(summary(read(chosen.file)), indent=1)
     chosen.verdicts.write_text(text + "\n", encoding="utf-8")
