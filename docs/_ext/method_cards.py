@@ -62,7 +62,7 @@ class AssumptionTable(_Written):
     """``{assumption-table}``: one row per method with the verdicts of the algorithmic tests."""
 
     def lines(self):
-        results = {card.name: assumption_results(card.name) for card in all_estimators()}
+        results = {card.name: assumption_results(card.name) for card in all_estimators(deep=True)}
         rows = [
             (
                 name,
