@@ -270,6 +270,29 @@ def test_bags_of_one_group_are_on_one_side():
     assert np.isfinite(model.decision_function(planted_bags)).all()
 
 
+@pytest.mark.parametrize("method", [METHODS[0], METHODS[4]], ids=str)
+def test_several_classes_and_probabilities(method):
+    """Three classes, by a shift along the first or the second feature, or none."""
+    rng = np.random.default_rng(5)
+    y = np.arange(36) % 3
+    parts = [rng.normal(size=(3, 3)) for _ in y]
+    for part, label in zip(parts, y, strict=True):
+        if label:
+            part[0, label - 1] += 6
+    three = Bags.from_list(parts, y=y)
+    model = clone(method).fit(three)
+    decision = model.decision_function(three)
+    assert decision.shape == (36, 3)
+    np.testing.assert_array_equal(model.predict(three), decision.argmax(axis=1))
+    assert (model.predict(three) == y).mean() > 0.7
+    assert model.decision_function_instances(three).shape == (108, 3)
+    two = three[y < 2]
+    calibrated = clone(method).set_params(probability=True).fit(two)
+    probability = calibrated.predict_proba(two)
+    np.testing.assert_allclose(probability.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(probability.argmax(axis=1), calibrated.predict(two))
+
+
 def test_cards_name_the_extra():
     listed = {card.name for card in all_estimators(deep=True)}
     assert listed - {card.name for card in all_estimators()} == {"ABMIL", "MI-Net"}
