@@ -218,6 +218,15 @@ def test_indexing_follows_bags(tmp_path):
     assert [len(one) for one in lazy] == list(SIZES)
 
 
+def test_columns_of_information_are_added(tmp_path):
+    lazy = scan_bags(write_h5_folder(tmp_path / "slides"))
+    known = lazy.with_info(bag_info={"fold_group": ["p", "q", "p", "q"]})
+    assert known[[3, 0]].bag_info["fold_group"].tolist() == ["q", "p"]
+    assert "fold_group" not in lazy.bag_info
+    with pytest.raises(ValueError, match="has 2 entries for 4 bags"):
+        lazy.with_info(bag_info={"fold_group": ["p", "q"]})
+
+
 def test_partitions_hold_whole_bags_and_depend_on_sizes_alone(tmp_path):
     lazy = Bags.scan(write_parquet(tmp_path))
     # 16 bytes per row: 3 + 1 rows fit into 64 bytes, 5 rows do not, 2 do.
