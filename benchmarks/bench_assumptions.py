@@ -3,8 +3,9 @@
 Run ``OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/bench_assumptions.py``: every
 method with its defaults, as many seeds as fit into ``--budget`` seconds per method, at most
 ``--seeds``. Areas under the curve are kept in ``docs/_parts/assumptions.csv``, one row per method,
-test and seed, and not computed again without ``--renew``. ``src/pigmil/estimators/assumptions.json``
-has the verdicts; the table of the documentation and the cards of the methods are made from it.
+test and seed, and not computed again without ``--renew``. The verdicts are in
+``src/pigmil/estimators/assumptions.json``; the table of the documentation and the cards of the
+methods are made from it.
 ABMIL and MI-Net are run only if they are named, and need torch.
 """
 
