@@ -9,7 +9,7 @@ import pigmil
 from pigmil import ABMIL, Bags, MINet
 from pigmil._core.errors import ModelFileError
 from pigmil.estimators import all_estimators
-from pigmil.estimators._deep import _equally_long, _split
+from pigmil.estimators._deep_training import equally_long, split_bags
 from pigmil.estimators._selection import FOLD_GROUP
 
 torch = pytest.importorskip("torch", reason="ABMIL and MI-Net are trained with torch")
@@ -252,17 +252,17 @@ def test_bags_of_one_group_are_on_one_side():
     targets = groups % 2 == 0
     sizes = set()
     for _ in range(20):
-        train, held_out = _split(targets, 0.2, rng, groups)
+        train, held_out = split_bags(targets, 0.2, rng, groups)
         assert not set(groups[train]) & set(groups[held_out])
         assert set(targets[train]) == set(targets[held_out]) == {False, True}
         assert sorted([*train, *held_out]) == list(range(40))
         sizes.add(len(held_out))
     assert len(sizes) > 1
-    rows = _equally_long([np.arange(3), np.arange(5)], rng)
+    rows = equally_long([np.arange(3), np.arange(5)], rng)
     assert rows.shape == (2, 3)
     assert sorted(rows[0]) == [0, 1, 2]
     one = np.where(targets, 0, groups)
-    train, held_out = _split(targets, 0.2, rng, one)
+    train, held_out = split_bags(targets, 0.2, rng, one)
     np.testing.assert_array_equal(train, np.arange(40))
     np.testing.assert_array_equal(held_out, np.arange(40))
     planted_bags = planted(3).with_info(bag_info={FOLD_GROUP: np.arange(30) // 3})

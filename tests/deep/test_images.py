@@ -15,7 +15,7 @@ from pigmil.estimators._convolution import (
     convolve_numpy,
     convolve_torch,
 )
-from pigmil.estimators._deep import _dropout_factors, _padded_rows
+from pigmil.estimators._deep_training import dropout_factors, padded_rows
 
 torch = pytest.importorskip("torch", reason="ABMIL and MI-Net are trained with torch")
 pytestmark = [
@@ -201,7 +201,7 @@ def test_a_file_with_another_image_shape_is_refused(shape, bags, tmp_path):
 def test_dropout_sets_the_share_to_0_and_keeps_the_mean():
     generator = torch.Generator().manual_seed(0)
     for share in (0.1, 0.5, 0.9):
-        factors = _dropout_factors(torch, (7, 11, 1001), share, generator)
+        factors = dropout_factors(torch, (7, 11, 1001), share, generator)
         assert factors.shape == (7, 11, 1001)
         kept = factors != 0
         # 77,077 draws: four standard errors are below 0.0073.
@@ -215,7 +215,7 @@ def test_dropout_sets_the_share_to_0_and_keeps_the_mean():
 
 def test_rows_are_filled_up_with_zeros_of_a_last_bag():
     parts = torch.tensor([[1.0], [2.0], [3.0]]).split([1, 2])
-    rows, places = _padded_rows(torch, parts, np.array([[1], [0]]))
+    rows, places = padded_rows(torch, parts, np.array([[1], [0]]))
     assert rows[:, :, 0].tolist() == [[2.0, 3.0], [1.0, 0.0]]
     assert places.tolist() == [0, 0, 2, 3]
 
