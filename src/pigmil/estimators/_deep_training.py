@@ -1,4 +1,4 @@
-"""What training of the neural methods needs: held-out bags, batches, dropout, first weights."""
+"""Draw held-out bags, batches, dropout and first weights for the training of neural methods."""
 
 from collections.abc import Sequence
 from typing import Any

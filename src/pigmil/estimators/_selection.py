@@ -149,7 +149,7 @@ def grouped_folds(
     >>> positive = np.array([True, True, False, True, False])
     >>> folds = grouped_folds(positive, ["a", "a", "b", "c", "d"], order=np.arange(5))
     >>> [fold.astype(int) for fold in folds]
-    [array([1, 1, 1, 0, 0]), array([0, 0, 0, 1, 1])]
+    [array([1, 1, 0, 0, 1]), array([0, 0, 1, 1, 0])]
     """
     number = np.unique(np.asarray(groups)[order], return_inverse=True)[1].ravel()
     _, first = np.unique(number, return_index=True)
