@@ -14,7 +14,14 @@ from pigmil._core.errors import Problems
 from pigmil._core.optional import import_optional
 from pigmil._core.segments import offsets_of
 from pigmil._core.typing import IntArray
-from pigmil.io._common import check_readable, find_column, listed, parsing, raise_format_error
+from pigmil.io._common import (
+    check_memory,
+    check_readable,
+    find_column,
+    listed,
+    parsing,
+    raise_format_error,
+)
 from pigmil.io._h5_file import (
     FEATURES,
     INSTANCE_LABELS,
@@ -27,7 +34,7 @@ from pigmil.io._zarr_store import open_zarr
 from pigmil.scale._labels import attach_labels
 from pigmil.scale._lazy import INSTANCE_LABELS as INSTANCE_LABEL
 from pigmil.scale._lazy import LazyBags, concatenate_lazy
-from pigmil.scale._sources import Source, Stamp, TableFile, column_values
+from pigmil.scale._sources import Source, Stamp, TableFile, column_values, map_npy
 
 _H5 = (".h5", ".hdf5", ".hdf")
 _TABLE = (".parquet", ".pq", ".arrow", ".feather")
@@ -157,6 +164,9 @@ class _Found:
                 "numbers."
             )
             return
+        if label is not None and not isinstance(label, bool | int | float | str | np.generic):
+            self.problems.add(f"{where} has the label {str(label)[:80]!r}; expected one value.")
+            return
         if shape[0] == 0:
             if self.options.empty == "raise":
                 self.problems.add(f"{where} has no instances; pass empty='drop' to leave it out.")
@@ -264,6 +274,13 @@ def _scan_folder(path: Path, options: _Options) -> LazyBags:
             hint="Give a list of the files to scan." if found else "",
         )
     scan, files = found[0]
+    odd = [
+        one
+        for one in files
+        if not (one.is_file() or (one.suffix.lower() == ".zarr" and one.is_dir()))
+    ]
+    if odd:  # opening a pipe would never end
+        raise_format_error(odd[0], "is not a regular file.")
     return scan(files)
 
 
@@ -307,12 +324,14 @@ def _scan_npy(files: list[Path], what: Path, options: _Options) -> LazyBags:
         for name in ("labels", "patch_labels")
     )
     for path in files:
-        with parsing(path, "npy"):
-            array = np.load(path, mmap_mode="r", allow_pickle=False)
+        array = map_npy(path)
         label = None
         if path.stem in labels:
+            stored = map_npy(labels[path.stem])
             with parsing(labels[path.stem], "npy"):
-                label = np.load(labels[path.stem], allow_pickle=False).ravel()[0].item()
+                label = stored.ravel()[0].item()
+        if path.stem in marks:
+            map_npy(marks[path.stem])
         info = ((INSTANCE_LABEL, str(marks[path.stem])),) if path.stem in marks else ()
         source = Source(Stamp.of(path), "npy", info=info)
         found.add(source, path.stem, array.shape, array.dtype, label)
@@ -482,6 +501,7 @@ def _columns_of_folders(path: Path) -> dict[str, Any]:
 
 def _values(file: TableFile, name: str, fixed: dict[str, Any]) -> NDArray[Any]:
     if name in fixed:
+        check_memory(Path(file.path), 9 * int(file.starts[-1]))
         return np.full(int(file.starts[-1]), fixed[name], dtype=object)
     column = file.column(name)
     if str(column.type).startswith("dictionary"):

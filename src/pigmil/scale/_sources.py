@@ -16,8 +16,10 @@ from pigmil._core.errors import BagFormatError
 from pigmil._core.optional import import_optional
 from pigmil._core.typing import IntArray
 from pigmil.bags import as_csr
-from pigmil.io._common import parsing, raise_format_error
+from pigmil.io._common import check_memory, parsing, raise_format_error
 from pigmil.io._zarr_store import reopen_zarr
+
+_TEXT_TYPES = ("string", "large_string")
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,9 @@ def read_segments(
         Empty unless asked for.
     """
     sizes = segments[:, 2] - segments[:, 1]
+    if len(segments) and not sparse:  # shapes are declared; the values need not be stored
+        first = Path(sources[int(segments[0, 0])].stamp.path)
+        check_memory(first, float(sizes.sum()) * width * dtype.itemsize)
     out = None if sparse else np.empty((int(sizes.sum()), width), dtype=dtype)
     parts: list[Any] = []
     beside: dict[str, list[NDArray[Any]]] = {}
@@ -209,12 +214,19 @@ class _ZarrFile(_ArrayFile):
         self.arrays.store.close()
 
 
+def map_npy(path: Path) -> NDArray[Any]:
+    """Return the array of an ``.npy`` file, mapped; refuse pipes, archives and objects."""
+    if not path.is_file():
+        raise_format_error(path, "is not a regular file.")
+    with parsing(path, "npy"):
+        return np.lib.format.open_memmap(path, mode="r")
+
+
 class _NumpyFile:
     """A memory-mapped ``.npy`` file; further arrays are files too."""
 
     def __init__(self, path: str) -> None:
-        with parsing(Path(path), "npy"):
-            self.array = np.load(path, mmap_mode="r", allow_pickle=False)
+        self.array = map_npy(Path(path))
 
     def __enter__(self) -> "_NumpyFile":
         return self
@@ -226,7 +238,7 @@ class _NumpyFile:
         out[:] = self.array[start:stop]
 
     def read_array(self, source: Source, key: str, start: int, stop: int) -> NDArray[Any]:
-        values = np.load(key, mmap_mode="r", allow_pickle=False)
+        values = map_npy(Path(key))
         return np.array(values.reshape(len(values), -1)[start:stop].squeeze(axis=1))
 
 
@@ -241,6 +253,13 @@ class TableFile:
             if path.lower().endswith((".parquet", ".pq")):
                 parquet = import_optional("pyarrow.parquet", extra="io", purpose="Reading Parquet")
                 self._file = parquet.ParquetFile(path)
+                texts = [
+                    one.name for one in self._file.schema_arrow if str(one.type) in _TEXT_TYPES
+                ]
+                if texts:  # a few bytes may stand for many copies of a long text
+                    known = self._file.metadata
+                    self._file.close()
+                    self._file = parquet.ParquetFile(path, metadata=known, read_dictionary=texts)
                 self.schema = self._file.schema_arrow
                 count = range(self._file.num_row_groups)
                 lengths = [self._file.metadata.row_group(at).num_rows for at in count]
@@ -263,15 +282,26 @@ class TableFile:
     def column(self, name: str) -> Any:
         """Return a whole column, as an Arrow array."""
         pyarrow = import_optional("pyarrow", extra="io", purpose="Reading Parquet")
+        kind = self.schema.field(name).type
+        if pyarrow.types.is_nested(kind):
+            raise_format_error(Path(self.path), f"the column {name!r} holds lists or structures.")
+        # As Arrow holds it, as NumPy does, and where one value differs from the next.
+        check_memory(Path(self.path), int(self.starts[-1]) * (2 * _row_bytes(kind) + 2))
         parts = [self._load(at, (name,))[0] for at in range(len(self.starts) - 1)]
         return pyarrow.chunked_array(parts, type=self.schema.field(name).type)
 
     def _load(self, at: int, columns: tuple[str, ...]) -> list[Any]:
+        kinds = [self.schema.field(name).type for name in columns]
         if hasattr(self._file, "read_row_group"):
+            n_rows = int(self.starts[at + 1] - self.starts[at])
+            check_memory(Path(self.path), 2 * n_rows * sum(map(_row_bytes, kinds)))
             table = self._file.read_row_group(at, columns=list(columns), use_threads=False)
             return [table.column(name).combine_chunks() for name in columns]
         batch = self._file.get_batch(at)
-        return [batch.column(name) for name in columns]
+        found = [batch.column(name) for name in columns]
+        for column in found:
+            column.validate(full=True)  # Arrow follows offsets without a look at the ends
+        return found
 
     def _rows(self, columns: tuple[str, ...], start: int, stop: int) -> Iterator[tuple[int, Any]]:
         """Yield position in the range and values, chunk by chunk."""
@@ -301,6 +331,16 @@ class TableFile:
         return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
 
 
+def _row_bytes(kind: Any) -> float:
+    """Return the bytes of one value of an Arrow type; of text, those of its place."""
+    if hasattr(kind, "list_size"):
+        return float(kind.list_size * _row_bytes(kind.value_type))
+    try:
+        return float(kind.bit_width / 8)
+    except ValueError:
+        return 8.0
+
+
 def _matrix(columns: list[Any]) -> NDArray[Any]:
     """Return columns, or one column of lists of equal length, as a matrix."""
     pyarrow = import_optional("pyarrow", extra="io", purpose="Reading Parquet")
@@ -316,7 +356,7 @@ def _matrix(columns: list[Any]) -> NDArray[Any]:
 def column_values(column: Any) -> NDArray[Any]:
     """Return the values of an Arrow array; one with a dictionary repeats its texts, not copies."""
     dictionary = getattr(column, "dictionary", None)
-    if dictionary is None or str(dictionary.type) not in ("string", "large_string"):
+    if dictionary is None or str(dictionary.type) not in _TEXT_TYPES:
         column = column if dictionary is None else column.dictionary_decode()
         return np.asarray(column.to_numpy(zero_copy_only=False))
     texts = np.array([*dictionary.to_pylist(), None], dtype=object)
