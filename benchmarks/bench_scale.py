@@ -31,7 +31,7 @@ from pathlib import Path
 import numpy as np
 
 WIDTH, TILES, SHARE = 512, 1000, 0.03
-_MODELS_AT_A_TIME = 5  # views of a scale, or forests
+_MODELS_AT_A_TIME = 5  # forests; of views there are as many on each scale
 
 
 def write_slides(folder: Path, n_slides: int) -> None:
