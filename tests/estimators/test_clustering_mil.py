@@ -131,3 +131,16 @@ def test_sparse_is_dense():
 def test_wrong_parameters_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         ClusteringMIL(**wrong).fit(planted(0))
+
+
+@pytest.mark.parametrize("exponent", [-80, 60])
+def test_single_precision_is_clustered_in_units_of_the_data(exponent):
+    """Squares of such values are 0 or infinite in single precision: k-means needs others."""
+    bags = planted(0)
+    # Classes that overlap, so that the sphere depends on where the centres are.
+    bags = bags.with_instances((bags.instances * [[1, 0.25]]).astype(np.float32))
+    scaled = bags.with_instances(bags.instances * np.float32(2.0**exponent))
+    assert scaled.instances.dtype == np.float32
+    expected = ClusteringMIL(random_state=0).fit(bags).decision_function(bags)
+    found = ClusteringMIL(random_state=0).fit(scaled).decision_function(scaled)
+    np.testing.assert_allclose(found, expected, atol=1e-9)
