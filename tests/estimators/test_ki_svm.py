@@ -295,3 +295,17 @@ def test_at_least_five_rounds_however_small_the_gain(method):
     # No gain reaches 90 %, so that the tolerance alone would stop after the second round.
     assert method(tol=0.9).fit(bags).n_iter_ == 5
     assert method(tol=1e-3).fit(bags).n_iter_ >= 5
+
+
+@pytest.mark.parametrize("method", [BagKISVM, InsKISVM])
+def test_the_exchange_does_not_depend_on_the_order_of_bags(method):
+    """Positive instances among many others: the exchange has several optima to end in."""
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        parts = [rng.normal(size=(int(rng.integers(3, 10)), 5)) for _ in range(16)]
+        for part in parts[1::2]:
+            part[0, 0] += 1.0
+        bags = Bags.from_list(parts, y=np.arange(16) % 2)
+        expected = method().fit(bags).decision_function(bags)
+        found = method().fit(bags[rng.permutation(16)]).decision_function(bags)
+        np.testing.assert_allclose(found, expected, atol=1e-3 * np.ptp(expected))

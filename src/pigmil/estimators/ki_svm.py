@@ -13,6 +13,7 @@ from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.estimators._instance_svm import KernelInstanceClassifier
 from pigmil.estimators._key_instances import Atoms, KeyInstanceProgramme
+from pigmil.estimators._selection import content_order
 from pigmil.estimators._svm_solvers import class_costs
 from pigmil.estimators.card import Card
 
@@ -70,11 +71,13 @@ class _KISVM(KernelInstanceClassifier):
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
         self._set_kernel_width(bags.instances)
-        chosen = np.flatnonzero(positive)
+        # Exchanging the instance of one bag after another ends in an optimum that depends on order.
+        order = content_order(bags)
+        chosen = order[positive[order]]
         rows = segment_gather(bags.offsets, chosen)
         single = _averages(rows, np.ones(len(rows), dtype=np.int64), bags.n_instances)
         means = _averages(rows, bags.sizes[chosen], bags.n_instances)
-        negative, shares = self._negative_rows(bags, np.flatnonzero(~positive))
+        negative, shares = self._negative_rows(bags, order[~positive[order]])
         combination = sp.csr_array(sp.vstack([single, means, negative]))
         costs = class_costs(self.class_weight, positive, self.classes_, self.positive_label_)
         row_costs = self.C * np.concatenate([np.full(len(chosen), costs[1]), costs[0] * shares])
