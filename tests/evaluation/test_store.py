@@ -304,3 +304,23 @@ def test_metrics_that_no_store_has_are_refused(tmp_path, metrics):
     changed(path, "UPDATE cells SET metrics = ?", metrics)
     with pytest.raises(StoreError, match="the metrics of a row are damaged"):
         Results.from_store(path)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("method", b"\0" * 100), ("data", b"x"), ("checksum", b"x"), ("estimator", b"x"),
+        ("parameters", b"x"), ("version", b"x"), ("error", b"x"), ("repeat", "two"), ("fold", b"x"),
+        ("fold", 9e999), ("finished", "now"), ("finished", b"x"), ("finished", 9e999),
+        ("protocol", "{"), ("protocol", "[" * 3000), ("protocol", "[1]"),
+        ("protocol", '{"folds": "many"}'), ("protocol", '{"folds": 0}'),
+    ],
+)  # fmt: skip
+def test_values_of_another_type_are_refused(column, value, tmp_path):
+    path = tmp_path / "results.sqlite"
+    with Store(path) as store:
+        store.finish(Cell("d", "c", "KDE", "pigmil.KDE", "{}", '{"folds": 5}', 0, 0, "0.1"), {})
+        assert len(store.rows()) == 1
+    changed(path, f"UPDATE cells SET {column} = ?", value)
+    with pytest.raises(StoreError, match=f"the {column} of a row is damaged"):
+        Results.from_store(path)

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import math
 import os
 import re
 import sqlite3
@@ -36,6 +37,13 @@ _TABLES = {
         data TEXT NOT NULL, checksum TEXT NOT NULL, findings TEXT NOT NULL,
         PRIMARY KEY (data, checksum)""",
 }
+
+
+# Of the columns of cells that are not text.
+_COLUMN_TYPES: dict[str, tuple[type, ...]] = {
+    "repeat": (int,), "fold": (int,), "finished": (int, float), "error": (str, type(None)),
+    "metrics": (object,),  # decoded apart
+}  # fmt: skip
 
 
 class StoreError(PigmilError, ValueError):
@@ -243,7 +251,22 @@ class Store:
         """Return all finished cells as dictionaries, in a fixed order, with decoded metrics."""
         order = "data, method, parameters, repeat, fold, key"
         rows = self._read(f"SELECT * FROM cells ORDER BY {order}")
+        for row in rows:
+            self._check_cell(row)
         return [self._decode(row, "metrics") for row in rows]
+
+    def _check_cell(self, row: sqlite3.Row) -> None:
+        """Raise an error for values of another type than their column: SQLite stores any."""
+        for name in row.keys():  # noqa: SIM118 - iterating over a row yields its values
+            kinds = _COLUMN_TYPES.get(name, (str,))
+            if not isinstance(row[name], kinds) or row[name] in (math.inf, -math.inf):
+                raise _unusable(self.path, f"the {name} of a row is damaged")
+        try:
+            folds = json.loads(row["protocol"]).get("folds", 2)
+        except (ValueError, AttributeError, RecursionError):
+            folds = None
+        if type(folds) is not int or folds < 2:
+            raise _unusable(self.path, "the protocol of a row is damaged")
 
     def save_audit(self, checksum: str, data: str, findings: Any) -> None:
         """Save the findings of the audit of a data set."""
