@@ -1,5 +1,6 @@
 """The engine: the same result in threads, with joblib and on a cluster."""
 
+import functools
 import operator
 import os
 import signal
@@ -124,6 +125,18 @@ def test_a_killed_worker_changes_nothing(lazy, client, tmp_path):
 def test_calls_are_made_on_the_cluster_in_order(client):
     assert list(map_calls(divmod, [(7, 2), (9, 4)])) == [(3, 1), (2, 1)]
     assert len(set(map_calls(worker_of, [(at,) for at in range(20)]))) == 2
+
+
+def worker_with(load, at):
+    return worker_of(load)
+
+
+def test_few_calls_of_a_large_function_are_dealt_to_all_workers(client):
+    """The worker that is sent the function first does not keep all calls."""
+    client.wait_for_workers(2, timeout=60)
+    function = functools.partial(worker_with, np.zeros(5_000_000))
+    for _ in range(3):
+        assert len(set(map_calls(function, [(at,) for at in range(3)]))) == 2
 
 
 def appears(path):

@@ -49,6 +49,8 @@ def map_on_cluster(
     run: Callable[..., Any],
     function: Callable[..., Any],
     tasks: Sequence[tuple[Any, ...]],
+    *,
+    spread: bool = False,
 ) -> Generator[Any, None, None]:
     """Start ``run(function, *task)`` for every task; yield the results in their order.
 
@@ -65,13 +67,23 @@ def map_on_cluster(
         dies, dask sends it again.
     tasks : sequence of tuples
         Further arguments; a future among them stands for its result.
+    spread : bool, default=False
+        Deal the tasks to the workers in turn. Otherwise dask prefers the worker that has the
+        function already, and a few long tasks may all wait for it.
     """
     check_cluster(client)
     dask = sys.modules["dask"]
     with dask.config.set({"distributed.admin.large-graph-warning-threshold": "10 GB"}):
         sent = client.submit(_same, function, pure=False)
+        copies = [sent]
+        if spread:
+            # Workers take copies from each other; if one dies, another may compute its copy.
+            where = {"allow_other_workers": True, "pure": False}
+            workers = sorted(client.nthreads())[: len(tasks)]
+            copies = [client.submit(_same, sent, workers=[one], **where) for one in workers]
+        dealt = [copies[at % len(copies)] for at in range(len(tasks))]
         columns = zip(*tasks, strict=True)
-        futures = client.map(run, [sent] * len(tasks), *columns, pure=False, key="pigmil-block")
+        futures = client.map(run, dealt, *columns, pure=False, key="pigmil-block")
     return _results(client, futures)
 
 

@@ -131,7 +131,7 @@ def map_calls(
     """
     client = active_client()
     if client and calls:
-        return map_on_cluster(client, _run_call, function, calls)
+        return map_on_cluster(client, _run_call, function, calls, spread=True)
     parallel = joblib.Parallel(n_jobs=n_jobs, prefer="threads")
     return iter(parallel(joblib.delayed(function)(*call) for call in calls))
 
