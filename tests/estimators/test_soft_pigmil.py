@@ -148,8 +148,28 @@ def test_limits_of_bins_against_counting(values):
 
 def test_landmarks_are_spread_over_each_class():
     positive = np.array([True] * 5 + [False] * 3)
-    assert landmark_positions(positive, 3).tolist() == [0, 2, 4, 5, 6, 7]
+    rows = np.arange(8.0)[:, None]
+    assert landmark_positions(rows, positive, 3).tolist() == [0, 2, 4, 5, 6, 7]
+    mixed = np.array([4, 7, 0, 2, 6, 1, 5, 3])  # the same instances in another order
+    found = mixed[landmark_positions(rows[mixed], positive[mixed], 3)]
+    assert sorted(found.tolist()) == [0, 2, 4, 5, 6, 7]
     assert evenly_spaced(5, 2).tolist() == [0, 4]
+
+
+def test_order_of_bags_and_instances_where_not_all_are_landmarks():
+    rng = np.random.default_rng(3)
+    parts = [rng.normal(size=(12, 4)) for _ in range(40)]
+    for part in parts[1::2]:
+        part[0] += 2.0
+    bags = Bags.from_list(parts, y=np.arange(40) % 2)
+    order = rng.permutation(40)
+    mixed = Bags.from_list([rng.permutation(parts[bag]) for bag in order], y=bags.y[order])
+    landmarks = [
+        np.sort(SoftPIGMIL().fit(each).committee_.landmarks[0], axis=0) for each in (bags, mixed)
+    ]
+    np.testing.assert_allclose(*landmarks, atol=1e-9)
+    expected, found = (SoftPIGMIL().fit(each).decision_function(bags) for each in (bags, mixed))
+    np.testing.assert_allclose(found, expected, atol=1e-3 * np.ptp(expected))
 
 
 def test_squared_distances_of_sparse_and_dense_rows():

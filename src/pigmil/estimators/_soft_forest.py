@@ -19,7 +19,8 @@ from pigmil.scale import map_calls
 _N_TREES, _N_TREES_OF_MANY = 100, 50
 _MANY_EXAMPLES = 3000
 _LEAST_IN_LEAF = 3
-_SMALLEST_SHARE = 1e-3  # of a place, for an instance to count as an example
+_SMALLEST_SHARE = 2.0**-10  # of a place; shares of examples are multiples of it
+_FINEST = 2.0**20  # weights of negatives are multiples of its inverse
 _ADDED = 0.02  # to both sides of the odds
 _MOST_ROWS = 3000  # negatives to fit on
 _ROWS_AT_A_TIME = 64
@@ -111,7 +112,7 @@ def fit_forest(
     """Fit trees that separate the pool from the instances of negative bags.
 
     An instance of a positive bag is a positive example with the weight of its share in the place
-    of its bag; those with less than a thousandth are left out. Instances of negative bags are
+    of its bag, rounded to multiples of 1/1024; those rounded to 0 are left out. Instances of negative bags are
     negative examples (an evenly spaced 3,000 of them where there are more), with the same weight
     in total. There are 100 trees, or 50 where there are more than 3,000 examples.
 
@@ -139,9 +140,12 @@ def fit_forest(
     if len(certain) > _MOST_ROWS:
         spaced = np.linspace(0, len(certain) - 1, _MOST_ROWS).round().astype(np.int64)
         certain = certain[spaced]
-    likely = order[inside[order] & (pool[order] >= _SMALLEST_SHARE)]
+    # Sums of such weights are exact, so that two features that divide a node alike stay tied.
+    shares = np.round(pool / _SMALLEST_SHARE) * _SMALLEST_SHARE
+    likely = order[inside[order] & (shares[order] > 0)]
     examples = np.concatenate([likely, certain])
-    weights = np.append(pool[likely], np.full(len(certain), pool[likely].sum() / len(certain)))
+    of_negative = np.ceil(shares[likely].sum() / len(certain) * _FINEST) / _FINEST
+    weights = np.append(shares[likely], np.full(len(certain), of_negative))
     n_trees = _N_TREES if len(examples) <= _MANY_EXAMPLES else _N_TREES_OF_MANY
     trees = ExtraTreesClassifier(n_trees, min_samples_leaf=_LEAST_IN_LEAF, random_state=0)
     trees.fit(rows[examples], inside[examples], sample_weight=weights)

@@ -6,6 +6,7 @@ import numpy as np
 
 from pigmil._core.segments import segment_argmax, segment_argmin, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
+from pigmil.estimators._selection import instance_keys
 from pigmil.estimators._soft_committee import ModelSettings, fit_model
 from pigmil.estimators._soft_views import (
     fit_scale,
@@ -65,7 +66,7 @@ def without_trap(
     everyone = np.arange(offsets[-1], dtype=np.int64)
     inside = np.repeat(positive, np.diff(offsets))
     scaled = fit_scale("standard", rows).apply(rows)
-    marks = landmark_positions(inside, n_landmarks)
+    marks = landmark_positions(rows, inside, n_landmarks)
     features = np.exp(-squared_distances(scaled, scaled[marks]) / (2.0 * square_unit(scaled)))
     projection, shift = whitening(features, features[marks], 0.5)
     psi = (features @ projection - shift).astype(np.float32)
@@ -79,7 +80,8 @@ def without_trap(
         maxima = [segment_reduce(np.maximum, fit.held_out, starts) for fit in fits]
         aucs = [bag_auc(best, positive) for best in maxima]
         fit, best, auc = fits[np.argmax(aucs)], maxima[np.argmax(aucs)], max(aucs)
-        picks.append(scaled[left[segment_argmax(fit.scores, starts)[positive]]])
+        picked = scaled[left[segment_argmax(fit.scores, starts)[positive]]]
+        picks.append(picked[np.argsort(instance_keys(picked), kind="stable")])
         if groups:
             if gap(picks[0], picks[1], scaled[~inside]) < _FAR_APART:
                 return everyone, np.nan

@@ -18,6 +18,7 @@ from scipy.special import ndtri
 from pigmil._core import state
 from pigmil._core.model_parts import model_part
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
+from pigmil.estimators._selection import instance_keys
 
 _BLOCK_ROWS = 4096
 _MOST_KNOTS = 256  # of the table of ranks of a feature
@@ -281,11 +282,16 @@ def evenly_spaced(n: int, most: int) -> IntArray:
     return np.linspace(0, n - 1, most).round().astype(np.int64)
 
 
-def landmark_positions(positive: BoolArray, most: int) -> IntArray:
-    """Return evenly spaced instances of positive bags and of negative bags.
+def landmark_positions(rows: Any, positive: BoolArray, most: int) -> IntArray:
+    """Return instances of positive bags and of negative bags, evenly spaced by content.
+
+    Their order among all instances changes nothing: they are sorted by
+    :func:`~pigmil.estimators._selection.instance_keys` first.
 
     Parameters
     ----------
+    rows : array or CSR of shape (n_instances, n_features)
+        The instances.
     positive : array of bool of shape (n_instances,)
         Whether the bag of each instance is positive.
     most : int
@@ -294,10 +300,12 @@ def landmark_positions(positive: BoolArray, most: int) -> IntArray:
     Examples
     --------
     >>> import numpy as np
-    >>> landmark_positions(np.array([True, True, True, False, False]), 2)
-    array([0, 2, 3, 4])
+    >>> rows = np.array([[1.0], [3.0], [2.0], [5.0], [4.0]])
+    >>> landmark_positions(rows, np.array([True, True, True, False, False]), 2)
+    array([0, 1, 3, 4])
     """
-    sides = [np.flatnonzero(positive), np.flatnonzero(~positive)]
+    order = np.argsort(instance_keys(rows), kind="stable")
+    sides = [order[positive[order]], order[~positive[order]]]
     return np.sort(np.concatenate([side[evenly_spaced(len(side), most)] for side in sides]))
 
 

@@ -337,7 +337,7 @@ class SoftPIGMIL(MILClassifier):
         views: Sequence[tuple[float | None, float]],
     ) -> Models:
         """Fit the models of all views on these kinds of scales, and weight them."""
-        marks = landmark_positions(work.inside, self.n_landmarks)
+        marks = landmark_positions(work.rows, work.inside, self.n_landmarks)
         wide = work.rows.shape[1] > WIDE
         rows = work.rows if wide else dense_rows(work.rows)
         scales: list[Scale] = []
