@@ -48,8 +48,10 @@ def content_order(bags: Bags | LazyBags) -> IntArray:
     Neither the order of the bags nor that of the instances inside them, nor offset and scale of
     the data, change this order. Bags with the same instances are interchangeable.
     """
-    in_memory = isinstance(bags, Bags)
-    lowest, highest = (_extreme_keys(bags) if in_memory else map_instances(_extreme_keys, bags)).T
+    if isinstance(bags, LazyBags):
+        lowest, highest = map_instances(_extreme_keys, bags).T
+    else:
+        lowest, highest = _extreme_keys(bags).T
     return np.lexsort((bags.sizes, lowest, highest)).astype(np.int64)
 
 

@@ -112,9 +112,9 @@ def fit_forest(
     """Fit trees that separate the pool from the instances of negative bags.
 
     An instance of a positive bag is a positive example with the weight of its share in the place
-    of its bag, rounded to multiples of 1/1024; those rounded to 0 are left out. Instances of negative bags are
-    negative examples (an evenly spaced 3,000 of them where there are more), with the same weight
-    in total. There are 100 trees, or 50 where there are more than 3,000 examples.
+    of its bag, rounded to multiples of 1/1024; those rounded to 0 are left out. Instances of
+    negative bags are negative examples (an evenly spaced 3,000 of them where there are more), with
+    the same weight in total. There are 100 trees, or 50 where there are more than 3,000 examples.
 
     Parameters
     ----------
