@@ -169,10 +169,10 @@ def count_visits() -> list[int]:
     visits: list[int] = []
 
     def counted(each):
-        def run(*arguments):
+        def run(*arguments, **options):
             if _engine._run_task in arguments:
                 visits.append(len(arguments[-1]))
-            return each(*arguments)
+            return each(*arguments, **options)
 
         return run
 
