@@ -172,6 +172,15 @@ def test_order_of_bags_and_instances_where_not_all_are_landmarks():
     np.testing.assert_allclose(found, expected, atol=1e-3 * np.ptp(expected))
 
 
+def test_forest_of_bags_in_which_thousands_of_instances_share_a_place():
+    """A share of 1/3000 is rounded to 0, but a bag keeps its best instances."""
+    rows = np.repeat([0.0, 1.0], 3000)[:, None]
+    pool, offsets = np.full(6000, 1 / 3000), np.array([0, 3000, 6000])
+    forest = fit_forest(rows, pool, offsets, np.array([False, True]))
+    low, high = forest.log_odds(np.array([[0.0], [1.0]]))
+    assert low < 0 < high
+
+
 def test_squared_distances_of_sparse_and_dense_rows():
     rng = np.random.default_rng(2)
     rows, marks = rng.normal(size=(4, 3)), rng.normal(size=(2, 3))

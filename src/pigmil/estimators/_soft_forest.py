@@ -11,7 +11,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 from pigmil._core import state
 from pigmil._core.jit import njit
 from pigmil._core.model_parts import model_part
-from pigmil._core.segments import offsets_of, segment_gather, segment_ids
+from pigmil._core.segments import offsets_of, segment_gather, segment_ids, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.estimators._soft_steps import soft_pool
 from pigmil.scale import map_calls
@@ -112,9 +112,10 @@ def fit_forest(
     """Fit trees that separate the pool from the instances of negative bags.
 
     An instance of a positive bag is a positive example with the weight of its share in the place
-    of its bag, rounded to multiples of 1/1024; those rounded to 0 are left out. Instances of
-    negative bags are negative examples (an evenly spaced 3,000 of them where there are more), with
-    the same weight in total. There are 100 trees, or 50 where there are more than 3,000 examples.
+    of its bag, rounded to multiples of 1/1024; those rounded to 0 are left out, except the best of
+    a bag. Instances of negative bags are negative examples (an evenly spaced 3,000 of them where
+    there are more), with the same weight in total. There are 100 trees, or 50 where there are more
+    than 3,000 examples.
 
     Parameters
     ----------
@@ -142,6 +143,8 @@ def fit_forest(
         certain = certain[spaced]
     # Sums of such weights are exact, so that two features that divide a node alike stay tied.
     shares = np.round(pool / _SMALLEST_SHARE) * _SMALLEST_SHARE
+    best = segment_reduce(np.maximum, pool, offsets)[segment_ids(offsets)]
+    shares = np.where(pool == best, np.maximum(shares, _SMALLEST_SHARE), shares)
     likely = order[inside[order] & (shares[order] > 0)]
     examples = np.concatenate([likely, certain])
     of_negative = np.ceil(shares[likely].sum() / len(certain) * _FINEST) / _FINEST
