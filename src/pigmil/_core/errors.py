@@ -4,7 +4,25 @@ from collections.abc import Iterable
 
 
 class PigmilError(Exception):
-    """Base of every error raised by the library on purpose."""
+    """Base of every error raised by the library on purpose.
+
+    Parameters
+    ----------
+    *args : object
+        The message.
+    parameter : str, optional
+        The parameter that the error is about, or that avoids it. The command line names its option
+        instead, in front of the message unless the message has it as ``name=``.
+
+    Examples
+    --------
+    >>> BagFormatError("There is no column 'mol'.", parameter="bag").parameter
+    'bag'
+    """
+
+    def __init__(self, *args: object, parameter: str | None = None) -> None:
+        super().__init__(*args)
+        self.parameter = parameter
 
 
 class BagsError(PigmilError, ValueError):
@@ -76,11 +94,14 @@ class Problems:
         if total > listed:
             self.messages.append(f"... and {total - listed} more {kind}.")
 
-    def raise_if_any(self, error: type[PigmilError] = BagsError) -> None:
+    def raise_if_any(
+        self, error: type[PigmilError] = BagsError, *, parameter: str | None = None
+    ) -> None:
         """Raise one error that lists all problems, if there are any."""
         if not self.messages:
             return
         lines = self.messages[: self.limit]
         if len(self.messages) > self.limit:
             lines.append(f"... and {len(self.messages) - self.limit} more problems.")
-        raise error(f"{self.what} cannot be used:\n" + "\n".join(f"- {line}" for line in lines))
+        text = "\n".join([f"{self.what} cannot be used:", *(f"- {line}" for line in lines)])
+        raise error(text, parameter=parameter)

@@ -1,5 +1,6 @@
 """Figures, and HTML or Markdown reports rendered from one summary."""
 
+from pigmil._core.tables import Cell, Table
 from pigmil.report._comparison import comparison_summary
 from pigmil.report._figures import plot_bags, plot_faithfulness
 from pigmil.report._geojson import write_geojson
@@ -8,6 +9,8 @@ from pigmil.report._summary import detection_summary
 from pigmil.report._write import render_html, render_markdown, write_report
 
 __all__ = [
+    "Cell",
+    "Table",
     "comparison_summary",
     "detection_summary",
     "plot_bags",
