@@ -1,5 +1,7 @@
 """Formulas as MathML: no script, no network, nothing to install; bad LaTeX fails the build."""
 
+import re
+
 from docutils.utils.math import MathError, latex2mathml
 from sphinx.errors import SphinxError
 from sphinx.util import logging
@@ -8,8 +10,10 @@ _logger = logging.getLogger(__name__)
 
 
 def _mathml(self, node, *, block):
+    # The converter takes a word with limits for a word with a star before it.
+    text = re.sub(r"\\operatorname\*", r"\\operatorname", node.astext())
     try:
-        return latex2mathml.tex2mathml(node.astext(), as_block=block)
+        return latex2mathml.tex2mathml(text, as_block=block)
     except (MathError, SphinxError, IndexError) as error:
         _logger.warning("formula cannot be read (%s): %s", error, node.astext(), location=node)
         return f"<code>{self.encode(node.astext())}</code>"
