@@ -1,9 +1,9 @@
 """Compilation with numba: the decorator of every compiled kernel."""
 
+import functools
 import importlib
 import logging
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 __all__ = ["njit"]
@@ -11,7 +11,6 @@ __all__ = ["njit"]
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _logger = logging.getLogger("pigmil")
-_announced = False
 
 
 def njit(function: _Function) -> _Function:
@@ -40,27 +39,30 @@ def njit(function: _Function) -> _Function:
     42
     """
     numba = importlib.import_module("numba")
+    _announce_compilation()
     try:
         compiled: _Function = numba.njit(cache=True, nogil=True)(function)
     except RuntimeError:  # no folder for the cache: a read-only home, or a function typed by hand
         compiled = numba.njit(nogil=True)(function)
-    if compiled is not function and not _is_on_disk(compiled, function):
-        _announce_once()
     return compiled
 
 
-def _is_on_disk(compiled: Any, function: Callable[..., Any]) -> bool:
-    """Return whether an earlier process has left kernels of this module in the cache folder."""
-    folder = compiled.stats.cache_path
-    if folder is None:
-        return False
-    module = function.__module__.rpartition(".")[2]
-    return any(Path(folder).glob(f"{module}.*.nbi"))
+@functools.cache
+def _announce_compilation() -> None:
+    """Log why the first run is slow, once and only when numba begins to compile a kernel."""
+    event = importlib.import_module("numba.core.event")
 
+    class Announcement(event.Listener):  # type: ignore[misc, name-defined]
+        def on_start(self, event: Any) -> None:
+            """Log the first compilation of a kernel of this library; those on disk are loaded."""
+            kernel = event.data["dispatcher"].py_func
+            if kernel.__module__.startswith("pigmil.") and not self.announced:
+                self.announced = True
+                _logger.warning("compiling kernels once for this installation, a few seconds")
 
-def _announce_once() -> None:
-    """Log once why the first run is slow."""
-    global _announced
-    if not _announced:
-        _announced = True
-        _logger.warning("compiling kernels once for this installation, a few seconds")
+        def on_end(self, event: Any) -> None:
+            """Do nothing when a kernel is compiled."""
+
+        announced = False
+
+    event.register("numba:compile", Announcement())

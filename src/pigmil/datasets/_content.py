@@ -33,6 +33,11 @@ def content_sha256(bags: Bags) -> str:
 
     Zeros count without their sign, because text formats lose it.
 
+    Parameters
+    ----------
+    bags : Bags
+        With or without labels.
+
     Examples
     --------
     >>> from pigmil import Bags
@@ -43,7 +48,8 @@ def content_sha256(bags: Bags) -> str:
     digest = hashlib.sha256(_bytes(bags.offsets, "<i8"))
     for labels in (bags.y, bags.instance_labels):
         if labels is not None:
-            digest.update(_bytes(labels, "<i1"))
+            small = labels.dtype.kind in "iub" and abs(labels).max() < 128
+            digest.update(_bytes(labels, "<i1") if small else repr(labels.tolist()).encode())
     if bags.is_sparse:
         digest.update(_bytes(bags.instances.indptr, "<i8"))
         digest.update(_bytes(bags.instances.indices, "<i8"))

@@ -195,6 +195,14 @@ def diagnose(
     'good'
     """
     bags = as_bags(bags)
+    n_fits = 2  # on halves of the bags, after those on folds
+
+    def report(done: int, n_folds: int) -> None:
+        nonlocal n_fits
+        n_fits = n_folds + 2
+        if callback is not None:
+            callback(done, n_fits)
+
     if selection is None:
         selection = select_instances(
             estimator,
@@ -204,11 +212,12 @@ def diagnose(
             cv=cv,
             groups=groups,
             random_state=random_state,
-            # The two fits on halves of the bags follow.
-            callback=None if callback is None else lambda done, total: callback(done, total + 2),
+            callback=report,
         )
     labels = np.asarray(bags.y if y is None else y)
     refits = refit(estimator, bags, labels, selection.held_out, random_state)
+    if callback is not None:
+        callback(n_fits, n_fits)
     return judge(bags, selection, refits, random_state)
 
 
