@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pigmil._core import children
+from pigmil._core import isolation
 from pigmil.datasets import _wheel as wheel
 from pigmil.evaluation._executors import Call, ProcessExecutor
 
@@ -54,7 +54,7 @@ COMMAND, MODULE = ("-P", "-c", "from pigmil.cli import main; main()"), ("-m", "p
 def test_commands_run_nothing_of_the_folder(command, start, folder, table):
     table.rename(folder / "data.csv")
     plant(folder)
-    environment = {name: value for name, value in os.environ.items() if name != children.SAFE_PATH}
+    environment = {name: value for name, value in os.environ.items() if name != isolation.SAFE_PATH}
     found = subprocess.run(
         [sys.executable, *start, *COMMANDS[command]],
         cwd=folder, env=environment, capture_output=True, text=True, check=False,
@@ -88,7 +88,7 @@ def test_workers_of_dask_run_nothing_of_the_folder(folder):
     (scripts / "command.py").write_text(
         "from pigmil.cli import main\nif __name__ == '__main__':\n    main()\n"
     )
-    environment = {name: value for name, value in os.environ.items() if name != children.SAFE_PATH}
+    environment = {name: value for name, value in os.environ.items() if name != isolation.SAFE_PATH}
     found = subprocess.run(
         [sys.executable, scripts / "command.py", "fit", ".", "--labels", "labels.csv",
          "--workers", "1", "--method", "SIL", "-o", "m.skops"],
@@ -111,7 +111,7 @@ def test_the_folder_of_a_script_stays_on_the_path(folder, monkeypatch):
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.setattr(main, "__spec__", None, raising=False)
     monkeypatch.setattr(main, "__file__", str(folder / "script.py"), raising=False)
-    assert str(folder) in children.import_path()
+    assert str(folder) in isolation.import_path()
     monkeypatch.setattr(main, "__file__", str(Path(sys.prefix) / "bin" / "pigmil"))
-    assert str(folder) not in children.import_path()
-    assert "" not in children.import_path()
+    assert str(folder) not in isolation.import_path()
+    assert "" not in isolation.import_path()

@@ -1,6 +1,6 @@
 """``python -m pigmil.cli``."""
 
-from pigmil._core.children import leave_working_folder
+from pigmil._core.isolation import leave_working_folder
 
 leave_working_folder()
 

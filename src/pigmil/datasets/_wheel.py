@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pigmil._core.children import safe_environment
 from pigmil._core.errors import DataSetError
+from pigmil._core.isolation import safe_environment
 from pigmil.bags import Bags
 from pigmil.datasets._content import check_file
 from pigmil.datasets._fetch import write_atomically

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from joblib import effective_n_jobs
 
-from pigmil._core.children import child_environment
+from pigmil._core.isolation import child_environment
 from pigmil._core.optional import import_optional
 from pigmil.scale import active_client, check_cluster
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pigmil._core.children import child_environment
+from pigmil._core.isolation import child_environment
 from pigmil._core.memory import available_memory
 from pigmil.io._common import check_memory, listed, raise_format_error
 

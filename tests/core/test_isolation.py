@@ -1,0 +1,259 @@
+"""Calls in a child process: results, limits, deaths, and what is left of a killed parent."""
+
+import ctypes
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+
+import cloudpickle
+import numpy as np
+import pytest
+
+from pigmil._core import isolation
+from pigmil._core.errors import BagFormatError
+from pigmil._core.isolation import (
+    Child,
+    ChildCallError,
+    ChildDeathError,
+    ChildMemoryError,
+    ChildTimeoutError,
+)
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # children cannot import tests
+POSIX = pytest.mark.skipif(os.name != "posix", reason="signals and limits of POSIX")
+
+
+@pytest.fixture(scope="module")
+def child():
+    with Child(time_limit=60) as one:
+        yield one
+
+
+def echo(value):
+    return value
+
+
+def use_memory(mebibytes):
+    return float(np.ones(mebibytes * 2**17).sum())
+
+
+def spin():
+    while True:
+        pass
+
+
+def die(name):
+    if name == "null":
+        ctypes.string_at(0)
+    os.kill(os.getpid(), getattr(signal, name))
+
+
+def fail():
+    raise BagFormatError("bad.h5 is no file")
+
+
+def total(pid, bags):
+    return [pid and os.getpid(), float(bags.sum())]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        [1, 2.5, "text", True, float("inf"), 10**30],
+        {"a": (1, [2]), 3: {"b": None}, "array": "not one", None: 0},
+        np.arange(6.0).reshape(2, 3),
+        np.arange(6, dtype="float32").reshape(2, 3).T,
+        np.array([["ab", "c"]]),
+        np.array([b"ab", b""]),
+        np.array(["2026-01-01", "NaT"], dtype="datetime64[D]"),
+        np.array(["a", 1, None, 2.5], dtype=object),
+        np.empty((0, 4)),
+        np.zeros(3, dtype="U0"),
+        np.array(7),
+    ],
+    ids=repr,
+)
+def test_results_come_back_as_they_are(child, value):
+    found = child.call(echo, value)
+    assert type(found) is type(value)
+    if isinstance(value, np.ndarray):
+        assert found.dtype == value.dtype
+        np.testing.assert_array_equal(found, value)
+        found.fill(found.dtype.type()) if found.dtype != object else None  # may be written to
+    else:
+        assert found == value
+
+
+def test_errors_come_back_and_the_child_goes_on(child):
+    pid = child.call(os.getpid)
+    with pytest.raises(ChildCallError, match=r"BagFormatError: bad.h5 is no file \(fail, line"):
+        child.call(fail)
+    with pytest.raises(ChildCallError, match="a child process cannot return set"):
+        child.call(echo, {1})
+    with pytest.raises(TypeError, match="cannot pickle 'generator'"):
+        child.call(echo, (n for n in range(3)))
+    assert child.call(os.getpid) == pid
+
+
+def test_printed_text_does_not_spoil_the_answer(child):
+    assert child.call(os.system, "echo hello") == 0
+    assert child.call(print, "hello") is None
+
+
+def test_no_answer_is_a_pickle(child, monkeypatch):
+    monkeypatch.setattr(pickle, "loads", None)
+    assert child.call(echo, 1) == 1
+
+
+@POSIX
+@pytest.mark.parametrize("name", ["SIGSEGV", "SIGKILL", "null"])
+def test_a_dead_child_fails_its_call_only(child, name):
+    with pytest.raises(ChildDeathError, match=name.replace("null", "SIGSEGV")):
+        child.call(die, name)
+    assert child.call(echo, 1) == 1
+
+
+def test_time_limit():
+    child = Child(time_limit=0.5)
+    start = time.monotonic()
+    for _ in range(2):  # the second call starts another child
+        with pytest.raises(ChildTimeoutError, match=r"longer than the time limit of 0\.5 s"):
+            child.call(time.sleep, 600)
+    assert time.monotonic() - start < 300
+
+
+@POSIX
+def test_cpu_limit_ends_a_loop():
+    with pytest.raises(ChildTimeoutError, match="longer than 1 s of CPU time"):
+        Child(cpu_limit=1).call(spin)
+
+
+@POSIX
+@pytest.mark.parametrize("by_kernel", [True, False])
+def test_memory_limit(monkeypatch, by_kernel):
+    if by_kernel and sys.platform != "linux":
+        pytest.skip("the kernel limits memory on Linux only")
+    monkeypatch.setattr(isolation, "_KERNEL_LIMITS_MEMORY", by_kernel)
+    if not by_kernel:
+        # The child has its own copy of the module, with the limit of the kernel: read none there.
+        monkeypatch.setattr(cloudpickle, "dumps", without_limits(cloudpickle.dumps))
+    child = Child(memory_limit=500)
+    assert child.call(use_memory, 8) == 8 * 2**17
+    with pytest.raises(ChildMemoryError, match="more than the memory limit of 500 MiB"):
+        child.call(spin_with_memory if not by_kernel else use_memory, 900)
+    assert child.call(use_memory, 8) == 8 * 2**17
+
+
+def without_limits(dumps):
+    return lambda request: dumps((*request[:-1], (None, None)))
+
+
+def spin_with_memory(mebibytes):
+    held = np.ones(mebibytes * 2**17)
+    while held.any():
+        pass
+
+
+@POSIX
+def test_a_memory_limit_that_leaves_no_room_is_named():
+    with pytest.raises((ChildDeathError, ChildMemoryError), match="memory limit of 1 MiB"):
+        Child(memory_limit=1).call(die, "SIGABRT")
+
+
+def test_shared_arguments_are_sent_once():
+    class Counted(np.ndarray):
+        pickled = 0
+
+        def __reduce__(self):
+            Counted.pickled += 1
+            return np.asarray(self).__reduce__()
+
+    shared = {"bags": ("data", np.ones(4).view(Counted))}
+    child = Child()
+    assert child.call(total, 0, shared=shared) == [0, 4.0]
+    assert child.call(total, 0, shared=shared) == [0, 4.0]
+    assert Counted.pickled == 1
+    child.close()
+    assert child.call(total, 0, shared=shared) == [0, 4.0]
+    assert Counted.pickled == 2
+
+
+def test_killing_ends_a_call_of_another_thread_and_starts_no_other():
+    from concurrent.futures import ThreadPoolExecutor
+
+    child = Child()
+    pid = child.call(os.getpid)
+    with ThreadPoolExecutor(1) as threads:
+        future = threads.submit(child.call, time.sleep, 600)
+        while not future.running():
+            pass
+        child.kill()
+        with pytest.raises(ChildDeathError):
+            future.result()
+    child.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    with pytest.raises(ChildDeathError, match="was ended"):
+        child.call(echo, 1)
+
+
+def test_a_pickled_child_has_the_same_limits():
+    child = Child(time_limit=5, cpu_limit=6, memory_limit=700, preload=["json"])
+    copy = pickle.loads(pickle.dumps(child))
+    assert vars(copy)["memory_limit"] == 700
+    assert copy.call(echo, 1) == 1
+
+
+def test_modules_are_imported_before_the_first_call():
+    assert "wave" in Child(preload=["wave"]).call(echo_modules)
+    with pytest.raises(ChildDeathError, match="did not start"):
+        Child(preload=["no_such_module"]).call(echo, 1)
+
+
+def echo_modules():
+    return sorted(sys.modules)
+
+
+PARENT = """
+import ctypes, os, sys, time
+from pigmil._core.isolation import Child
+
+def sleep_in_c(seconds):
+    ctypes.PyDLL(None).sleep(seconds)  # keeps the interpreter lock, as compiled code may
+
+child = Child()
+print(child.call(os.getpid), flush=True)
+child.call(time.sleep if sys.argv[1] == "python" else sleep_in_c, 600)
+"""
+
+
+@POSIX
+@pytest.mark.parametrize("busy_in", ["python", "compiled"])
+def test_a_child_ends_with_a_parent_that_is_killed(busy_in, tmp_path):
+    if busy_in == "compiled" and sys.platform != "linux":
+        pytest.skip("only Linux can be asked to end it")
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT)
+    parent = subprocess.Popen(
+        [sys.executable, script, busy_in],
+        env=isolation.child_environment(), stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    pid = int(parent.stdout.readline())
+    parent.kill()
+    parent.communicate()
+    deadline = time.monotonic() + 60
+    while is_alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not is_alive(pid)
+
+
+def is_alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
