@@ -12,6 +12,7 @@ from pigmil._core.optional import import_optional
 from pigmil.evaluation._cells import PER_BAG
 from pigmil.evaluation._exports import write_results
 from pigmil.evaluation._statistics import (
+    MIN_FOLDS,
     Comparison,
     average_ranks,
     bootstrap_interval,
@@ -294,6 +295,14 @@ class Results:
                 marked.loc[data, name] = not p < _LEVEL
         return marked
 
+    def n_folds(self, data: str, metric: str = "accuracy") -> int:
+        """Return the number of folds, over all repeats, with a result on a data set."""
+        return int(self.table(metric, statistic="count").loc[data].max())
+
+    def decides(self, data: str, metric: str = "accuracy") -> bool:
+        """Return whether a data set has enough folds for a test to find a difference."""
+        return self.n_folds(data, metric) >= MIN_FOLDS
+
     def best_methods(self, metric: str = "accuracy") -> list[str]:
         """Return one sentence per data set: the best method, and those within error of it."""
         mean, marked = self.table(metric), self.within_error(metric)
@@ -303,12 +312,13 @@ class Results:
                 continue
             best = row.idxmin() if metric in self.lesser_is_better else row.idxmax()
             rivals = [name for name in row.index if marked.loc[data, name] and name != best]
-            text = f"{data}: {best} has the best mean"
-            worse = (
-                "; not significantly worse: " + ", ".join(rivals)
-                if rivals
-                else ("; all others are significantly worse")
-            )
+            text = f"{data}: {best} has the best mean; "
+            if not self.decides(data, metric):
+                worse = f"{self.n_folds(data, metric)} folds are too few to test the others"
+            elif rivals:
+                worse = "not significantly worse: " + ", ".join(rivals)
+            else:
+                worse = "all others are significantly worse"
             sentences.append(text + worse)
         return sentences
 

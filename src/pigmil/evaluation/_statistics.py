@@ -11,6 +11,10 @@ from scipy import stats
 
 from pigmil._core.optional import import_optional
 
+# With fewer, no outcome is evidence: Wilcoxon's test cannot reach p < 0.05 on five data sets, and
+# a t-test on four differences has three degrees of freedom for folds that overlap.
+MIN_DATASETS, MIN_FOLDS = 6, 5
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -40,6 +44,11 @@ class Comparison:
     wilcoxon: Any
     n_datasets: int
     critical_difference: float
+
+    @property
+    def decides(self) -> bool:
+        """Whether there are enough data sets for the tests to find a difference."""
+        return self.n_datasets >= MIN_DATASETS
 
 
 def average_ranks(table: Any, *, greater_is_better: bool = True) -> Any:
