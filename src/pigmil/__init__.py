@@ -24,6 +24,7 @@ _HOME = {
     "diagnose": "pigmil.evaluation._diagnosis",
     "instance_scores": "pigmil.metrics",
     "load_model": "pigmil.estimators.persistence",
+    "model_types": "pigmil.estimators.persistence",
     "read_bags": "pigmil.io",
     "read_cohort": "pigmil.io",
     "save_model": "pigmil.estimators.persistence",
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
     from pigmil.estimators.mind import MInD as MInD
     from pigmil.estimators.mmil import MMIL as MMIL
     from pigmil.estimators.persistence import load_model as load_model
+    from pigmil.estimators.persistence import model_types as model_types
     from pigmil.estimators.persistence import save_model as save_model
     from pigmil.estimators.pigmil import PIGMIL as PIGMIL
     from pigmil.estimators.sil import SIL as SIL

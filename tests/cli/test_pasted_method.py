@@ -16,7 +16,7 @@ GUIDE = ROOT / "docs" / "guide" / "add_method.md"
 COPIED = (
     "README.md", "pyproject.toml", "docs/api/index.rst", "docs/guide", "docs/methods",
     "src", "tests/code_blocks.py", "tests/common", "tests/conftest.py",
-    "tests/estimators/test_model_state.py", "tests/test_docs.py", "tests/test_readme.py",
+    "tests/estimators/test_persistence.py", "tests/test_docs.py", "tests/test_readme.py",
 )  # fmt: skip
 # They fail while the row of the README, the page or the line of the index is missing.
 COMPLETE = (

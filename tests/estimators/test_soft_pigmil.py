@@ -1,7 +1,6 @@
 """SoftPIGMIL: every step by hand and against a plain loop, then what the estimator promises."""
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from scipy.stats import norm
 
 from pigmil import Bags, SoftPIGMIL
 from pigmil._core.segments import quota
-from pigmil._core.state import StateError, check_state
 from pigmil.datasets import make_basic, make_rhombus, make_ring
 from pigmil.estimators._soft_forest import Forest, fit_forest, fit_forest_apart
 from pigmil.estimators._soft_rivals import gap, robust_spread
@@ -613,37 +611,6 @@ def stump():
 def test_log_odds_of_a_tree_by_hand():
     found = stump().log_odds(np.array([[9.0, 0.5], [0.0, 0.6]]))
     np.testing.assert_allclose(found, np.log([0.27 / 0.77, 1.02 / 0.02]))
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"left": np.array([1, 0, 2])},  # a leaf that leads back: it would never end
-        {"left": np.array([1, 1, 3])},
-        {"value": np.array([0.5, 0.25, 1.5])},
-        {"roots": np.array([3])},
-        {"feature": np.array([-1, 0, 0])},
-    ],
-)
-def test_trees_that_no_fit_makes_are_refused(change):
-    check_state(stump())
-    with pytest.raises(StateError):
-        check_state(replace(stump(), **change))
-
-
-def test_scales_that_no_fit_makes_are_refused():
-    rows = np.array([[0.0, 1.0], [2.0, 5.0], [1.0, 4.0]])
-    squares, bins = fit_scale("squares", rows), fit_scale("bins", rows)
-    check_state(squares)
-    check_state(bins)
-    for broken in (
-        replace(squares, after=None),
-        replace(squares, after=fit_scale("standard", rows)),
-        replace(bins, bin_feature=None),
-        replace(bins, bin_feature=bins.bin_feature + 1),
-    ):
-        with pytest.raises(StateError):
-            check_state(broken)
 
 
 def test_forest_is_that_of_the_library_it_was_fitted_with(monkeypatch):

@@ -4,15 +4,13 @@ import html
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from pigmil._core import state
 from pigmil._core.errors import BagsError, Problems
-from pigmil._core.model_parts import model_part
 from pigmil._core.optional import import_optional
 from pigmil._core.segments import offsets_of, segment_gather, segment_ids
 from pigmil._core.typing import IntArray
@@ -45,7 +43,6 @@ _FIELDS = (
 _MAX_BAGS_SHOWN = 10  # bags listed in a notebook
 
 
-@model_part
 class Bags:
     """Immutable bags of instances, the container that all parts of the library use.
 
@@ -615,47 +612,6 @@ class Bags:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._assign(state)
-
-    _state: ClassVar[dict[str, state.Field]] = {}
-
-    def _check_state(self, sizes: state.Sizes) -> None:
-        """Raise an error if these bags, which come from a model file, are not valid."""
-        instances = self.instances
-        if sp.issparse(instances):
-            parts = instances.data, instances.indices, instances.indptr
-            is_table = bool(sp.csr_array(parts, shape=instances.shape).has_canonical_format)
-        else:
-            is_table = isinstance(instances, np.ndarray) and instances.ndim == 2
-        if not is_table or instances.dtype not in (np.float32, np.float64):
-            raise state.StateError("instances are not a table of floating-point numbers")
-        if type(self.has_missing) is not bool:
-            raise state.StateError("has_missing is neither true nor false")
-        state.Floats(shape=None, nan=self.has_missing).verify(instances, "instances", {})
-        names = self.feature_names
-        if not isinstance(names, tuple | None) or not all(isinstance(n, str) for n in names or ()):
-            raise state.StateError("feature_names are not strings")
-        if not isinstance(self.offsets, np.ndarray) or self.offsets.dtype != np.int64:
-            raise state.StateError("offsets are not integers")
-        check_bags(
-            instances,
-            self.offsets,
-            ids=None,
-            y=None,
-            instance_labels=None,
-            feature_names=names,
-            instance_info=self.instance_info,
-            bag_info=self.bag_info,
-            missing="keep" if self.has_missing else "raise",
-            check_finite=True,
-        )
-        for values, length, needed in (
-            (self.ids, self.n_bags, True),
-            (self.y, self.n_bags, False),
-            (self.instance_labels, self.n_instances, False),
-        ):
-            given = isinstance(values, np.ndarray) and values.shape == (length,)
-            if not given and (needed or values is not None):
-                raise state.StateError(f"ids or labels are not {length} in number")
 
     def __sizeof__(self) -> int:
         values = self.instances.data if self.is_sparse else self.instances

@@ -10,16 +10,13 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from pigmil._core import state
 from pigmil._core._sklearn_compat import OUTPUT_CONFIG, StrOptions, fit_context, validate_data
 from pigmil._core.errors import BagsError
-from pigmil._core.model_parts import model_part
 from pigmil.bags._container import Bags
 from pigmil.bags._convert import as_bags, is_lazy, is_plain_table
 
 
 # The inner transformer returns tables of the kind asked for; bags must stay bags.
-@model_part
 class OnInstances(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Apply an instance transformer of scikit-learn to bags.
 
@@ -181,7 +178,6 @@ class OnInstances(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
         return tags
 
 
-@model_part
 class BagScaler(OnInstances, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Scale every feature to zero mean and unit variance over the training instances.
 
@@ -230,13 +226,8 @@ class BagScaler(OnInstances, auto_wrap_output_keys=None):  # type: ignore[call-a
         return tags
 
 
-@model_part
 class _MissingValueFiller(TransformerMixin, BaseEstimator):
     """Fill missing values of a table with the median or mean of their column."""
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "fill_values_": state.Floats(shape=("features",)),
-    }
 
     def __init__(self, strategy: str = "median") -> None:
         self.strategy = strategy
@@ -268,7 +259,6 @@ class _MissingValueFiller(TransformerMixin, BaseEstimator):
         return input_features
 
 
-@model_part
 class BagImputer(OnInstances, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Replace missing values by the median or mean of the feature over the training instances.
 

@@ -5,14 +5,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pigmil._core import state
 from pigmil._core.segments import segment_gather
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import length_unit
 from pigmil.estimators._pairwise import PairwiseBagClassifier, Scorer
 from pigmil.estimators._svm_solvers import class_costs, fit_gram_svm
-from pigmil.estimators.base import AcceptsWeights, bags_state
+from pigmil.estimators.base import AcceptsWeights
 
 
 class BagKernelSVM(AcceptsWeights, PairwiseBagClassifier):
@@ -26,15 +25,6 @@ class BagKernelSVM(AcceptsWeights, PairwiseBagClassifier):
     C: float
     class_weight: Any
     length_unit: str | float
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "length_unit_": state.Number(positive=True),
-        "intercept_": state.Number(floating=True),
-        "support_": state.Integers(shape=("support",)),
-        "dual_coef_": state.Floats(shape=("support",)),
-        "support_bags_": bags_state("support"),
-        "support_description_": state.Floats(shape=None),
-    }
 
     # Whether ``_describe`` gives one row per bag, or one per instance.
     _describes_bags: ClassVar[bool] = True
@@ -51,15 +41,6 @@ class BagKernelSVM(AcceptsWeights, PairwiseBagClassifier):
 
         ``described`` and ``known`` are the results of ``_describe`` for queries and references.
         """
-
-    def _check_state(self, sizes: state.Sizes) -> None:
-        super()._check_state(sizes)
-        # The descriptions of new bags and of support bags must have the same shape.
-        support = self.support_bags_
-        n_rows = support.n_bags if self._describes_bags else support.n_instances
-        expected = (n_rows, *self._describe(support[:1]).shape[1:])
-        if self.support_description_.shape != expected:
-            raise state.StateError(f"support_description_ does not have shape {expected}")
 
     def _fit(self, bags: Bags, positive: BoolArray, weights: FloatArray | None = None) -> None:
         described, gram = self._described_gram(bags, weights)

@@ -10,7 +10,6 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from pigmil._core import state
 from pigmil._core._sklearn_compat import Interval
 from pigmil._core.optional import import_optional
 from pigmil._core.segments import segment_reduce
@@ -54,14 +53,6 @@ class DeepMIL(MILClassifier):
     (``_head_shapes``), the forward pass from hidden features in torch (``_head``), and the same in
     NumPy (``_bag_logits``, ``_network_scores``).
     """
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "centre_": state.Floats(shape=("features",)),
-        "spread_": state.Number(positive=True),
-        "threshold_": state.Number(),
-        "weights_": state.FloatList(),
-        "n_iter_": state.Number(integer=True, low=1),
-    }
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "hidden_layer_sizes": [tuple, list],
@@ -122,12 +113,6 @@ class DeepMIL(MILClassifier):
         for before, after in pairwise(sizes):
             shapes += [(before, after), (after,)]
         return shapes + self._head_shapes(sizes[-1])
-
-    def _check_state(self, sizes: state.Sizes) -> None:
-        super()._check_state(sizes)
-        expected = [(self.n_networks, *shape) for shape in self._shapes(sizes["features"])]
-        if [array.shape for array in self.weights_] != expected:
-            raise state.StateError("weights_ do not have the shapes of the layers")
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
         torch = import_optional("torch", extra="deep", purpose=f"Training {type(self).__name__}")

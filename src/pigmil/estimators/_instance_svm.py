@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
-from pigmil._core import state
 from pigmil._core._sklearn_compat import StrOptions
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags
@@ -262,15 +261,6 @@ class InstanceSVM:
 
 class KernelInstanceClassifier(MaxInstanceClassifier):
     """Base class of mi-SVM, MI-SVM and KI-SVM: scores are kernel sums over support instances."""
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "kernel_width_": state.Number(positive=True, none=True),
-        "support_instances_": state.Floats(shape=("support", "features"), sparse=True),
-        "dual_coef_": state.Floats(shape=("support",)),
-        "intercept_": state.Number(floating=True),
-        "objectives_": state.Floats(shape=("rounds",)),
-        "n_iter_": state.Number(integer=True),
-    }
 
     _accepts_sparse = True
     kernel: str

@@ -1,10 +1,7 @@
 """Base of the classifiers whose instance score is linear in the features."""
 
-from typing import ClassVar
-
 import numpy as np
 
-from pigmil._core import state
 from pigmil._core.segments import segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
@@ -19,15 +16,6 @@ class LinearScores(AcceptsWeights, MaxInstanceClassifier):
     """Score instances by ``coef_ . (x - centre_) / spread_ + intercept_``; the best decides."""
 
     _accepts_sparse = True
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "centre_": state.Floats(shape=("features",)),
-        "spread_": state.Number(positive=True),
-        "coef_": state.Floats(shape=("features",)),
-        "threshold_": state.Number(),
-        "intercept_": state.Number(floating=True),
-        "n_iter_": state.Number(integer=True),
-    }
 
     def _set_linear(
         self,

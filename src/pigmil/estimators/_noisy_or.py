@@ -10,7 +10,6 @@ from scipy.special import logsumexp
 from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
-from pigmil._core import state
 from pigmil._core.segments import segment_gather, segment_ids, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
@@ -339,18 +338,6 @@ class ConceptClassifier(MaxInstanceClassifier):
         "n_start_bags": [*AT_LEAST_ONE, None],
         "n_starts": [*AT_LEAST_ONE, None],
         "tol": NOT_NEGATIVE,
-    }
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "length_unit_": state.Number(positive=True),
-        "concepts_": state.Floats(shape=("concepts", "features"), least=1),
-        "all_scales_": state.Floats(shape=("concepts", "features")),
-        "_best": state.Number(integer=True, low=0),
-        "loss_": state.Number(infinite=True),
-        "n_iter_": state.Number(integer=True),
-        "concept_": state.Floats(shape=("features",)),
-        "scales_": state.Floats(shape=("features",)),
-        "threshold_": state.Number(infinite=True),
     }
 
     @abstractmethod

@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pigmil._core import state
-from pigmil._core.model_parts import model_part
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import embed_bags
@@ -26,7 +24,6 @@ _BLOCK_COLUMNS = 1024
 _MANY_BAGS = 300
 
 
-@model_part
 @dataclass(frozen=True)
 class PrototypeSVM:
     """A linear SVM on the embedding of bags by prototypes (Eqs. 9 to 11 of the PIGMIL paper).
@@ -54,19 +51,6 @@ class PrototypeSVM:
         Share of held-out training bags that were classified correctly.
     """
 
-    _state: ClassVar[dict[str, state.Field]] = {
-        "prototypes": state.Floats(shape=("prototypes", "features"), sparse=True),
-        "decay": state.Number(positive=True),
-        "unit": state.Number(positive=True),
-        "C": state.Number(positive=True),
-        "uses_score": state.Flag(),
-        "centre": state.Floats(shape=("columns",)),
-        "scale": state.Floats(shape=("columns",), positive=True, infinite=True),
-        "svm": state.Part(classes=(LinearSVM,), same={"columns": "columns"}),
-        "slope": state.Number(),
-        "inner_accuracy": state.Number(),
-    }
-
     prototypes: Any
     decay: float
     unit: float
@@ -77,10 +61,6 @@ class PrototypeSVM:
     svm: LinearSVM
     slope: float
     inner_accuracy: float
-
-    def _check_state(self, sizes: state.Sizes) -> None:
-        if sizes["columns"] != sizes["prototypes"] + bool(self.uses_score):
-            raise state.StateError("classifier_ does not have one column per prototype")
 
     def embed(self, bags: Bags, best_scores: FloatArray | None) -> FloatArray:
         """Return the columns of every bag: similarities and best score, scaled as in training."""

@@ -3,14 +3,12 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from pigmil._core import state
-from pigmil._core.model_parts import model_part
 from pigmil._core.segments import offsets_of, segment_gather
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
@@ -125,7 +123,6 @@ def _fit_direction(
     return scores, direction, problem.traced, rounds
 
 
-@model_part
 @dataclass(frozen=True)
 class ModelTrace:
     """How one model of :class:`SoftPIGMIL` came about.
@@ -160,7 +157,6 @@ class ModelTrace:
     scores: NDArray[np.float32]
 
 
-@model_part
 @dataclass(frozen=True)
 class Committee:
     """The linear scores of all views that count, and a forest.
@@ -180,44 +176,6 @@ class Committee:
     forest_gain : float
         and what the log-odds of the trees are multiplied by.
     """
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "intercept": state.Number(),
-        "forest": state.Part(classes=(Forest,), none=True),
-        "forest_scale": state.Part(classes=(Scale,), same={"features": "features"}, none=True),
-        "forest_gain": state.Number(),
-    }
-
-    def _check_state(self, sizes: state.Sizes) -> None:
-        lists = (self.scales, self.landmarks, self.views, self.coefs)
-        if not all(isinstance(part, list) and part for part in lists):
-            raise state.StateError("scales, landmarks, views or coefs are not lists")
-        widths = []
-        for scale, landmarks in zip(self.scales, self.landmarks, strict=True):
-            lengths: state.Sizes = {}
-            same = {"features": "features"}
-            state.Part(classes=(Scale,), same=same).bind(scale, "scale", sizes)
-            expected = state.Floats(shape=("landmarks", "columns"), sparse=True, least=1)
-            expected.bind(landmarks, "landmarks", lengths)
-            expected.verify(landmarks, "landmarks", lengths)
-            if lengths["columns"] != scale.n_columns:
-                raise state.StateError("landmarks do not have the columns of their scale")
-            widths.append(lengths["columns"])
-        for view, coef in zip(self.views, self.coefs, strict=True):
-            lengths = {}
-            same = {"directions": "directions", "basis": "basis"}
-            state.Part(classes=(View,), same=same).bind(view, "view", lengths)
-            weights = state.Floats(shape=("directions",))
-            weights.bind(coef, "coef", lengths)
-            weights.verify(coef, "coef", lengths)
-            on_landmarks = view.uses_landmarks or view.width is not None
-            rows = self.landmarks[view.scale].shape[0]
-            if lengths["basis"] != (rows if on_landmarks else widths[view.scale]):
-                raise state.StateError("a view does not have the features of its scale")
-        if (self.forest is None) != (self.forest_scale is None):
-            raise state.StateError("a forest does not have a scale")
-        if self.forest is not None and self.forest.n_features_needed > sizes["features"]:
-            raise state.StateError("a forest asks for features that there are not")
 
     scales: list[Scale]
     landmarks: list[Any]

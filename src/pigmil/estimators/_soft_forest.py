@@ -2,15 +2,13 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import ExtraTreesClassifier
 
-from pigmil._core import state
 from pigmil._core.jit import njit
-from pigmil._core.model_parts import model_part
 from pigmil._core.segments import offsets_of, segment_gather, segment_ids, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.estimators._soft_steps import soft_pool
@@ -26,7 +24,6 @@ _MOST_ROWS = 3000  # negatives to fit on
 _ROWS_AT_A_TIME = 64
 
 
-@model_part
 @dataclass(frozen=True)
 class Forest:
     """Trees as arrays over all their nodes.
@@ -44,23 +41,6 @@ class Forest:
     value : array of shape (n_nodes,)
         Share of positive weight among the examples that reach the node.
     """
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "roots": state.Integers(shape=("trees",), of="nodes", least=1),
-        "feature": state.Integers(shape=("nodes",)),
-        "threshold": state.Floats(shape=("nodes",)),
-        "left": state.Integers(shape=("nodes",), of="nodes"),
-        "right": state.Integers(shape=("nodes",), of="nodes"),
-        "value": state.Floats(shape=("nodes",)),
-    }
-
-    def _check_state(self, sizes: state.Sizes) -> None:
-        node = np.arange(len(self.left))
-        leaf = (self.left == node) & (self.right == node)
-        if not (leaf | ((self.left > node) & (self.right > node))).all():
-            raise state.StateError("the nodes of a tree do not lead to later ones")
-        if self.value.size and not (self.value.min() >= 0 and self.value.max() <= 1):
-            raise state.StateError("the value of a node is no share")
 
     roots: IntArray
     feature: IntArray

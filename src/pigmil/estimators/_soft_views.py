@@ -8,15 +8,13 @@ is what the exemplar LDA of one says about the other.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from pigmil._core import state
-from pigmil._core.model_parts import model_part
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.estimators._selection import instance_keys
 
@@ -28,7 +26,6 @@ _SMALLEST_EIGENVALUE = 1e-6  # of a kernel between landmarks, beside the largest
 _SMALLEST_SHARE = 1e-3  # of the variance that a whitened direction keeps
 
 
-@model_part
 @dataclass(frozen=True)
 class Scale:
     """A map of the features, fitted by :func:`fit_scale`.
@@ -50,31 +47,6 @@ class Scale:
     single : bool, default=False
         Whether dense instances come out in single precision.
     """
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "kind": state.Choice(among=("raw", "standard", "rank", "whitened", "squares", "bins")),
-        "center": state.Floats(shape=("features",)),
-        "factor": state.Floats(shape=("features",)),
-        "knots": state.Floats(shape=("knots", "features"), least=1, none=True),
-        "levels": state.Floats(shape=("knots", "features"), none=True),
-        "rotation": state.Floats(shape=("features", "features"), none=True),
-        "bin_feature": state.Integers(shape=("columns",), of="features", none=True),
-        "bin_low": state.Floats(shape=("columns",), infinite=True, none=True),
-        "bin_high": state.Floats(shape=("columns",), infinite=True, none=True),
-        "single": state.Flag(),
-    }
-
-    def _check_state(self, sizes: state.Sizes) -> None:
-        if (self.kind == "squares") != (self.after is not None):
-            raise state.StateError("a scale has no second scale for its squares")
-        if (self.kind == "bins") != (self.bin_feature is not None):
-            raise state.StateError("a scale has no bins")
-        if self.after is not None:
-            lengths = {"features": 2 * sizes["features"]}
-            part = state.Part(classes=(Scale,), same={"features": "features"})
-            part.bind(self.after, "after", lengths)
-            if self.after.kind != "standard":
-                raise state.StateError("the second scale of a scale is not a standard one")
 
     kind: str
     center: FloatArray
@@ -324,7 +296,6 @@ def square_unit(scaled: Any) -> float:
     return total / 2.0 if total > 1e-300 else 1.0
 
 
-@model_part
 @dataclass(frozen=True)
 class View:
     """A whitened linear or kernel map of the instances on one scale.
@@ -345,15 +316,6 @@ class View:
     shift : array of shape (n_directions,)
         and subtracted.
     """
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "scale": state.Number(integer=True, low=0),
-        "width": state.Number(positive=True, none=True),
-        "gamma": state.Number(low=0),
-        "uses_landmarks": state.Flag(),
-        "projection": state.Floats(shape=("basis", "directions")),
-        "shift": state.Floats(shape=("directions",)),
-    }
 
     scale: int
     width: float | None

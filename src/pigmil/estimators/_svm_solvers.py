@@ -2,7 +2,7 @@
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -10,9 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 from sklearn.utils.class_weight import compute_class_weight
 
-from pigmil._core import state
 from pigmil._core._sklearn_compat import import_libsvm
-from pigmil._core.model_parts import model_part
 from pigmil._core.typing import BoolArray, FloatArray
 
 libsvm = import_libsvm()
@@ -23,7 +21,6 @@ _CACHE_MB = 200
 _MAX_STEPS = 1_000_000
 
 
-@model_part
 @dataclass(frozen=True, slots=True)
 class LinearSVM:
     """A fitted linear SVM.
@@ -37,12 +34,6 @@ class LinearSVM:
     alphas : array of shape (n_rows,)
         Dual variables, 0 where a row is no support vector.
     """
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "weights": state.Floats(shape=("columns",)),
-        "intercept": state.Number(),
-        "alphas": state.Floats(shape=("rows",)),
-    }
 
     weights: FloatArray
     intercept: float
@@ -248,7 +239,7 @@ def centred(gram: FloatArray) -> FloatArray:
 
 
 def _as_dict(costs: tuple[float, float]) -> dict[bool, float]:
-    return {False: costs[0], True: costs[1]}
+    return {0: costs[0], 1: costs[1]}
 
 
 def for_libsvm(X: Any) -> Any:

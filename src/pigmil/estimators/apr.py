@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from pigmil._core import state
 from pigmil._core._sklearn_compat import Interval
 from pigmil._core.segments import segment_ids, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
@@ -274,16 +273,6 @@ class APR(MaxInstanceClassifier):
         shortfall="Tiger: 56.6 in 5 x 10 folds, 3.2 below the printed 59.8. A box with an instance "
         "of every positive bag contains instances of most negative bags.",
     )
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "n_iter_": state.Number(integer=True),
-        "features_": state.Integers(shape=("used",), of="features", least=1),
-        "tight_lower_": state.Floats(shape=("used",)),
-        "tight_upper_": state.Floats(shape=("used",)),
-        "lower_": state.Floats(shape=("used",)),
-        "upper_": state.Floats(shape=("used",)),
-        "_resolution": state.Floats(shape=("used",)),
-    }
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "margin": NOT_NEGATIVE,

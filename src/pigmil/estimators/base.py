@@ -13,7 +13,6 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from pigmil._core import state
 from pigmil._core._sklearn_compat import check_sample_weight, fit_context, validate_data
 from pigmil._core.errors import PositiveLabelWarning, SingletonBagsWarning
 from pigmil._core.segments import segment_argmax, segment_gather, segment_reduce
@@ -66,18 +65,6 @@ class BaseMIL(DocLinks, BaseEstimator, metaclass=ABCMeta):
     _fits_lazy_bags: ClassVar[bool] = False  # whether ``_fit`` takes LazyBags too
     instance_scores_: FloatArray
     detected_instances_: IntArray
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "n_features_in_": state.Number(integer=True, low=1),
-        "feature_names_in_": state.Array(shape=("features",), kinds="OU", optional=True),
-        "classes_": state.Array(shape=(2,), kinds="biufUO"),
-        "_fitted_on_bags": state.Flag(),
-        "probability_slope_": state.Number(positive=True, optional=True),
-        "instance_scores_": state.Floats(
-            shape=("instances",), nan=True, infinite=True, optional=True
-        ),
-        "detected_instances_": state.Integers(shape=("detected",), of="instances", optional=True),
-    }
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -151,17 +138,6 @@ class BaseMIL(DocLinks, BaseEstimator, metaclass=ABCMeta):
         )
         self.instance_scores_[rows] = fitted
 
-    def _check_state(self, sizes: state.Sizes) -> None:
-        """Raise an error if the fitted attributes contradict each other; ``sizes`` are lengths."""
-        first, second = self.classes_.tolist()
-        if not first < second or self.positive_label_ not in (first, second):
-            raise state.StateError("classes_ are not two labels, positive_label_ one of them")
-        names = getattr(self, "feature_names_in_", np.empty(0, dtype=object))
-        if not all(isinstance(name, str) for name in names):
-            raise state.StateError("feature_names_in_ are not texts")
-        if self.card.detects and not hasattr(self, "detected_instances_"):
-            raise state.StateError("detected_instances_ is missing")
-
     def _fit_one_vs_rest(self, bags: Bags, y: NDArray[Any], *weights: FloatArray) -> None:
         """Fit one model per class, and collect what they detect."""
         self.estimators_ = [
@@ -184,7 +160,8 @@ class BaseMIL(DocLinks, BaseEstimator, metaclass=ABCMeta):
         if isinstance(class_weight, dict):
             others = [other for other in self.classes_ if other != label]
             rest = float(np.mean([class_weight.get(other, 1.0) for other in others]))
-            settings["class_weight"] = {True: class_weight.get(label, 1.0), False: rest}
+            # Keys 1 and 0 equal True and False, and model files can hold them.
+            settings["class_weight"] = {1: class_weight.get(label, 1.0), 0: rest}
         known = self.get_params(deep=False)
         return clone(self).set_params(**{k: v for k, v in settings.items() if k in known})
 
@@ -417,8 +394,6 @@ class MILClassifier(ClassifierMixin, BaseMIL):
     A subclass implements ``_score_bags(bags)``: above 0 the bag is called positive.
     """
 
-    _state: ClassVar[dict[str, state.Field]] = {"probability_slope_": state.Number(optional=True)}
-
     @abstractmethod
     def _score_bags(self, bags: Bags) -> FloatArray:
         """Return the decision value of every bag, above 0 for the positive class."""
@@ -533,12 +508,6 @@ class MaxInstanceClassifier(MILClassifier):
 
     def _score_bags(self, bags: Bags) -> FloatArray:
         return segment_reduce(np.maximum, self._score_instances(bags), bags.offsets)
-
-
-def bags_state(bags: str, *, optional: bool = False) -> state.Part:
-    """Return the condition on bags kept by a fit: their features, and the name of their number."""
-    same = {"n_features": "features", "n_bags": bags}
-    return state.Part(classes=(Bags,), same=same, optional=optional)
 
 
 def _checked_scores(scores: FloatArray, bags: Bags) -> FloatArray:

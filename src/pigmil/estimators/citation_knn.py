@@ -5,14 +5,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pigmil._core import state
 from pigmil._core._sklearn_compat import Interval
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import bag_distances_of_kinds
 from pigmil.estimators._pairwise import PairwiseBagClassifier, Scorer
 from pigmil.estimators._parameters import AT_LEAST_ONE
-from pigmil.estimators.base import bags_state
 from pigmil.estimators.card import Card
 
 
@@ -94,13 +92,6 @@ class CitationKNN(PairwiseBagClassifier):
         when_to_use="Few bags, no tuning, and a meaningful distance between instances.",
         grid={"rank": (None,)},
     )
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "training_bags_": bags_state("bags"),
-        "scale_": state.Number(positive=True),
-        "training_positive_": state.Flags(shape=("bags",)),
-        "citation_radius_": state.Floats(shape=("bags", 2), infinite=True),
-    }
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_references": AT_LEAST_ONE,

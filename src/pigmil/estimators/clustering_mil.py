@@ -11,7 +11,6 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from pigmil._core import state
 from pigmil._core._sklearn_compat import Interval, StrOptions
 from pigmil._core.segments import segment_gather, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
@@ -114,13 +113,6 @@ class ClusteringMIL(MaxInstanceClassifier):
         cost="O(i k N+ d + k (N d + B log B)), i iterations, k clusters",
         when_to_use="One compact concept that every positive bag shares; a very simple model.",
     )
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "n_clusters_": state.Number(integer=True, low=1),
-        "center_": state.Floats(shape=("features",)),
-        "radius_": state.Number(),
-        "training_accuracy_": state.Number(),
-    }
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_clusters": [

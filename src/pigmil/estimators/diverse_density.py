@@ -7,14 +7,12 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.exceptions import ConvergenceWarning
 
-from pigmil._core import state
 from pigmil._core._sklearn_compat import StrOptions
 from pigmil._core.segments import segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.estimators._noisy_or import ConceptClassifier, NoisyOr, climb, log_density_at
 from pigmil.estimators._selection import min_error_threshold
-from pigmil.estimators.base import bags_state
 from pigmil.estimators.card import Card
 
 
@@ -119,13 +117,6 @@ class DD(ConceptClassifier):
         "standard error of 4.2. The climb starts from ten instances, not from all.",
     )
 
-    _state: ClassVar[dict[str, state.Field]] = {
-        "losses_": state.Floats(shape=("starts",), infinite=True),
-        "training_bags_": bags_state("bags", optional=True),
-        "training_positive_": state.Flags(shape=("bags",), optional=True),
-        "density_threshold_": state.Number(infinite=True, optional=True),
-    }
-
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "score_by": [StrOptions({"density", "concept"})],
     }
@@ -154,12 +145,6 @@ class DD(ConceptClassifier):
         self.random_state = random_state
         self.probability = probability
         self.pos_label = pos_label
-
-    def _check_state(self, sizes: state.Sizes) -> None:
-        super()._check_state(sizes)
-        needed = {"training_bags_", "training_positive_", "density_threshold_"}
-        if self.score_by == "density" and not needed <= vars(self).keys():
-            raise state.StateError("what density scores need is missing")
 
     def _search(self, bags: Bags, positive: BoolArray, points: FloatArray, scale: float) -> None:
         model = NoisyOr(bags.instances, bags.offsets, positive)

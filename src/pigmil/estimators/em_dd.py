@@ -7,7 +7,6 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.exceptions import ConvergenceWarning
 
-from pigmil._core import state
 from pigmil._core._sklearn_compat import StrOptions
 from pigmil._core.segments import segment_argmax
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
@@ -180,10 +179,6 @@ class EMDD(ConceptClassifier):
         cost="O(N+ N d) for the starts, O(N d) per alternation, O(B d) per step",
         when_to_use="As DD, on large bags: a step costs bags, not instances.",
     )
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "losses_": state.Floats(shape=("starts",), infinite=True),
-    }
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "combine": [StrOptions({"best", "mean"})],

@@ -5,11 +5,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pigmil._core import state
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import length_unit, log_density
-from pigmil.estimators.base import AcceptsWeights, bags_state
+from pigmil.estimators.base import AcceptsWeights
 from pigmil.estimators.card import Card
 from pigmil.scale import LazyBags, map_instances
 
@@ -31,12 +30,6 @@ class _KernelDensity(AcceptsWeights):
     _accepts_sparse = True
     _fits_lazy_bags = True
     _reduction: ClassVar[str]
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "length_unit_": state.Number(positive=True),
-        "negative_bags_": bags_state("negative bags"),
-        "negative_weights_": state.Floats(shape=("negative bags",), optional=True),
-    }
 
     def __init__(
         self, *, gamma: float = 1.0, length_unit: str | float = "auto", pos_label: Any = None

@@ -2,12 +2,11 @@
 
 from abc import abstractmethod
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from pigmil._core import state
 from pigmil._core.segments import offsets_of, segment_gather
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
@@ -37,10 +36,6 @@ _FEWER_NEGATIVES = 2000
 
 class _KISVM(KernelInstanceClassifier):
     """Base class of both levels; a subclass defines the rows that represent negative bags."""
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "mixture_": state.Floats(shape=("kernels",)),
-    }
 
     def __init__(
         self,

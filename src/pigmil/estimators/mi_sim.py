@@ -7,9 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from sklearn.svm import SVC
 
-from pigmil._core import state
 from pigmil._core._sklearn_compat import Interval, StrOptions
-from pigmil._core.model_parts import model_part
 from pigmil._core.segments import quota, segment_argmax, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
@@ -26,7 +24,7 @@ from pigmil.estimators._selection import (
     select_by_cv,
 )
 from pigmil.estimators._standardise import centre_and_spread, standardised
-from pigmil.estimators._svm_solvers import LinearSVM, class_costs, fit_linear_svm, for_libsvm
+from pigmil.estimators._svm_solvers import class_costs, fit_linear_svm, for_libsvm
 from pigmil.estimators.base import MaxInstanceClassifier
 from pigmil.estimators.card import Card
 from pigmil.exemplars.svm import exemplar_svms
@@ -52,14 +50,9 @@ class Setting(NamedTuple):
     gamma: float
 
 
-@model_part
 @dataclass(frozen=True, slots=True)
 class KernelSVM:
     """A fitted SVM with a Gaussian kernel, with the interface of a LinearSVM."""
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "svc": state.Part(classes=(SVC,), same={"n_features_in_": "columns"}),
-    }
 
     svc: SVC
 
@@ -232,19 +225,6 @@ class MiSim(MaxInstanceClassifier):
         "negative one here.",
     )
 
-    _state: ClassVar[dict[str, state.Field]] = {
-        "candidates_": state.Integers(shape=("candidates",), of="instances"),
-        "centre_": state.Floats(shape=("features",)),
-        "spread_": state.Number(positive=True),
-        "ranking_scores_": state.Floats(shape=("candidates",), nan=True, infinite=True),
-        "ranked_instances_": state.Integers(shape=("positive bags",), of="instances"),
-        "threshold_": state.Number(infinite=True),
-        "kernel_": state.Choice(among=("linear", "rbf")),
-        "C_": state.Number(positive=True),
-        "gamma_": state.Number(positive=True),
-        "svm_": state.Part(classes=(LinearSVM, KernelSVM), same={"columns": "features"}),
-    }
-
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "C": POSITIVE_OR_CV,
         "kernel": [StrOptions({"linear", "rbf", "cv"})],
@@ -374,7 +354,7 @@ class MiSim(MaxInstanceClassifier):
         svc = SVC(
             C=setting.C,
             gamma=setting.gamma / unit**2,
-            class_weight={False: costs[0], True: costs[1]},
+            class_weight={0: costs[0], 1: costs[1]},
         )
         return KernelSVM(svc.fit(for_libsvm(instances), labels))
 

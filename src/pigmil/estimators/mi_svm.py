@@ -1,10 +1,7 @@
 """mi-SVM: an SVM over instances whose labels are imputed until they stop changing."""
 
-from typing import ClassVar
-
 import numpy as np
 
-from pigmil._core import state
 from pigmil._core.segments import segment_argmax, segment_gather
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
@@ -94,9 +91,6 @@ class MiSVM(WitnessSVM):
     20
     """
 
-    _state: ClassVar[dict[str, state.Field]] = {
-        "imputed_positive_": state.Flags(shape=("instances",)),
-    }
     card = Card(
         name="mi-SVM",
         title="Maximum-margin formulation over instance labels",

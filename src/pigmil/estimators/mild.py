@@ -8,7 +8,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.svm import SVC
 
-from pigmil._core import state
 from pigmil._core._sklearn_compat import StrOptions
 from pigmil._core.segments import segment_argmax, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
@@ -20,8 +19,8 @@ from pigmil.estimators._selection import (
     min_error_threshold,
     select_by_cv,
 )
-from pigmil.estimators._svm_solvers import LinearSVM, class_costs, fit_linear_svm, for_libsvm
-from pigmil.estimators.base import MILClassifier, bags_state
+from pigmil.estimators._svm_solvers import class_costs, fit_linear_svm, for_libsvm
+from pigmil.estimators.base import MILClassifier
 from pigmil.estimators.card import Card
 
 COSTS = (0.1, 1.0, 10.0, 100.0)
@@ -175,17 +174,6 @@ class MILD(MILClassifier):
         when_to_use="Positives that form one cluster which most positive bags share.",
     )
 
-    _state: ClassVar[dict[str, state.Field]] = {
-        "length_unit_": state.Number(positive=True),
-        "training_bags_": bags_state("bags"),
-        "training_positive_": state.Flags(shape=("bags",)),
-        "true_positives_": state.Floats(shape=("positive bags", "features"), sparse=True),
-        "precision_threshold_": state.Number(infinite=True),
-        "C_": state.Number(positive=True),
-        "gamma_": state.Number(positive=True),
-        "svm_": state.Part(classes=(LinearSVM, SVC)),
-    }
-
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "level": [StrOptions({"bag", "instance"})],
         "kernel": [StrOptions({"linear", "rbf"})],
@@ -213,16 +201,6 @@ class MILD(MILClassifier):
         self.class_weight = class_weight
         self.probability = probability
         self.pos_label = pos_label
-
-    def _check_state(self, sizes: state.Sizes) -> None:
-        super()._check_state(sizes)
-        columns = sizes["positive bags" if self.level == "bag" else "features"]
-        svm: Any = self.svm_
-        linear = isinstance(svm, LinearSVM)
-        if linear != (self.kernel == "linear") or columns != (
-            len(svm.weights) if linear else svm.n_features_in_
-        ):
-            raise state.StateError(f"svm_ is not an SVM on {columns} columns")
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
         self.length_unit_ = length_unit(bags.instances, self.length_unit)
@@ -324,7 +302,7 @@ class MILD(MILClassifier):
             return fit_linear_svm(rows, labels, C=C, costs=costs)
         # The embedding has its own scale; instances are measured in the unit of length.
         width = "scale" if self.level == "bag" else gamma / self.length_unit_**2
-        weights = {False: costs[0], True: costs[1]}
+        weights = {0: costs[0], 1: costs[1]}
         return SVC(C=C, gamma=width, class_weight=weights).fit(for_libsvm(rows), labels)
 
     def _values(self, svm: Any, rows: Any) -> FloatArray:

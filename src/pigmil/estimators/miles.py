@@ -4,7 +4,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pigmil._core import state
 from pigmil._core._sklearn_compat import StrOptions
 from pigmil._core.segments import offsets_of, segment_gather, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
@@ -115,17 +114,6 @@ class MILES(AcceptsWeights, MILClassifier):
         when_to_use="A strong default for bags of any kind. The score of an instance is its share "
         "in the decision on its bag, as published, and so depends on the bag.",
     )
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "decay_": state.Number(positive=True),
-        "n_iter_": state.Number(integer=True),
-        "prototype_instances_": state.Integers(shape=("prototypes",), of="instances"),
-        "prototypes_": state.Floats(shape=("prototypes", "features"), sparse=True),
-        "coef_": state.Floats(shape=("prototypes",)),
-        "intercept_": state.Number(floating=True),
-        "dual_coef_": state.Floats(shape=("bags",)),
-        "objective_": state.Number(),
-    }
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "score_by": [StrOptions({"alone", "contribution"})],

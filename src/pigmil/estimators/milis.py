@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from pigmil._core import state
 from pigmil._core._sklearn_compat import Interval
 from pigmil._core.segments import segment_argmax, segment_argmin, segment_gather
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
@@ -134,17 +133,6 @@ class MILIS(MILClassifier):
         shortfall="Musk-2: 88.3 in 5 x 10 folds, 2.8 below the published 91.1, less than its "
         "standard error of 3.4. Searching the width too gave 87.9.",
     )
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "decay_": state.Number(positive=True),
-        "n_iter_": state.Number(integer=True),
-        "prototype_instances_": state.Integers(shape=("prototypes",), of="instances"),
-        "bag_prototypes_": state.Integers(shape=("bags",), of="instances"),
-        "prototypes_": state.Floats(shape=("prototypes", "features"), sparse=True),
-        "coef_": state.Floats(shape=("prototypes",)),
-        "intercept_": state.Number(floating=True),
-        "objectives_": state.Floats(shape=("rounds",)),
-    }
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "density_gamma": POSITIVE,

@@ -6,7 +6,6 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.svm import SVC
 
-from pigmil._core import state
 from pigmil._core._sklearn_compat import HasMethods, StrOptions
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
@@ -14,7 +13,7 @@ from pigmil.distances import BAG_DISTANCES, bag_distances
 from pigmil.estimators._pairwise import PairwiseBagClassifier, Scorer
 from pigmil.estimators._parameters import AT_LEAST_ONE
 from pigmil.estimators._svm_solvers import class_costs
-from pigmil.estimators.base import AcceptsWeights, bags_state
+from pigmil.estimators.base import AcceptsWeights
 from pigmil.estimators.card import Card
 
 _MAX_ITER = 1_000_000  # libsvm may not terminate if equal bags have different labels
@@ -97,12 +96,6 @@ class MInD(AcceptsWeights, PairwiseBagClassifier):
         grid={"dissimilarity": ("hausdorff", "mean-min", "min-min"), "C": (100.0, 1000.0)},
     )
 
-    _state: ClassVar[dict[str, state.Field]] = {
-        "training_bags_": bags_state("bags"),
-        "scale_": state.Number(positive=True),
-        "training_weights_": state.Floats(shape=("bags",), optional=True),
-    }
-
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "dissimilarity": [StrOptions(set(BAG_DISTANCES))],
         "rank": AT_LEAST_ONE,
@@ -127,11 +120,6 @@ class MInD(AcceptsWeights, PairwiseBagClassifier):
         self.class_weight = class_weight
         self.probability = probability
         self.pos_label = pos_label
-
-    def _check_state(self, sizes: state.Sizes) -> None:
-        super()._check_state(sizes)
-        if getattr(self.classifier_, "n_features_in_", None) != sizes["bags"]:
-            raise state.StateError("classifier_ does not take one distance per training bag")
 
     def _fit(self, bags: Bags, positive: BoolArray, weights: FloatArray | None = None) -> None:
         self.training_bags_ = bags
@@ -169,7 +157,7 @@ class MInD(AcceptsWeights, PairwiseBagClassifier):
         costs = class_costs(
             self.class_weight, positive, self.classes_, self.positive_label_, weights
         )
-        by_class = {False: costs[0], True: costs[1]}
+        by_class = {0: costs[0], 1: costs[1]}
         return SVC(kernel="linear", C=self.C, class_weight=by_class, max_iter=_MAX_ITER)
 
     def _score_bags(self, bags: Bags) -> FloatArray:

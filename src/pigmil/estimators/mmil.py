@@ -8,7 +8,6 @@ import numpy as np
 from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
-from pigmil._core import state
 from pigmil._core._sklearn_compat import Interval, StrOptions
 from pigmil._core.segments import segment_gather
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
@@ -134,10 +133,6 @@ class MMIL(LinearScores):
         when_to_use="Many instances of a positive bag are positive, such as cells of a patient.",
         grid={"C": (0.1, 1.0, 10.0)},
     )
-    _state: ClassVar[dict[str, state.Field]] = {
-        "positive_share_": state.Number(),
-        "instance_probabilities_": state.Floats(shape=("instances",)),
-    }
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "positive_share": [StrOptions({"em"}), Interval(Real, 0, 1, closed="neither")],

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils import check_random_state
 
-from pigmil._core import state
 from pigmil._core._sklearn_compat import Interval, StrOptions
 from pigmil._core.segments import segment_argmax, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
@@ -20,18 +19,16 @@ from pigmil.estimators._parameters import (
     POSITIVE_OR_CV,
 )
 from pigmil.estimators._pigmil_on_disk import working_bags_on_disk
-from pigmil.estimators._prototype_svm import PrototypeSVM, fit_prototype_svm
+from pigmil.estimators._prototype_svm import fit_prototype_svm
 from pigmil.estimators._selection import inner_folds, min_error_threshold
 from pigmil.estimators._svm_solvers import class_costs
-from pigmil.estimators.base import MILClassifier, bags_state
+from pigmil.estimators.base import MILClassifier
 from pigmil.estimators.card import Card
 from pigmil.exemplars import KernelExemplars, exemplar_lda, exemplar_svms
 from pigmil.graph import (
-    CSDG,
     ClassSplit,
     CSDGSettings,
     PaperReading,
-    Trace,
     WorkingBags,
     discrimination,
     hard_negatives,
@@ -243,24 +240,6 @@ class PIGMIL(MILClassifier):
         cost="O(N_positive N_negative d) + O(m^2 d) and O(m) graphs for m candidates",
         when_to_use="Find the instances that make bags positive when bags share a cause.",
     )
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "length_unit_": state.Number(positive=True),
-        "decay_": state.Number(positive=True),
-        "negative_bags_": bags_state("negative bags"),
-        "working_bags_": state.Part(classes=(WorkingBags,)),
-        "working_sets_": state.IntegerLists(of="instances"),
-        "initial_pool_": state.Integers(shape=("first pool",), of="instances"),
-        "pool_": state.Integers(shape=("pool",), of="instances"),
-        "csdg_": state.Part(classes=(CSDG,)),
-        "trace_": state.Part(classes=(Trace,)),
-        "best_instances_": state.Integers(shape=("positive bags",), of="instances"),
-        "_score_offset": state.Number(),
-        "_scoring_pool": state.Floats(shape=("scoring", "features"), sparse=True, least=1),
-        "_pool_instances": state.Floats(shape=("pool", "features"), sparse=True),
-        "prototypes_": state.Integers(shape=("chosen",), of="instances"),
-        "classifier_": state.Part(classes=(PrototypeSVM,), same={"features": "features"}),
-    }
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "working_score": [StrOptions({"supported", "density_ratio", "kde_min"})],

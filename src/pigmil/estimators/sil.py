@@ -6,7 +6,6 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
-from pigmil._core import state
 from pigmil._core._sklearn_compat import HasMethods
 from pigmil._core.segments import segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray
@@ -94,11 +93,6 @@ class SIL(AcceptsWeights, MaxInstanceClassifier):
         when_to_use="A baseline with a classifier you know; most instances of positive bags are "
         "positive.",
     )
-    _state: ClassVar[dict[str, state.Field]] = {
-        "centre_": state.Floats(shape=("features",)),
-        "spread_": state.Number(positive=True),
-        "threshold_": state.Number(),
-    }
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "estimator": [
@@ -114,11 +108,6 @@ class SIL(AcceptsWeights, MaxInstanceClassifier):
         self.estimator = estimator
         self.probability = probability
         self.pos_label = pos_label
-
-    def _check_state(self, sizes: state.Sizes) -> None:
-        super()._check_state(sizes)
-        methods = ("decision_function", "predict_proba")
-        state.check_classifier(self.estimator_, sizes["features"], *methods)
 
     def _fit(
         self, bags: Bags | LazyBags, positive: BoolArray, weights: FloatArray | None = None

@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import clone
 
-from pigmil._core import state
 from pigmil._core._sklearn_compat import HasMethods, StrOptions
 from pigmil._core.segments import segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
@@ -95,7 +94,6 @@ class SingleInstance(AcceptsWeights, MILClassifier):
         cost="That of the classifier and of its prediction for N bags",
         when_to_use="To ask a bag classifier you trust which instances made it decide.",
     )
-    _state: ClassVar[dict[str, state.Field]] = {"threshold_": state.Number()}
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "estimator": [HasMethods(["fit", "predict"]), None],
@@ -114,11 +112,6 @@ class SingleInstance(AcceptsWeights, MILClassifier):
         self.mode = mode
         self.probability = probability
         self.pos_label = pos_label
-
-    def _check_state(self, sizes: state.Sizes) -> None:
-        super()._check_state(sizes)
-        methods = ("decision_function", "predict_proba", "predict")
-        state.check_classifier(self.estimator_, sizes["features"], *methods)
 
     def _fit(self, bags: Bags, positive: BoolArray, weights: FloatArray | None = None) -> None:
         chosen = MIKernel() if self.estimator is None else self.estimator

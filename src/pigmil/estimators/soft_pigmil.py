@@ -13,7 +13,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
-from pigmil._core import state
 from pigmil._core._sklearn_compat import StrOptions
 from pigmil._core.segments import segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
@@ -21,7 +20,6 @@ from pigmil.bags import Bags
 from pigmil.estimators._parameters import AT_LEAST_ONE, POSITIVE
 from pigmil.estimators._soft_committee import (
     WIDE,
-    Committee,
     Fit,
     Models,
     ModelSettings,
@@ -195,27 +193,6 @@ class SoftPIGMIL(MILClassifier):
         cost="O(N (d + m) m) with m <= 240 landmarks",
         when_to_use="Which instances make bags positive, on data about which little is known.",
     )
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "rival_auc_": state.Number(nan=True),
-        "held_out_auc_": state.Number(nan=True),
-        "committee_": state.Part(classes=(Committee,), same={"features": "features"}),
-        "n_iter_": state.Number(integer=True),
-        "embedding_": state.Part(classes=(LogisticRegression,), optional=True),
-    }
-
-    def _check_state(self, sizes: state.Sizes) -> None:
-        super()._check_state(sizes)
-        pairs = [self.calibration_]
-        if self.bag_rule == "embedding":
-            pairs.append(self.embedding_calibration_)
-            if self.embedding_.n_features_in_ != self.committee_.landmarks[0].shape[0] + 1:
-                raise state.StateError("embedding_ does not have one column per landmark")
-        for slope, intercept in pairs:
-            state.Number().bind(slope, "slope", sizes)
-            state.Number().bind(intercept, "intercept", sizes)
-        if not isinstance(self.trace_, list):
-            raise state.StateError("trace_ is not a list")
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "sharpness": POSITIVE,

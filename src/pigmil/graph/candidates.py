@@ -2,13 +2,11 @@
 
 import logging
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pigmil._core import state
-from pigmil._core.model_parts import model_part
 from pigmil._core.segments import segment_argmin, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
@@ -40,7 +38,6 @@ _TIE = 1e-9
 COPY_PENALTY = 1e3
 
 
-@model_part
 @dataclass(frozen=True)
 class WorkingBags:
     """The positive bags that take part in the updating, and the test that selected them.
@@ -54,12 +51,6 @@ class WorkingBags:
     kept : array of bool of shape (n_positive_bags,)
         Whether it is a working bag.
     """
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "bags": state.Integers(shape=("bags",)),
-        "t": state.Floats(shape=("bags",), nan=True, infinite=True),
-        "kept": state.Flags(shape=("bags",)),
-    }
 
     bags: IntArray
     t: FloatArray

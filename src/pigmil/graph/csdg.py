@@ -2,13 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pigmil._core import state
-from pigmil._core.model_parts import model_part
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.graph.edges import consistency
 from pigmil.graph.reading import PaperReading
@@ -74,7 +72,6 @@ class CSDGSettings:
         )
 
 
-@model_part
 @dataclass(frozen=True)
 class CSDG:
     """A weighed and ranked graph.
@@ -88,15 +85,6 @@ class CSDG:
     discrimination, scores : ndarray of shape (n_vertices,)
         Of each vertex; ``scores`` are the ranking scores of Alg. 1.
     """
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "vertices": state.Integers(shape=("vertices",)),
-        "similarity": state.Floats(shape=("vertices", "vertices"), nan=True, infinite=True),
-        "consistency": state.Array(shape=("vertices", "vertices"), kinds="iuf"),
-        "discrimination": state.Floats(shape=("vertices",), nan=True, infinite=True),
-        "weights": state.Floats(shape=("vertices", "vertices"), nan=True, infinite=True),
-        "scores": state.Floats(shape=("vertices",), nan=True, infinite=True),
-    }
 
     vertices: IntArray
     similarity: FloatArray

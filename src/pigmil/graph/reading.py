@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from pigmil._core.model_parts import model_part
-
 __all__ = ["PaperReading"]
 
 _CHOICES: dict[str, tuple[str | None, ...]] = {
@@ -24,7 +22,6 @@ _CHOICES: dict[str, tuple[str | None, ...]] = {
 _POSITIVE = ("exemplar_C", "gamma_far", "gamma_near")
 
 
-@model_part
 @dataclass(frozen=True)
 class PaperReading:
     """How PIGMIL reads the paper where it is silent or contradicts itself, and its constants.

@@ -3,14 +3,12 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from pigmil._core import state
-from pigmil._core.model_parts import model_part
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.graph.csdg import CSDG, CSDGSettings, build_csdg, normalise_weights, ranking_scores
 from pigmil.graph.edges import (
@@ -56,7 +54,6 @@ class UpdateStep:
     accepted: int | None
 
 
-@model_part
 @dataclass(frozen=True)
 class Trace:
     """Every try of an updating, one row each, in the order they were made.
@@ -72,15 +69,6 @@ class Trace:
     initial_objective : float
         Objective of the pool at the start.
     """
-
-    _state: ClassVar[dict[str, state.Field]] = {
-        "bag": state.Integers(shape=("tries",)),
-        "vertex": state.Integers(shape=("tries",)),
-        "instance": state.Integers(shape=("tries",)),
-        "objective": state.Floats(shape=("tries",), nan=True, infinite=True),
-        "accepted": state.Flags(shape=("tries",)),
-        "initial_objective": state.Number(infinite=True),
-    }
 
     bag: IntArray
     vertex: IntArray
