@@ -45,7 +45,7 @@ def test_blocks_and_engines_do_not_change_the_choice(tmp_path, monkeypatch):
                 starts = range(0, len(bags), n_bags)
                 return [bags._take(np.arange(at, min(at + n_bags, len(bags)))) for at in starts]
 
-            monkeypatch.setattr("pigmil.scale._lazy.LazyBags.partitions", cut)
+            monkeypatch.setattr("pigmil.bags._lazy.LazyBags.partitions", cut)
             chosen, found = choose_instances(lazy, score, 3, seeds, *per_bag)
             assert np.array_equal(chosen, expected)
             assert np.array_equal(found, rows)

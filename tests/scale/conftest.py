@@ -25,7 +25,7 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def lazy(folder, monkeypatch):
     """Return lazy bags that are cut into many small blocks."""
-    monkeypatch.setattr("pigmil.scale._lazy.LazyBags.partitions", _small_partitions)
+    monkeypatch.setattr("pigmil.bags._lazy.LazyBags.partitions", _small_partitions)
     return Bags.scan(folder)
 
 

@@ -58,7 +58,7 @@ def test_the_size_of_blocks_does_not_change_soft_pigmil(n_bags, lazy, monkeypatc
         return SoftPIGMIL(random_state=0, n_landmarks=20, max_instances=120).fit(lazy)
 
     expected = fit()
-    monkeypatch.setattr("pigmil.scale._lazy.LazyBags.partitions", partitions)
+    monkeypatch.setattr("pigmil.bags._lazy.LazyBags.partitions", partitions)
     # Single precision: the last digits of a matrix product depend on the shape of a block.
     assert_same_model(fit(), expected, lazy, tolerance=1e-5)
 

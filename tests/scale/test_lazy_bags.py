@@ -311,9 +311,10 @@ def test_a_file_that_changes_between_two_passes_is_named(spoil, tmp_path):
 
 def test_more_than_memory_is_refused_with_the_way_out(tmp_path, monkeypatch):
     lazy = Bags.scan(write_parquet(tmp_path))
-    monkeypatch.setattr("pigmil.scale._lazy.available_memory", lambda: 100)
+    monkeypatch.setattr("pigmil.bags._lazy.available_memory", lambda: 100)
     with pytest.raises(
-        BagsError, match=r"0.0 GB of memory are available. Fit a method that streams"
+        BagsError,
+        match=r"0.0 GB of memory are available. Keep them on disk with scan_bags and fit a",
     ):
         lazy.load()
 
@@ -360,7 +361,7 @@ def test_parts_of_a_bag_must_agree_on_its_label(tmp_path):
     for part, label in ((0, 0), (1, 1)):
         frame = pd.DataFrame({"bag": ["a"], "label": [label], "f": [1.0]})
         frame.to_parquet(tmp_path / f"{part}.parquet")
-    with pytest.raises(BagsError, match=r"The bag 'a' has different labels in .*0.parquet and"):
+    with pytest.raises(BagsError, match=r"The bag 'a' has a different label in .*0.parquet and"):
         Bags.scan(tmp_path)
 
 

@@ -35,6 +35,13 @@ def text_array(values: Any) -> NDArray[Any]:
     return text_array(np.asarray(values))
 
 
+def is_missing(value: Any) -> bool:
+    """Return whether an id or label is missing: None, NaN, NaT, pandas.NA or empty text."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return bool(value != value) or (isinstance(value, str) and not value.strip())
+
+
 def as_csr(matrix: Any) -> Any:
     """Return a sparse matrix by rows, after checking that its indices lie inside it.
 

@@ -1,5 +1,7 @@
 """Bags larger than memory, and the engine that works through them block by block."""
 
+from pigmil.bags._lazy import LazyBags
+from pigmil.io._scan import scan_bags
 from pigmil.scale._cluster import ClusterError, active_client, check_cluster, cluster_client
 from pigmil.scale._engine import (
     HeldBlocks,
@@ -11,9 +13,7 @@ from pigmil.scale._engine import (
     map_reduce,
     take_rows,
 )
-from pigmil.scale._lazy import LazyBags
 from pigmil.scale._predict import keep_scores, predict_to_parquet, stream
-from pigmil.scale._scan import scan_bags
 
 __all__ = [
     "ClusterError",

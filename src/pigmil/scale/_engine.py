@@ -17,8 +17,8 @@ from threadpoolctl import threadpool_limits
 from pigmil._core.memory import available_memory
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags
+from pigmil.bags._lazy import LazyBags
 from pigmil.scale._cluster import active_client, check_cluster, cluster_memory, map_on_cluster
-from pigmil.scale._lazy import LazyBags
 
 Result = TypeVar("Result")
 _HELD_SHARE = 0.25  # of the available memory, for blocks that are read in every iteration

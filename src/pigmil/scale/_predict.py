@@ -16,9 +16,9 @@ from pigmil._core.files import atomic_write
 from pigmil._core.optional import import_optional
 from pigmil._core.typing import FloatArray
 from pigmil.bags import Bags
+from pigmil.bags._lazy import LazyBags
 from pigmil.io._common import check_readable, parsing
 from pigmil.scale._engine import map_blocks
-from pigmil.scale._lazy import LazyBags
 
 _PLAN, _NOTE = "plan.json", "fit.json"
 

@@ -14,6 +14,8 @@ from pigmil._core.errors import Problems
 from pigmil._core.optional import import_optional
 from pigmil._core.segments import offsets_of
 from pigmil._core.typing import IntArray
+from pigmil.bags._lazy import INSTANCE_LABELS as INSTANCE_LABEL
+from pigmil.bags._lazy import LazyBags, Source, Stamp, _join_by_id, concatenate_lazy
 from pigmil.io._common import (
     check_memory,
     check_readable,
@@ -30,11 +32,17 @@ from pigmil.io._h5_file import (
     check_stored_inside,
     check_text,
 )
+from pigmil.io._scan_labels import attach_labels
+from pigmil.io._sources import (
+    H5Source,
+    NpySource,
+    TableFile,
+    TableSource,
+    ZarrSource,
+    column_values,
+    map_npy,
+)
 from pigmil.io._zarr_store import open_zarr
-from pigmil.scale._labels import attach_labels
-from pigmil.scale._lazy import INSTANCE_LABELS as INSTANCE_LABEL
-from pigmil.scale._lazy import LazyBags, concatenate_lazy
-from pigmil.scale._sources import Source, Stamp, TableFile, column_values, map_npy
 
 _H5 = (".h5", ".hdf5", ".hdf")
 _TABLE = (".parquet", ".pq", ".arrow", ".feather")
@@ -294,7 +302,7 @@ def _scan_h5(files: Iterable[Path], what: Path, options: _Options, *, alone: boo
             if isinstance(options.features, str):
                 array = file.dataset(opened, options.features)
                 found.add(
-                    Source(stamp, "h5", array.name), path.stem, array.shape or (), array.dtype
+                    H5Source(stamp, key=array.name), path.stem, array.shape or (), array.dtype
                 )
                 continue
             found.names = found.names or file.feature_names()
@@ -305,7 +313,7 @@ def _scan_h5(files: Iterable[Path], what: Path, options: _Options, *, alone: boo
                     if h5py.check_string_dtype(array.dtype) is None
                 }
                 found.add(
-                    Source(stamp, "h5", bag.features.name, info=tuple(sorted(info.items()))),
+                    H5Source(stamp, tuple(sorted(info.items())), bag.features.name),
                     bag.id,
                     bag.features.shape or (),
                     bag.features.dtype,
@@ -333,7 +341,7 @@ def _scan_npy(files: list[Path], what: Path, options: _Options) -> LazyBags:
         if path.stem in marks:
             map_npy(marks[path.stem])
         info = ((INSTANCE_LABEL, str(marks[path.stem])),) if path.stem in marks else ()
-        source = Source(Stamp.of(path), "npy", info=info)
+        source = NpySource(Stamp.of(path), info)
         found.add(source, path.stem, array.shape, array.dtype, label)
     return found.build()
 
@@ -358,7 +366,7 @@ def _scan_zarr(stores: list[Path], what: Path, options: _Options) -> LazyBags:
                 groups = dict(sorted(top.groups()))
                 for bag_id, array in [] if groups else sorted(top.arrays()):
                     label = next((array.attrs[one] for one in LABELS if one in array.attrs), None)
-                    source = Source(Stamp.of(path, array.path), "zarr", array.path)
+                    source = ZarrSource(Stamp.of(path, array.path), key=array.path)
                     found.add(source, bag_id, array.shape, array.dtype, label)
             for bag_id, group in groups.items():
                 name = next((one for one in wanted if one in group), None)
@@ -371,7 +379,7 @@ def _scan_zarr(stores: list[Path], what: Path, options: _Options) -> LazyBags:
                     for one, other in sorted(group.arrays())
                     if one != name and other.shape[:1] == array.shape[:1]
                 )
-                source = Source(Stamp.of(path, array.path), "zarr", array.path, info=info)
+                source = ZarrSource(Stamp.of(path, array.path), info, array.path)
                 found.add(source, bag_id, array.shape, array.dtype, label)
     return found.build()
 
@@ -415,7 +423,8 @@ def _scan_anndata(path: Path, options: _Options, kind: str) -> LazyBags:
         if place not in (at, label)
     }
     runs = _Runs(options)
-    source = Source(Stamp.of(path, key if kind == "zarr" else ""), kind, key)
+    stamp = Stamp.of(path, key if kind == "zarr" else "")
+    source = (ZarrSource if kind == "zarr" else H5Source)(stamp, key=key)
     y = None if label is None else np.asarray(obs.iloc[:, label])
     constant = {name: values for name, values in others.items() if values.dtype.kind in "iufbOUS"}
     runs.add(source, np.asarray(obs.iloc[:, at]), y, constant)
@@ -464,12 +473,11 @@ def _scan_tables(files: list[Path], options: _Options, top: Path | None = None) 
             if roles["instance_label"]:
                 info[INSTANCE_LABEL] = roles["instance_label"]
             lists = roles["width"] is not None
-            source = Source(
+            source = TableSource(
                 Stamp.of(path),
-                "table",
+                tuple(sorted(info.items())),
                 roles["features"][0] if lists else "",
                 () if lists else tuple(roles["features"]),
-                tuple(sorted(info.items())),
             )
             bag = _values(file, roles["bag"], fixed)
             label = _values(file, roles["label"], fixed) if roles["label"] else None
@@ -655,4 +663,4 @@ class _Runs:
             feature_names=names,
             is_sparse=sparse,
         )
-        return concatenate_lazy([runs])
+        return _join_by_id(runs)

@@ -1,21 +1,16 @@
-"""Arrays inside files, read by ranges of rows: what lazy bags consist of."""
+"""Arrays and tables inside files, read by ranges of rows: the sources of lazy bags."""
 
 import contextlib
-import os
-import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from pigmil._core.errors import BagFormatError
 from pigmil._core.optional import import_optional
-from pigmil._core.typing import IntArray
-from pigmil.bags import as_csr
+from pigmil.bags._lazy import Source
 from pigmil.io._common import check_memory, parsing, raise_format_error
 from pigmil.io._zarr_store import reopen_zarr
 
@@ -23,146 +18,59 @@ _TEXT_TYPES = ("string", "large_string")
 
 
 @dataclass(frozen=True)
-class Stamp:
-    """Size and time of change of a file, by which a later reader recognizes it.
+class FileSource(Source):
+    """Rows of a file.
 
     Parameters
     ----------
-    path : str
-        The file, or the folder of a zarr store.
-    size, mtime_ns : int
-        Its size and time of change; of a part of a zarr store, the sum and the latest of its files.
-    part : str
-        An array or group inside a zarr store.
-    """
-
-    path: str
-    size: int
-    mtime_ns: int
-    part: str = ""
-
-    @classmethod
-    def of(cls, path: Path, part: str = "") -> "Stamp":
-        """Return the stamp of a file, or of a part of a zarr store."""
-        return cls(os.path.abspath(path), *_size_and_time(path / part), part)
-
-    def verify(self) -> None:
-        """Raise an error that names the file if it has changed or vanished since."""
-        try:
-            found = _size_and_time(Path(self.path) / self.part)
-        except OSError as error:
-            # Without the cause: dask cannot send errors that derive from OSError.
-            raise BagFormatError(
-                f"{self.path}: cannot be opened on host {socket.gethostname()!r} "
-                f"({error.strerror}), though it was there when the bags were scanned. Every "
-                "worker must see the files under the same path; if the file is gone, scan again."
-            ) from None
-        if found != (self.size, self.mtime_ns):
-            part = f"its part {self.part!r} " if self.part else ""
-            raise_format_error(
-                Path(self.path),
-                f"{part}has changed since it was scanned ({self.size:,} bytes then, "
-                f"{found[0]:,} now).",
-                hint="Scan again with Bags.scan, and start again what was computed from it.",
-            )
-
-
-def _size_and_time(path: Path) -> tuple[int, int]:
-    found = [path.stat()]
-    if path.is_dir():
-        names = (os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
-        found = [os.stat(name) for name in names]
-    return sum(one.st_size for one in found), max((one.st_mtime_ns for one in found), default=0)
-
-
-@dataclass(frozen=True)
-class Source:
-    """A table of instances in a file, and further arrays with one row per instance.
-
-    Parameters
-    ----------
-    stamp : Stamp
-        The file.
-    kind : {"h5", "zarr", "npy", "table"}
-        How it is read.
     key : str
         Name of the array inside the file; for a table, that of the list column or empty.
     columns : tuple of str
         Feature columns of a table, if there is one column per feature.
-    info : tuple of (str, str)
-        Names of further data on each instance, and where they are.
     """
 
-    stamp: Stamp
-    kind: str
     key: str = ""
     columns: tuple[str, ...] = ()
-    info: tuple[tuple[str, str], ...] = ()
+
+    def parser_errors(self) -> contextlib.AbstractContextManager[Any]:
+        return parsing(Path(self.stamp.path), type(self).__name__.removesuffix("Source"))
+
+    def read(self, file: Any, start: int, stop: int) -> Any:
+        return file.read(self, start, stop)
+
+    def read_into(self, file: Any, start: int, stop: int, out: NDArray[Any]) -> None:
+        file.read_into(self, start, stop, out)
+
+    def read_column(self, file: Any, key: str, start: int, stop: int) -> NDArray[Any]:
+        return np.asarray(file.read_array(self, key, start, stop))
 
 
-def read_segments(
-    sources: tuple[Source, ...],
-    segments: IntArray,
-    width: int,
-    dtype: np.dtype[Any],
-    *,
-    sparse: bool,
-    info: bool,
-) -> tuple[Any, dict[str, NDArray[Any]]]:
-    """Read ranges of rows one after the other.
+class H5Source(FileSource):
+    """An array of an HDF5 file."""
 
-    Parameters
-    ----------
-    sources : tuple of Source
-        The tables.
-    segments : array of int of shape (n_segments, 3)
-        Position of the source, first row, and row after the last.
-    width : int
-        Number of features.
-    dtype : dtype
-        Type of the values that are returned.
-    sparse : bool
-        Whether the values are a CSR matrix.
-    info : bool
-        Whether to read the further arrays too.
+    def open(self) -> contextlib.AbstractContextManager[Any]:
+        return _ArrayFile(self.stamp.path)
 
-    Returns
-    -------
-    instances : array or CSR
-    info : dict of str to array
-        Empty unless asked for.
-    """
-    sizes = segments[:, 2] - segments[:, 1]
-    if len(segments) and not sparse:  # shapes are declared; the values need not be stored
-        first = Path(sources[int(segments[0, 0])].stamp.path)
-        check_memory(first, float(sizes.sum()) * width * dtype.itemsize)
-    out = None if sparse else np.empty((int(sizes.sum()), width), dtype=dtype)
-    parts: list[Any] = []
-    beside: dict[str, list[NDArray[Any]]] = {}
-    row = 0
-    with contextlib.ExitStack() as stack:
-        opened: Source | None = None
-        for (at, start, stop), size in zip(segments.tolist(), sizes.tolist(), strict=True):
-            source = sources[at]
-            if opened is None or opened.stamp != source.stamp:
-                source.stamp.verify()
-            if opened is None or opened.stamp.path != source.stamp.path:
-                stack.close()
-                file = stack.enter_context(_READERS[source.kind](source.stamp.path))
-            opened = source
-            with parsing(Path(source.stamp.path), source.kind):
-                if out is None:
-                    parts.append(as_csr(file.read(source, start, stop)).astype(dtype))
-                else:
-                    file.read_into(source, start, stop, out[row : row + size])
-                if info:
-                    for name, key in source.info:
-                        values = file.read_array(source, key, start, stop)
-                        beside.setdefault(name, []).append(values)
-            row += size
-    instances = sp.vstack(parts, format="csr") if out is None else out
-    complete = {name: np.concatenate(values) for name, values in beside.items()}
-    return instances, {name: values for name, values in complete.items() if len(values) == row}
+
+class ZarrSource(FileSource):
+    """An array of a zarr store."""
+
+    def open(self) -> contextlib.AbstractContextManager[Any]:
+        return _ZarrFile(self.stamp.path)
+
+
+class NpySource(FileSource):
+    """An ``.npy`` file."""
+
+    def open(self) -> contextlib.AbstractContextManager[Any]:
+        return _NumpyFile(self.stamp.path)
+
+
+class TableSource(FileSource):
+    """A Parquet or Arrow file."""
+
+    def open(self) -> contextlib.AbstractContextManager[Any]:
+        return TableFile(self.stamp.path)
 
 
 class _ArrayFile:
@@ -183,7 +91,7 @@ class _ArrayFile:
     def __exit__(self, *_: object) -> None:
         self.arrays.close()
 
-    def read(self, source: Source, start: int, stop: int) -> Any:
+    def read(self, source: FileSource, start: int, stop: int) -> Any:
         """Return rows of the features, sparse ones as CSR."""
         array = self.arrays[source.key]
         if not hasattr(array, "shape"):
@@ -191,7 +99,7 @@ class _ArrayFile:
             return io.sparse_dataset(array)[start:stop]
         return array[0, start:stop] if array.ndim == 3 else array[start:stop]
 
-    def read_into(self, source: Source, start: int, stop: int, out: NDArray[Any]) -> None:
+    def read_into(self, source: FileSource, start: int, stop: int, out: NDArray[Any]) -> None:
         """Write rows of the features into an array, without a copy where possible."""
         array = self.arrays[source.key]
         if hasattr(array, "read_direct") and array.dtype == out.dtype and array.ndim == 2:
@@ -199,7 +107,7 @@ class _ArrayFile:
         else:
             out[:] = self.read(source, start, stop)
 
-    def read_array(self, source: Source, key: str, start: int, stop: int) -> NDArray[Any]:
+    def read_array(self, source: FileSource, key: str, start: int, stop: int) -> NDArray[Any]:
         """Return rows of a further array."""
         batched = self.arrays[source.key].ndim == 3 and self.arrays[key].shape[0] == 1
         array = self.arrays[key][0] if batched else self.arrays[key]
@@ -234,10 +142,13 @@ class _NumpyFile:
     def __exit__(self, *_: object) -> None:
         del self.array
 
-    def read_into(self, source: Source, start: int, stop: int, out: NDArray[Any]) -> None:
+    def read(self, source: FileSource, start: int, stop: int) -> Any:
+        return self.array[start:stop]
+
+    def read_into(self, source: FileSource, start: int, stop: int, out: NDArray[Any]) -> None:
         out[:] = self.array[start:stop]
 
-    def read_array(self, source: Source, key: str, start: int, stop: int) -> NDArray[Any]:
+    def read_array(self, source: FileSource, key: str, start: int, stop: int) -> NDArray[Any]:
         values = map_npy(Path(key))
         return np.array(values.reshape(len(values), -1)[start:stop].squeeze(axis=1))
 
@@ -316,13 +227,18 @@ class TableFile:
             low, high = max(start, begin), min(stop, end)
             yield low - start, self._chunk[1][low - begin : high - begin]
 
-    def read_into(self, source: Source, start: int, stop: int, out: NDArray[Any]) -> None:
+    def read(self, source: FileSource, start: int, stop: int) -> NDArray[Any]:
+        """Return rows of the features."""
+        columns = source.columns or (source.key,)
+        return np.concatenate([values for _, values in self._rows(columns, start, stop)])
+
+    def read_into(self, source: FileSource, start: int, stop: int, out: NDArray[Any]) -> None:
         """Write rows of the features into an array."""
         columns = source.columns or (source.key,)
         for at, values in self._rows(columns, start, stop):
             out[at : at + len(values)] = values
 
-    def read_array(self, source: Source, key: str, start: int, stop: int) -> NDArray[Any]:
+    def read_array(self, source: FileSource, key: str, start: int, stop: int) -> NDArray[Any]:
         """Return rows of another column."""
         keep, self._chunk = self._chunk, (None, None)
         parts = [np.asarray(values) for _, values in self._rows((key,), start, stop)]
@@ -361,11 +277,3 @@ def column_values(column: Any) -> NDArray[Any]:
         return np.asarray(column.to_numpy(zero_copy_only=False))
     texts = np.array([*dictionary.to_pylist(), None], dtype=object)
     return texts[column.indices.fill_null(len(dictionary)).to_numpy(zero_copy_only=False)]
-
-
-_READERS: dict[str, Any] = {
-    "h5": _ArrayFile,
-    "zarr": _ZarrFile,
-    "npy": _NumpyFile,
-    "table": TableFile,
-}

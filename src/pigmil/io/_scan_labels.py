@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from pigmil._core.errors import BagsError
+from pigmil.bags._lazy import LazyBags
 from pigmil.io._common import listed
 from pigmil.io._label_rows import read_rows
 from pigmil.io._label_table import LabelTable, id_text, read_label_table
-from pigmil.scale._lazy import LazyBags
 
 _LABELS = ("bag_label", "label", "y")
 
@@ -58,3 +58,18 @@ def attach_labels(
     lazy = lazy[np.array([one in row_of for one in ids])]
     chosen = [row_of[one] for one in ids if one in row_of]
     return lazy._replace(y=rows.labels(chosen), bag_info={**lazy.bag_info, **rows.take(chosen)})
+
+
+def join_labels(lazy: LazyBags, request: Any) -> LazyBags:
+    """Return lazy bags with labels, bag info and splits of tables, at the level asked for.
+
+    Parameters
+    ----------
+    lazy : LazyBags
+        The bags of the files.
+    request : Request
+        ``labels``, ``id``, ``label``, ``group``, ``level``, ``missing`` and ``splits``.
+    """
+    return attach_labels(
+        lazy, request.labels, id=request.id, label=request.label, missing=request.missing
+    )

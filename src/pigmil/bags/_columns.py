@@ -1,0 +1,281 @@
+"""Long tables with one row per instance: the roles of columns, and rows grouped into bags.
+
+Files, data frames, AnnData and lazy bags all use :func:`find_roles` and :func:`group_rows`.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pigmil._core.errors import BagsError, PigmilError, Problems
+from pigmil._core.segments import offsets_of
+from pigmil._core.text import listed
+from pigmil._core.typing import IntArray
+from pigmil.bags._checks import is_missing, text_array
+
+Column = str | int | bool | None  # name or position of a column; False: there is none
+# Default names of the columns of a long table, in order of preference; the first is written.
+BAG_NAMES = ("bag", "slide_id")
+LABEL_NAMES = ("bag_label", "label", "y")
+INSTANCE_LABEL_NAMES = ("instance_label", "instance_labels", "patch_labels")
+BAG, BAG_LABEL, INSTANCE_LABEL = BAG_NAMES[0], LABEL_NAMES[0], INSTANCE_LABEL_NAMES[0]
+ROW = "row"  # instance_info that holds the original row of an instance where rows were moved
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Names of the columns by what they hold."""
+
+    bag: str
+    label: str | None
+    instance_label: str | None
+    info: tuple[str, ...]
+    bag_info: tuple[str, ...]
+    features: tuple[str, ...]
+
+
+def as_names(names: Any) -> tuple[Any, ...]:
+    """Return one name, or a sequence of names or positions, as a tuple."""
+    return (names,) if isinstance(names, str | int) else tuple(names)
+
+
+def find_roles(
+    columns: Sequence[str],
+    *,
+    bag: Column = None,
+    label: Column = None,
+    instance_label: Column = None,
+    info: Sequence[str | int] = (),
+    bag_info: Sequence[str | int] = (),
+    features: str | Sequence[str] | None = None,
+    text: Collection[str] = (),
+    others: str = "features",
+    what: str = "The table",
+    hint: str = "",
+    error: type[PigmilError] = BagsError,
+) -> Roles:
+    """Return what each column of a long table holds.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        The names of all columns.
+    bag, label, instance_label, info, bag_info, features
+        As in :func:`pigmil.scan_bags`.
+    text : collection of str, default=()
+        Columns that do not hold numbers.
+    others : {"features", "info"}, default="features"
+        What columns hold that nothing is said about.
+    what : str
+        Name of the input, at the start of a message.
+    hint : str
+        End of the message if there is no column of bags.
+    error : type
+        The error to raise.
+
+    Examples
+    --------
+    >>> find_roles(["bag", "label", "x", "name"], info=["name"]).features
+    ('x',)
+    """
+    names = list(columns)
+
+    def fail(problem: str, parameter: str | None = None) -> PigmilError:
+        return error(f"{what}: {problem}", parameter=parameter)
+
+    def find(asked: Column, role: str, defaults: Sequence[str] = ()) -> str | None:
+        if asked is False:
+            return None
+        if asked is None:
+            return next((name for name in defaults if name in names), None)
+        if isinstance(asked, int) and -len(names) <= asked < len(names):
+            return names[asked]
+        if asked in names:
+            return str(asked)
+        raise fail(f"has no column for {role}={asked!r}; its columns are {listed(names)}.", role)
+
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    if twice:
+        raise fail(f"has several columns of the name {listed(twice)}; rename or drop them.")
+    on_instances = tuple(str(find(name, "info")) for name in info)
+    on_bags = tuple(str(find(name, "bag_info")) for name in bag_info)
+    wanted = as_names(features) if features is not None else ()
+    given = tuple(str(find(name, "features")) for name in wanted)
+    free = [name for name in names if name not in {*on_instances, *on_bags, *given}]
+
+    def default(candidates: Sequence[str]) -> list[str]:
+        return [name for name in candidates if name in free]
+
+    bag_column = find(bag, "bag", default(BAG_NAMES))
+    if bag_column is None:
+        raise fail(
+            f"has no column {BAG!r}; its columns are {listed(names)}. Name the columns of bag and "
+            f"label with bag= and label=. {hint}".rstrip(),
+            "bag",
+        )
+    free.remove(bag_column) if bag_column in free else None
+    label_column = find(label, "label", default(LABEL_NAMES))
+    instance_column = find(instance_label, "instance_label", default(INSTANCE_LABEL_NAMES))
+    named = [bag_column, label_column, instance_column, *on_instances, *on_bags, *given]
+    taken = Counter(name for name in named if name is not None)
+    repeated = sorted(name for name, count in taken.items() if count > 1)
+    if repeated:
+        raise fail(f"the columns {listed(repeated)} are given two roles; each column has one.")
+    rest = tuple(name for name in names if name not in taken)
+    if others == "info":
+        return Roles(
+            bag_column, label_column, instance_column, (*on_instances, *rest), on_bags, given
+        )
+    given = given or rest
+    if not given:
+        raise fail(f"has no feature columns; its columns are {listed(names)}.")
+    not_numbers = [name for name in given if name in text]
+    if not_numbers:
+        raise fail(
+            f"the columns {listed(not_numbers)} are not numeric. Encode them as numbers, keep "
+            "them with info=[...] or bag_info=[...], or name them as bag=, label= or "
+            "instance_label=.",
+            "info",
+        )
+    return Roles(bag_column, label_column, instance_column, on_instances, on_bags, given)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Rows of a table by bag.
+
+    Attributes
+    ----------
+    ids : array of shape (n_bags,)
+        The bags in the order in which they first appear.
+    runs : array of shape (n_runs, 2)
+        First row and row after the last of each run of rows of one bag, sorted by bag.
+    run_offsets : array of shape (n_bags + 1,)
+        The runs of bag i are ``runs[run_offsets[i]:run_offsets[i + 1]]``.
+    first_rows : array of shape (n_bags,)
+        The first row of each bag.
+    y : array of shape (n_bags,), or None
+        Label of each bag.
+    bag_info : dict of str to array of shape (n_bags,)
+        Further columns that are constant within each bag.
+    """
+
+    ids: NDArray[Any]
+    runs: IntArray
+    run_offsets: IntArray
+    first_rows: IntArray
+    y: NDArray[Any] | None
+    bag_info: dict[str, NDArray[Any]]
+
+    @property
+    def sizes(self) -> IntArray:
+        """Number of rows of each bag."""
+        lengths = np.append(0, np.cumsum(self.runs[:, 1] - self.runs[:, 0]))
+        return np.diff(lengths[self.run_offsets])
+
+    @property
+    def order(self) -> IntArray | None:
+        """Rows sorted by bag; None if they are already."""
+        if len(self.runs) == len(self.ids):
+            return None
+        return np.concatenate([np.arange(start, stop) for start, stop in self.runs.tolist()])
+
+
+def group_rows(
+    bag: Any,
+    label: Any = None,
+    bag_info: Mapping[str, Any] | None = None,
+    *,
+    what: str = "The table",
+    where: Callable[[int], str] = "Row {}".format,
+    error: type[PigmilError] = BagsError,
+) -> Groups:
+    """Group rows by bag, in the order in which bags first appear; they may be scattered.
+
+    Parameters
+    ----------
+    bag : array of shape (n_rows,)
+        The bag of each row; missing ones (None, NaN, empty text) are an error.
+    label : array of shape (n_rows,), optional
+        Label of the bag of each row; a column of missing values counts as no labels.
+    bag_info : mapping of str to array of shape (n_rows,), optional
+        Further columns that must be constant within each bag.
+    what : str
+        Name of the input, for the first line of an error.
+    where : callable
+        Returns how messages refer to a row, counted from 0.
+    error : type
+        The error to raise; it lists all problems.
+
+    Examples
+    --------
+    >>> groups = group_rows(["a", "b", "a"], [1, 0, 1])
+    >>> groups.ids.tolist(), groups.y.tolist(), groups.sizes.tolist(), groups.order.tolist()
+    (['a', 'b'], [1, 0], [2, 1], [0, 2, 1])
+    """
+    problems = Problems(what)
+    values = text_array(bag)
+    if not len(values):
+        problems.add("It holds no instances; at least one is needed.")
+        problems.raise_if_any(error)
+    # Rows of a bag are usually neighbours: only the first row of each run is looked up.
+    starts = np.concatenate([[0], np.flatnonzero(values[1:] != values[:-1]) + 1])
+    firsts = values[starts].tolist()
+    absent = [start for start, value in zip(starts, firsts, strict=True) if is_missing(value)]
+    problems.add_each(
+        (f"{where(int(row))}: there is no bag id." for row in absent),
+        total=len(absent),
+        kind="rows without a bag id",
+    )
+    problems.raise_if_any(error)
+    seen: dict[Any, int] = {}
+    codes = np.array([seen.setdefault(value, len(seen)) for value in firsts], dtype=np.int64)
+    stops = np.append(starts[1:], len(values))
+    order = np.argsort(codes, kind="stable")
+    run_offsets = offsets_of(np.bincount(codes, minlength=len(seen)))
+    runs = np.column_stack([starts, stops])[order]
+    first_rows = runs[run_offsets[:-1], 0]
+    row_codes = np.repeat(codes, stops - starts)  # the bag of each row
+
+    def constant(name: str, column: Any, verb: str) -> NDArray[Any]:
+        """Return the value of each bag; add problems for bags with several."""
+        rows = text_array(column)
+        per_bag = rows[first_rows]
+        expected = per_bag[row_codes]
+        differs = np.flatnonzero((rows != expected) & ((rows == rows) | (expected == expected)))
+        problems.add_each(
+            (
+                f"{where(int(row))}: the bag {values[row]!r} {verb} {rows[row]!r} here and "
+                f"{expected[row]!r} before; it must be the same in all rows of a bag."
+                for row in differs
+            ),
+            total=len(differs),
+            kind="rows that contradict others",
+        )
+        return per_bag
+
+    y = None
+    if label is not None:
+        y = constant("label", label, "is labelled")
+        unlabelled = [at for at, value in enumerate(y.tolist()) if is_missing(value)]
+        if len(unlabelled) == len(y):
+            y = None
+        else:
+            problems.add_each(
+                (
+                    f"{where(int(first_rows[at]))}: the bag {values[first_rows[at]]!r} has no "
+                    "label."
+                    for at in unlabelled
+                ),
+                total=len(unlabelled),
+                kind="bags without a label",
+            )
+    info = {
+        name: constant(name, column, f"has {name}") for name, column in (bag_info or {}).items()
+    }
+    problems.raise_if_any(error)
+    return Groups(values[first_rows], runs, run_offsets, first_rows, y, info)

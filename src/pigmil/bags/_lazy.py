@@ -1,0 +1,687 @@
+"""Bags that stay on disk: known by their ids, labels and sizes, read block by block."""
+
+import contextlib
+import importlib
+import os
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from pigmil._core.errors import BagFormatError, BagsError, Problems
+from pigmil._core.memory import available_memory
+from pigmil._core.segments import offsets_of, segment_gather, segment_ids
+from pigmil._core.typing import FloatArray, IntArray
+from pigmil.bags._checks import as_csr, text_array
+from pigmil.bags._container import Bags, resolve_index, summary
+
+BLOCK_BYTES = 1 << 25
+INSTANCE_LABELS = "instance_label"  # further column that holds the labels of instances
+ROW_NUMBER = "\0row"  # stands for a further column that holds the numbers of the rows
+_GAP = 64  # rows that are read without need rather than beginning a new read
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """Size and time of change of a file, by which a later reader recognizes it.
+
+    Parameters
+    ----------
+    path : str
+        The file, or the folder of a zarr store.
+    size, mtime_ns : int
+        Its size and time of change; of a part of a zarr store, the sum and the latest of its files.
+    part : str
+        An array or group inside a zarr store.
+    """
+
+    path: str
+    size: int
+    mtime_ns: int
+    part: str = ""
+
+    @classmethod
+    def of(cls, path: Path, part: str = "") -> "Stamp":
+        """Return the stamp of a file, or of a part of a zarr store."""
+        return cls(os.path.abspath(path), *_size_and_time(path / part), part)
+
+    def verify(self) -> None:
+        """Raise an error that names the file if it has changed or vanished since."""
+        try:
+            found = _size_and_time(Path(self.path) / self.part)
+        except OSError as error:
+            # Without the cause: dask cannot send errors that derive from OSError.
+            raise BagFormatError(
+                f"{self.path}: cannot be opened on host {socket.gethostname()!r} "
+                f"({error.strerror}), though it was there when the bags were scanned. Every "
+                "worker must see the files under the same path; if the file is gone, scan again."
+            ) from None
+        if found != (self.size, self.mtime_ns):
+            part = f"its part {self.part!r} " if self.part else ""
+            raise BagFormatError(
+                f"{self.path}: {part}has changed since it was scanned ({self.size:,} bytes then, "
+                f"{found[0]:,} now). Scan again, and start again what was computed from it."
+            )
+
+
+def _size_and_time(path: Path) -> tuple[int, int]:
+    found = [path.stat()]
+    if path.is_dir():
+        names = (os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
+        found = [os.stat(name) for name in names]
+    return sum(file.st_size for file in found), max((file.st_mtime_ns for file in found), default=0)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table of instances, and further columns, of which ranges of rows can be read.
+
+    Formats derive from it. Sources are sent to workers, so that they hold paths and names, and
+    :meth:`open` opens the file where the rows are read. Sources of the same file that follow each
+    other share what :meth:`open` returns.
+
+    Parameters
+    ----------
+    stamp : Stamp
+        The file.
+    info : tuple of (str, str)
+        Names of further columns, with one row per instance, and where the file holds them.
+    """
+
+    stamp: Stamp
+    info: tuple[tuple[str, str], ...] = ()
+
+    def verify(self) -> None:
+        """Raise an error if the file has changed since it was scanned."""
+        self.stamp.verify()
+
+    def open(self) -> contextlib.AbstractContextManager[Any]:
+        """Return the open file."""
+        raise NotImplementedError
+
+    def parser_errors(self) -> contextlib.AbstractContextManager[Any]:
+        """Turn errors of the library that parses the file into :class:`BagFormatError`."""
+        return contextlib.nullcontext()
+
+    def read(self, file: Any, start: int, stop: int) -> Any:
+        """Return rows of the features, as an array or sparse matrix."""
+        raise NotImplementedError
+
+    def read_into(self, file: Any, start: int, stop: int, out: NDArray[Any]) -> None:
+        """Write rows of the features into an array."""
+        out[...] = self.read(file, start, stop)
+
+    def read_column(self, file: Any, key: str, start: int, stop: int) -> NDArray[Any]:
+        """Return rows of a further column."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class MemorySource(Source):
+    """Instances of a file without random access (CSV, MATLAB, npz), held in memory.
+
+    Parameters
+    ----------
+    instances : array or CSR of shape (n_instances, n_features)
+        All rows.
+    columns : mapping of str to array of shape (n_instances, ...)
+        The further columns; ``info`` maps their names to themselves.
+    """
+
+    instances: Any = None
+    columns: Mapping[str, NDArray[Any]] | None = None
+
+    @classmethod
+    def of(cls, path: Path, instances: Any, columns: Mapping[str, NDArray[Any]]) -> "MemorySource":
+        """Return the source of arrays that were read from a file."""
+        info = tuple((name, name) for name in columns)
+        return cls(Stamp.of(path), info, instances=instances, columns=dict(columns))
+
+    def verify(self) -> None:
+        """Do nothing: the file is not read again."""
+
+    def open(self) -> contextlib.AbstractContextManager[Any]:
+        """Return nothing: the rows are in memory."""
+        return contextlib.nullcontext()
+
+    def read(self, file: Any, start: int, stop: int) -> Any:
+        """Return rows of the features."""
+        return self.instances[start:stop]
+
+    def read_column(self, file: Any, key: str, start: int, stop: int) -> NDArray[Any]:
+        """Return rows of a further column."""
+        assert self.columns is not None
+        return self.columns[key][start:stop]
+
+    def narrowed(self, start: int, stop: int) -> "MemorySource":
+        """Return the source of some rows alone, to be sent to a worker."""
+        columns = {name: values[start:stop] for name, values in (self.columns or {}).items()}
+        return MemorySource(self.stamp, self.info, self.instances[start:stop], columns)
+
+
+class LazyBags:
+    """Bags on disk, of which ids, labels, sizes and bag info are in memory.
+
+    :func:`pigmil.scan_bags` returns them. They are indexed and split like :class:`pigmil.Bags`
+    (slices, masks, arrays of positions, ids; scikit-learn's splitters work), which reads nothing.
+    Methods score them block by block. A pickle of lazy bags holds paths and ranges of rows, and
+    values only of formats that cannot be read in parts, so that it is cheap to send to a worker.
+
+    Attributes
+    ----------
+    ids, y : array of shape (n_bags,)
+        Name and label of each bag; ``y`` is None if no labels are known.
+    bag_info : mapping of str to array of shape (n_bags,)
+        Further data on each bag, such as the patient.
+    sizes : array of int of shape (n_bags,)
+        Number of instances of each bag.
+    offsets : array of int of shape (n_bags + 1,)
+        Where each bag would begin if all were read.
+    dtype : dtype
+        Type of the values on disk; float16 is read as float32.
+    feature_names : tuple of str or None
+        Names of the features where the files have them.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np
+    >>> from pigmil import scan_bags
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> for name, size in (("a", 2), ("b", 3)):
+    ...     np.save(folder / f"{name}.npy", np.ones((size, 4), dtype="float32"))
+    >>> lazy = scan_bags(folder, labels={"a": 0, "b": 1})
+    >>> lazy
+    LazyBags(2 bags, 5 instances, 4 features, float32, labels 0: 1, 1: 1)
+    >>> lazy[["b"]].load()
+    Bags(1 bags, 3 instances, 4 features, float32, labels 1: 1)
+    """
+
+    is_lazy: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        segments: IntArray,
+        segment_offsets: IntArray,
+        *,
+        ids: Any,
+        n_features: int,
+        dtype: Any,
+        y: Any = None,
+        bag_info: Mapping[str, Any] | None = None,
+        feature_names: Sequence[str] | None = None,
+        is_sparse: bool = False,
+        missing: str = "raise",
+        transformers: tuple[Any, ...] = (),
+    ) -> None:
+        self._sources = tuple(sources)
+        # One row per range of rows: position of the source, first row, row after the last. The
+        # ranges of bag i are rows segment_offsets[i] to segment_offsets[i + 1].
+        self._segments = np.asarray(segments, dtype=np.int64).reshape(-1, 3)
+        self._segment_offsets = np.asarray(segment_offsets, dtype=np.int64)
+        self.ids: NDArray[Any] = text_array(ids)
+        self.y: Any = None if y is None else text_array(y)
+        self.bag_info: dict[str, NDArray[Any]] = {
+            name: text_array(values) for name, values in (bag_info or {}).items()
+        }
+        self._stored_features = int(n_features)
+        self.dtype = np.dtype(dtype)
+        self._stored_names = None if feature_names is None else tuple(map(str, feature_names))
+        self.is_sparse = bool(is_sparse)
+        self._missing = missing
+        self._transformers = transformers
+        self.n_features = self._stored_features
+        self.feature_names = self._stored_names
+        lengths = self._segments[:, 2] - self._segments[:, 1]
+        starts = self._segment_offsets[:-1]
+        self.sizes: IntArray = (
+            np.add.reduceat(lengths, starts) if len(starts) else np.empty(0, dtype=np.int64)
+        )
+
+    @classmethod
+    def from_bags(cls, bags: Bags, path: Path) -> "LazyBags":
+        """Return bags that a format without random access has read, as lazy bags."""
+        columns = dict(bags.instance_info)
+        if bags.instance_labels is not None:
+            columns[INSTANCE_LABELS] = bags.instance_labels
+        starts, stops = bags.offsets[:-1], bags.offsets[1:]
+        return cls(
+            [MemorySource.of(path, bags.instances, columns)],
+            np.column_stack([np.zeros_like(starts), starts, stops]),
+            np.arange(bags.n_bags + 1),
+            ids=bags.ids,
+            y=bags.y,
+            bag_info=bags.bag_info,
+            n_features=bags.n_features,
+            dtype=bags.dtype,
+            feature_names=bags.feature_names,
+            is_sparse=bags.is_sparse,
+            missing="keep" if bags.has_missing else "raise",
+        )
+
+    @property
+    def n_bags(self) -> int:
+        """Number of bags."""
+        return len(self.ids)
+
+    @property
+    def n_instances(self) -> int:
+        """Number of instances in all bags."""
+        return int(self.sizes.sum())
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of bags and of features, as scikit-learn expects of a table."""
+        return self.n_bags, self.n_features
+
+    @property
+    def offsets(self) -> IntArray:
+        """Where each bag would begin if all were read, followed by the number of instances."""
+        return offsets_of(self.sizes)
+
+    @property
+    def bag_index(self) -> IntArray:
+        """Position of the bag of each instance."""
+        return segment_ids(self.offsets)
+
+    @property
+    def paths(self) -> list[str]:
+        """Files that hold these bags."""
+        return list(dict.fromkeys(source.stamp.path for source in self._sources))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the instances would take in memory."""
+        return self.n_instances * self._stored_features * self._value_type.itemsize
+
+    @property
+    def _value_type(self) -> np.dtype[Any]:
+        """Type of the values once they are read."""
+        small = self.dtype.kind == "f" and self.dtype.itemsize <= 4
+        return np.dtype(np.float32 if small else np.float64)
+
+    def __len__(self) -> int:
+        return self.n_bags
+
+    def __iter__(self) -> Iterator[Any]:
+        for block in self.blocks():
+            yield from block
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return one bag's instances for an integer or an id, else lazy bags."""
+        chosen = resolve_index(key, self.ids)
+        if isinstance(chosen, int):
+            return self._take(np.array([chosen])).load().instances
+        if isinstance(chosen, slice):
+            chosen = np.arange(self.n_bags, dtype=np.int64)[chosen]
+        return self._take(chosen)
+
+    def _take(self, chosen: IntArray) -> "LazyBags":
+        segments = self._segments[segment_gather(self._segment_offsets, chosen)].copy()
+        used, segments[:, 0] = np.unique(segments[:, 0], return_inverse=True)
+        return self._replace(
+            sources=[self._sources[position] for position in used.tolist()],
+            segments=segments,
+            segment_offsets=offsets_of(np.diff(self._segment_offsets)[chosen]),
+            ids=self.ids[chosen],
+            y=None if self.y is None else self.y[chosen],
+            bag_info={name: values[chosen] for name, values in self.bag_info.items()},
+        )
+
+    def _replace(self, **changes: Any) -> "LazyBags":
+        fields = {
+            "sources": self._sources,
+            "segments": self._segments,
+            "segment_offsets": self._segment_offsets,
+            "ids": self.ids,
+            "y": self.y,
+            "bag_info": self.bag_info,
+            "n_features": self._stored_features,
+            "dtype": self.dtype,
+            "feature_names": self._stored_names,
+            "is_sparse": self.is_sparse,
+            "missing": self._missing,
+            "transformers": self._transformers,
+        }
+        changed = LazyBags(**(fields | changes))
+        if "transformers" not in changes:
+            changed.n_features, changed.feature_names = self.n_features, self.feature_names
+        return changed
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for a worker: of sources in memory, only the rows of these bags."""
+        segments, sources = self._segments.copy(), list(self._sources)
+        for position, source in enumerate(sources):
+            if isinstance(source, MemorySource):
+                rows = segments[:, 0] == position
+                first, last = segments[rows, 1].min(), segments[rows, 2].max()
+                sources[position] = source.narrowed(int(first), int(last))
+                segments[rows, 1:] -= first
+        return self.__dict__ | {"_segments": segments, "_sources": tuple(sources)}
+
+    def with_info(self, *, bag_info: Mapping[str, Any]) -> "LazyBags":
+        """Return lazy bags with these columns of ``bag_info`` added or replaced."""
+        for name, values in bag_info.items():
+            if len(values) != self.n_bags:
+                raise ValueError(
+                    f"bag_info[{name!r}] has {len(values)} entries for {self.n_bags} bags."
+                )
+        return self._replace(bag_info={**self.bag_info, **bag_info})
+
+    def with_labels(self, y: Any) -> "LazyBags":
+        """Return the same bags with other labels."""
+        y = text_array(y)
+        if len(y) != self.n_bags:
+            raise BagsError(f"There are {len(y)} labels for {self.n_bags} bags.")
+        return self._replace(y=y)
+
+    def with_transformer(self, transformer: Any) -> "LazyBags":
+        """Return the same bags, transformed by a fitted :class:`pigmil.OnInstances` when read.
+
+        Parameters
+        ----------
+        transformer : transformer of bags
+            Its ``transform`` takes and returns :class:`pigmil.Bags`. It is sent to workers.
+        """
+        changed = self._replace(transformers=(*self._transformers, transformer))
+        source, start, _ = self._segments[0].tolist()
+        first_row = changed._take(np.array([0]))._replace(
+            sources=[self._sources[source]],
+            segments=np.array([[0, start, start + 1]]),
+            segment_offsets=np.array([0, 1]),
+        )
+        probe = first_row.load()
+        changed.n_features, changed.feature_names = probe.n_features, probe.feature_names
+        return changed
+
+    def partitions(self, max_bytes: int = BLOCK_BYTES) -> list["LazyBags"]:
+        """Split into lazy bags of at most ``max_bytes`` of values; a larger bag is one part.
+
+        The cut depends on the bags alone, never on the number of workers.
+
+        Parameters
+        ----------
+        max_bytes : int, default=2**25
+            Bytes of values, once read.
+        """
+        if max_bytes < 1:
+            raise ValueError(f"max_bytes must be at least 1; got {max_bytes}.")
+        row_bytes = max(1, max(self._stored_features, self.n_features) * self._value_type.itemsize)
+        ends = self.offsets * row_bytes
+        parts, first = [], 0
+        while first < self.n_bags:
+            last = int(np.searchsorted(ends, ends[first] + max_bytes, side="right")) - 1
+            last = min(max(last, first + 1), self.n_bags)
+            parts.append(self._take(np.arange(first, last, dtype=np.int64)))
+            first = last
+        return parts
+
+    def blocks(self, max_bytes: int = BLOCK_BYTES, *, info: bool = False) -> Iterator[Bags]:
+        """Read the bags block by block.
+
+        Parameters
+        ----------
+        max_bytes : int, default=2**25
+            Bytes of values in a block; a larger bag is a block by itself.
+        info : bool, default=False
+            Whether to read further data on instances too (coordinates, instance labels).
+
+        Yields
+        ------
+        Bags
+        """
+        for part in self.partitions(max_bytes):
+            yield part._read(info=info)
+
+    def load(self, *, info: bool = True) -> Bags:
+        """Read all bags into memory.
+
+        Parameters
+        ----------
+        info : bool, default=True
+            Whether to read further data on instances too.
+
+        Raises
+        ------
+        BagsError
+            If the values would fill more than the memory that is available.
+        """
+        return self._read(info=info)
+
+    def _read(self, *, info: bool) -> Bags:
+        self._check_memory()
+        instances, columns = self._read_rows(info=info)
+        labels = columns.pop(INSTANCE_LABELS, None)
+        repeated = len(set(self.ids.tolist())) < self.n_bags  # resampled
+        try:
+            bags = Bags(
+                instances,
+                self.offsets,
+                ids=None if repeated else self.ids,
+                y=self.y,
+                instance_labels=labels,
+                feature_names=self._stored_names,
+                instance_info=columns,
+                bag_info=self.bag_info,
+                missing="keep" if self._transformers else self._missing,
+            )
+        except BagsError as error:
+            raise BagFormatError(f"{self.paths[0]}: {error}") from error
+        for transformer in self._transformers:
+            bags = transformer.transform(bags)
+        return bags
+
+    def _check_memory(self) -> None:
+        """Raise an error if the rows do not fit: their number is declared, not yet read."""
+        available = available_memory()
+        in_memory = all(isinstance(source, MemorySource) for source in self._sources)
+        if self.is_sparse or in_memory or available is None or self.nbytes <= 0.9 * available:
+            return
+        raise BagFormatError(
+            f"{self.paths[0]}: the {self.n_instances:,} instances take {self.nbytes / 1e9:,.1f} "
+            f"GB, and {available / 1e9:,.1f} GB of memory are available. Keep them on disk with "
+            "scan_bags and fit a method that streams (SoftPIGMIL, MaxPoolingLR, SIL), or load "
+            "some of the bags: scan_bags(...)[:100].load()."
+        )
+
+    def _read_rows(self, *, info: bool) -> tuple[Any, dict[str, NDArray[Any]]]:
+        """Read the rows of all bags; return the features and the further columns.
+
+        Rows are read in the order of the files, in windows of at most a block: the rows of a bag
+        may be scattered over a table, and one read for each of them would be slow.
+        """
+        dtype, n_rows = self._value_type, self.n_instances
+        ranges = _merged_ranges(self._segments)
+        if len(ranges) == 1 and not self.is_sparse:
+            source = self._sources[int(ranges[0, 0])]
+            start, stop = (int(row) for row in ranges[0, 1:3])
+            if isinstance(source, MemorySource) and source.instances.dtype == dtype:
+                columns = {
+                    name: source.read_column(None, key, start, stop)
+                    for name, key in (source.info if info else ())
+                }
+                return source.instances[start:stop], columns
+        out = None if self.is_sparse else np.empty((n_rows, self._stored_features), dtype=dtype)
+        parts: dict[str, list[tuple[IntArray, Any]]] = {}  # by column: rows of the result, values
+        with contextlib.ExitStack() as stack:
+            opened: Source | None = None
+            file: Any = None
+            for position, window in _windows(ranges, max(1, BLOCK_BYTES // self._row_bytes)):
+                source = self._sources[position]
+                if opened is None or opened.stamp != source.stamp:
+                    source.verify()
+                if opened is None or opened.stamp.path != source.stamp.path:
+                    stack.close()
+                    file = stack.enter_context(source.open())
+                opened = source
+                first, last = int(window[:, 1].min()), int(window[:, 2].max())
+                rows = _positions(window[:, 1] - first, window[:, 2] - first)
+                places = _positions(window[:, 3], window[:, 3] + window[:, 2] - window[:, 1])
+                with source.parser_errors():
+                    if out is None:
+                        block = as_csr(source.read(file, first, last)).astype(dtype)
+                        parts.setdefault("", []).append((places, block[rows]))
+                    elif len(window) == 1:
+                        source.read_into(file, first, last, out[places[0] : places[-1] + 1])
+                    else:
+                        out[places] = source.read(file, first, last)[rows]
+                    for name, key in source.info if info else ():
+                        values = (
+                            np.arange(first, last)
+                            if key == ROW_NUMBER
+                            else text_array(source.read_column(file, key, first, last))
+                        )
+                        parts.setdefault(name, []).append((places, values[rows]))
+        columns = {name: _in_order(found) for name, found in parts.items()}
+        instances = columns.pop("") if out is None else out
+        # What only some files have is left out.
+        return instances, {name: read for name, read in columns.items() if len(read) == n_rows}
+
+    @property
+    def _row_bytes(self) -> int:
+        return max(1, self._stored_features * self._value_type.itemsize)
+
+    def column_moments(self) -> tuple[int, FloatArray, FloatArray]:
+        """Return the number of instances, and mean and variance of every feature, in one pass."""
+        # The engine lies above this room; by name, because bags in memory never need it.
+        engine = importlib.import_module("pigmil.scale")
+        moments: tuple[int, FloatArray, FloatArray] = engine.column_moments(self)
+        return moments
+
+    def __repr__(self) -> str:
+        return f"LazyBags({summary(self)})"
+
+
+def _merged_ranges(segments: IntArray) -> IntArray:
+    """Return ranges of rows as (source, start, stop, place in the result), sorted by source.
+
+    Ranges that follow each other both in the source and in the result are joined.
+    """
+    places = offsets_of(segments[:, 2] - segments[:, 1])[:-1]
+    ranges = np.column_stack([segments, places])[np.lexsort((segments[:, 1], segments[:, 0]))]
+    before, after = ranges[:-1], ranges[1:]
+    follows = (
+        (after[:, 0] == before[:, 0])
+        & (after[:, 1] == before[:, 2])
+        & (after[:, 3] == before[:, 3] + before[:, 2] - before[:, 1])
+    )
+    first = np.flatnonzero(np.append(True, ~follows)[: len(ranges)])
+    merged = ranges[first]
+    merged[:, 2] = ranges[np.append(first[1:], len(ranges)) - 1, 2]
+    return merged
+
+
+def _windows(ranges: IntArray, most_rows: int) -> Iterator[tuple[int, IntArray]]:
+    """Yield source and ranges that are read at once: near each other, within ``most_rows``."""
+    before, after = ranges[:-1], ranges[1:]
+    apart = (
+        (after[:, 0] != before[:, 0])
+        | (after[:, 1] > before[:, 2] + _GAP)
+        | (after[:, 1] // most_rows != before[:, 1] // most_rows)
+    )
+    for window in np.split(ranges, np.flatnonzero(apart) + 1):
+        yield int(window[0, 0]), window
+
+
+def _positions(starts: IntArray, stops: IntArray) -> IntArray:
+    """Return all positions of some ranges, one range after the other."""
+    sizes = stops - starts
+    ends = np.cumsum(sizes)
+    return np.arange(int(ends[-1]), dtype=np.int64) + np.repeat(starts - (ends - sizes), sizes)
+
+
+def _in_order(parts: list[tuple[IntArray, Any]]) -> Any:
+    """Join values that were read in the order of the files, by their places in the result."""
+    places = np.concatenate([place for place, _ in parts])
+    blocks = [values for _, values in parts]
+    values: Any = blocks[0]
+    if len(blocks) > 1:
+        sparse = sp.issparse(values)
+        values = sp.vstack(blocks, format="csr") if sparse else np.concatenate(blocks)
+    return values if (np.diff(places) == 1).all() else values[np.argsort(places, kind="stable")]
+
+
+def concatenate_lazy(collections: Sequence[LazyBags]) -> LazyBags:
+    """Return the lazy bags of several scans as one; bags with the same id are joined.
+
+    Raises
+    ------
+    BagsError
+        If numbers of features, storage, labels or info of a bag differ.
+    """
+    first = collections[0]
+    if len(collections) == 1:
+        return first
+    problems = Problems(f"The {len(collections)} data sets")
+    for lazy in collections[1:]:
+        if lazy.n_features != first.n_features:
+            problems.add(
+                f"{lazy.paths[0]} has {lazy.n_features} features where {first.paths[0]} has "
+                f"{first.n_features}; scan them apart, or write them with the same features."
+            )
+        elif lazy.feature_names != first.feature_names:
+            problems.add(f"{lazy.paths[0]} names its features otherwise than {first.paths[0]}.")
+    n_labelled = sum(lazy.y is not None for lazy in collections)
+    if 0 < n_labelled < len(collections):
+        problems.add(f"Only {n_labelled} of them have labels; give them all with labels=.")
+    if len({lazy.is_sparse for lazy in collections}) > 1:
+        problems.add("Some are sparse and some are dense.")
+    problems.raise_if_any(BagFormatError)
+    segments, n_sources = [], 0
+    for lazy in collections:
+        segments.append(lazy._segments + np.array([n_sources, 0, 0]))
+        n_sources += len(lazy._sources)
+    names = set.intersection(*(set(lazy.bag_info) for lazy in collections))
+    counts = np.concatenate([np.diff(lazy._segment_offsets) for lazy in collections])
+    joined = first._replace(
+        sources=[source for lazy in collections for source in lazy._sources],
+        segments=np.concatenate(segments),
+        segment_offsets=offsets_of(counts),
+        ids=[bag_id for lazy in collections for bag_id in lazy.ids.tolist()],
+        y=None if first.y is None else np.concatenate([lazy.y for lazy in collections]),
+        dtype=np.result_type(*(lazy.dtype for lazy in collections)),
+        bag_info={
+            name: np.concatenate([lazy.bag_info[name] for lazy in collections])
+            for name in first.bag_info
+            if name in names
+        },
+    )
+    return _join_by_id(joined)
+
+
+def _join_by_id(lazy: LazyBags) -> LazyBags:
+    """Join bags with the same id, which were split over files; label and info must agree."""
+    places_of: dict[Any, list[int]] = {}
+    for place, bag_id in enumerate(lazy.ids.tolist()):
+        places_of.setdefault(bag_id, []).append(place)
+    if len(places_of) == lazy.n_bags:
+        return lazy
+    problems = Problems("Bags that are split over several files")
+    constant = {"label": lazy.y, **lazy.bag_info}
+    for bag_id, places in places_of.items():
+        for name, values in constant.items() if len(places) > 1 else ():
+            if values is not None and len({str(values[place]) for place in places}) > 1:
+                rows = segment_gather(lazy._segment_offsets, np.array(places, dtype=np.int64))
+                used = np.unique(lazy._segments[rows, 0]).tolist()
+                files = sorted({lazy._sources[position].stamp.path for position in used})
+                problems.add(
+                    f"The bag {bag_id!r} has a different {name} in {' and '.join(files[:2])}; "
+                    "correct it, or give the two parts different ids."
+                )
+    problems.raise_if_any(BagFormatError)
+    order = np.array([place for places in places_of.values() for place in places])
+    firsts = np.array([places[0] for places in places_of.values()])
+    chosen = lazy._take(order)
+    n_parts = np.array([len(places) for places in places_of.values()])
+    return chosen._replace(
+        segment_offsets=chosen._segment_offsets[offsets_of(n_parts)],
+        ids=lazy.ids[firsts],
+        y=None if lazy.y is None else lazy.y[firsts],
+        bag_info={name: values[firsts] for name, values in lazy.bag_info.items()},
+    )
