@@ -6,11 +6,14 @@ Results are kept in a store (--store) and not computed again.
 """
 
 import argparse
+import sys
 import tempfile
 from pathlib import Path
 
 from pigmil.evaluation import compare
-from pigmil.reproduction._printed_tables import ELSEWHERE, REAL, TABLE_II, printed_accuracy
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from reproduction.printed import ELSEWHERE, REAL, TABLE_II, printed_accuracy
 
 
 def main() -> None:

@@ -43,7 +43,6 @@ _ROOMS = (
     "io",
     "metrics",
     "report",
-    "reproduction",
     "scale",
 )
 

@@ -13,7 +13,7 @@ from pigmil.estimators import all_estimators
 COLUMNS = ("--bag", "molecule", "--label", "active", "--info", "note")
 LABELLED = (*COLUMNS, "--positive", "yes")
 COMMANDS = (
-    ("demo",), ("detect",), ("fit",), ("predict",), ("heatmap",), ("compare",), ("reproduce",),
+    ("demo",), ("detect",), ("fit",), ("predict",), ("heatmap",), ("compare",),
     ("convert",), ("methods",), ("datasets", "list"), ("datasets", "info"), ("datasets", "fetch"),
 )  # fmt: skip
 
@@ -243,38 +243,3 @@ def test_demo_compares_with_table_one(pigmil, folder):
     assert found.status == 0
     assert "paper 95" in found.out
     assert {path.name for path in (folder / "out").iterdir()} == {"detected.png", "report.html"}
-
-
-def test_reproduce_hands_on_what_was_asked(pigmil, folder, monkeypatch):
-    from pigmil.reproduction import _run as module
-
-    calls = []
-
-    def stand_in(which, output, *, quick, seeds, n_jobs, callback):
-        callback(1, 2, "a cell")
-        calls.append((which, output.name, quick, seeds, n_jobs))
-        return [output / "README.md"]
-
-    monkeypatch.setattr(module, "reproduce", stand_in)
-    found = pigmil("reproduce", "ablation", "--quick", "--seeds", "3", "-j", "2", "--json")
-    assert calls == [("ablation", "pigmil-reproduction", True, 3, 2)]
-    assert found.json["files"] == ["pigmil-reproduction/README.md"]
-
-
-def test_reproduce_prints_the_table_it_made(pigmil, folder, monkeypatch):
-    from pigmil.reproduction import _run as module
-
-    def stand_in(which, output, **options):
-        output.mkdir()
-        rows = "data,method,ours,paper\nRING,PIGMIL,97.04,95\nRING,DD,,30\nBASIC,DD,39.9,\n"
-        (output / "table1.csv").write_text(rows)
-        return [output / "table1.csv"]
-
-    monkeypatch.setattr(module, "reproduce", stand_in)
-    found = pigmil("reproduce", "table1")
-    lines = {
-        line.split()[1]: line for line in found.out.splitlines() if " (" in line and "│" in line
-    }
-    assert "97.0 (95.0)" in lines["PIGMIL"]
-    assert "- (30.0)" in lines["DD"]
-    assert "39.9 (-)" in lines["DD"]

@@ -194,8 +194,6 @@ SAFE = (
 )
 SAFE_LINES = {
     "evaluation/_exports.py": 3,  # to the temporary path that atomic_write yields
-    "reproduction/_drawing.py": 1,  # these two to a folder of atomic_write_folder
-    "reproduction/_run.py": 2,
     "datasets/_fetch.py": 1,  # to a temporary file of pooch
     "datasets/_wheel.py": 1,  # in a temporary folder
     "cli/_console.py": 1,  # the name of the temporary path is on the next line

@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 
 from pigmil.graph import influence
-from pigmil.reproduction import _claims as claims
-from pigmil.reproduction._claims import FAILS, HOLDS, OPEN, Check, Claim
-from pigmil.reproduction._detection import CONFIGURATIONS
-from pigmil.reproduction._printed_tables import SYNTHETIC
-from pigmil.reproduction._tables import TABLE_I_METHODS, mark
+from reproduction import claims
+from reproduction.claims import FAILS, HOLDS, OPEN, Check, Claim
+from reproduction.detection import CONFIGURATIONS
+from reproduction.printed import SYNTHETIC
+from reproduction.tables import TABLE_I_METHODS, mark
 
 
 def curves(shapes, xs, seeds=6, noise=0.002, variant="PIGMIL"):

@@ -3,13 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.model_selection import StratifiedKFold
 
 from pigmil import PIGMIL, Bags
 from pigmil.bags import BagScaler
-from pigmil.evaluation._splits import bag_splits
-from pigmil.evaluation._store import Store
-from pigmil.reproduction._pools import accuracy_by_pool, pools
-from pigmil.reproduction._sections import pools_section, pools_summary, table2_summary
+from reproduction.detection import Runner
+from reproduction.pools import accuracy_by_pool, pools
+from reproduction.sections import pools_section, pools_summary, table2_summary
 
 
 def needles(seed=0, n=15):
@@ -23,22 +23,21 @@ def needles(seed=0, n=15):
 
 def test_the_detected_pool_is_that_of_an_ordinary_fit():
     bags = needles()
-    split = next(iter(bag_splits(bags, repeats=1, folds=2)))
-    scaler = BagScaler().fit(bags[split.train])
-    train, test = (scaler.transform(bags[part]) for part in (split.train, split.test))
+    folds = StratifiedKFold(2, shuffle=True, random_state=0)
+    split = next(folds.split(np.zeros(len(bags)), bags.y))
+    scaler = BagScaler().fit(bags[split[0]])
+    train, test = (scaler.transform(bags[part]) for part in split)
     fixed = {"C": 10.0, "embedding_decay": 3.0, "prototypes": "pool", "random_state": 0}
     ordinary = PIGMIL(**fixed).fit(train)
-    model = PIGMIL(**fixed)
-    found = accuracy_by_pool(bags, split, model)
-    assert not hasattr(model, "pool_")
+    found = accuracy_by_pool(bags, *split, 0, PIGMIL(**fixed))
     assert found["detected"] == pytest.approx(np.mean(ordinary.predict(test) == test.y))
     assert found["detected"] > found["worst"] + 0.1
 
 
-def test_a_table_with_one_row_per_set(tmp_path):
-    with Store(tmp_path / "r.sqlite") as store:
-        table = pools({"a": needles(), "b": needles(1)}, folds=2, store=store)
-        again = pools({"a": needles()}, folds=2, store=store, callback=pytest.fail)
+def test_a_table_with_one_row_per_set(tmp_path, monkeypatch):
+    table = pools({"a": needles(), "b": needles(1)}, Runner(tmp_path), folds=2)
+    monkeypatch.setattr(PIGMIL, "fit", None)  # from the cache, without a fit
+    again = pools({"a": needles()}, Runner(tmp_path), folds=2)
     assert table["data"].tolist() == ["a", "b"]
     assert (table["folds"] == 2).all()
     np.testing.assert_allclose(table["gain"], table["detected"] - table["random"])

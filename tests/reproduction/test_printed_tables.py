@@ -3,7 +3,7 @@
 import math
 
 from pigmil import datasets
-from pigmil.reproduction._printed_tables import REAL, SYNTHETIC, TABLE_I, TABLE_II, printed_accuracy
+from reproduction.printed import REAL, SYNTHETIC, TABLE_I, TABLE_II, printed_accuracy
 
 
 def test_averages_of_table_1_are_as_printed():

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import matplotlib as mpl
@@ -10,25 +11,22 @@ import pandas as pd
 import pytest
 
 from pigmil import PIGMIL
-from pigmil._core.errors import DataSetError
 from pigmil.datasets import make_basic, make_rhombus, make_ring
-from pigmil.evaluation._store import Store
 from pigmil.graph import CSDG
 from pigmil.metrics import detection_accuracy
-from pigmil.reproduction import _ablation as ablation
-from pigmil.reproduction import _sections as sections
-from pigmil.reproduction import _tables as tables
-from pigmil.reproduction._claims import FAILS, HOLDS, OPEN
-from pigmil.reproduction._detection import (
+from reproduction import ablation, sections, tables
+from reproduction.claims import FAILS, HOLDS, OPEN
+from reproduction.detection import (
     CONFIGURATIONS,
     Detection,
+    Runner,
     detect,
     fitted,
     graph_measures,
     run_detections,
 )
-from pigmil.reproduction._run import FULL, QUICK, FigureSize, Size, reproduce
-from pigmil.reproduction._tables import table2, table2_methods
+from reproduction.run import FULL, QUICK, FigureSize, Size, reproduce
+from reproduction.tables import table2, table2_methods
 
 TINY = Size(
     seeds=1,
@@ -65,7 +63,7 @@ def test_every_file_is_named_and_there(folder):
         written = [Path(path) for path in json.loads((folder / part / "written.json").read_text())]
         assert written[0].name == "README.md"
         assert len(set(written)) == len(written)
-        there = {path.name for path in (folder / part).iterdir()} - {"written.json"}
+        there = {path.name for path in (folder / part).iterdir()} - {"written.json", "cache"}
         assert {path.name for path in written} == there
 
 
@@ -95,8 +93,7 @@ def test_the_page_opens_with_a_summary_and_counts_the_claims(folder):
 
 def test_the_page_shows_every_part_that_the_folder_holds(folder, tmp_path):
     for part in PARTS:
-        for path in (folder / part).iterdir():
-            (tmp_path / path.name).write_bytes(path.read_bytes())
+        shutil.copytree(folder / part, tmp_path, dirs_exist_ok=True)
     text = reproduce("table1", tmp_path, size=TINY)[0].read_text("utf-8")
     headings = re.findall(r"(?m)^## (\S+)", text)
     assert headings[:2] == ["Table", "Ablation:"]
@@ -160,7 +157,7 @@ def test_pictures_are_drawn_in_both_formats(folder):
 
 def test_the_environment_names_no_place_on_the_machine(folder):
     facts = json.loads((folder / "table1" / "environment.json").read_text("utf-8"))["table1"]
-    assert facts["command"] == "pigmil reproduce table1"
+    assert facts["command"] == "python -m reproduction table1"
     assert re.fullmatch(r"\d{4}-\d\d-\d\d", facts["date"])
     assert facts["packages"]["numpy"] == np.__version__
     for path in (folder / "figures").glob("*.*"):
@@ -168,13 +165,11 @@ def test_the_environment_names_no_place_on_the_machine(folder):
             assert str(folder) not in path.read_text("utf-8") or path.name == "written.json"
 
 
-def test_called_again_it_computes_nothing_and_draws_the_same(folder):
-    def refuse(*step):
-        raise AssertionError(step)
-
+def test_called_again_it_computes_nothing_and_draws_the_same(folder, monkeypatch):
+    monkeypatch.setattr("reproduction.detection.detect", None)
     place = folder / "figures"
     before = {path.name: path.read_bytes() for path in place.glob("figure_*")}
-    reproduce("figures", place, size=TINY, callback=refuse)
+    reproduce("figures", place, size=TINY)
     assert {path.name: path.read_bytes() for path in place.glob("figure_*")} == before
 
 
@@ -201,7 +196,7 @@ def test_table_2_beside_the_paper(tmp_path, monkeypatch):
         "mutagenesis_bonds": make_rhombus(random_state=0, **small),
         "fox": make_basic(random_state=0, **small),
     }
-    table, results = table2(sets=sets, repeats=1, folds=2, store=tmp_path / "r.sqlite")
+    table, results = table2(sets=sets, repeats=1, folds=2, store=tmp_path / "results.sqlite")
     table = table.set_index(["data", "method"])
     row = table.loc[("musk1", "MILES")]
     assert (row["paper"], row["paper_std"]) == (72.0, 13.7)
@@ -210,13 +205,12 @@ def test_table_2_beside_the_paper(tmp_path, monkeypatch):
     assert table.loc[("mutagenesis_bonds", "mi-Sim"), "mark"] == "new"
     assert (table["cells"] == 2).all()
 
-    written = reproduce("table2", tmp_path / "out", size=Size(sets=sets, repeats=1, folds=2),
-                        store=tmp_path / "r.sqlite")  # fmt: skip
+    written = reproduce("table2", tmp_path, size=Size(sets=sets, repeats=1, folds=2))
     text = written[0].read_text("utf-8")
     assert "| Musk-1 |" in text
     assert "(blank) new" in text
     assert "![Average ranks and critical difference](table2_ranks.png)" in text
-    assert (tmp_path / "out" / "table2_ranks.svg").is_file()
+    assert (tmp_path / "table2_ranks.svg").is_file()
 
 
 def test_cells_below_the_paper_are_listed():
@@ -283,19 +277,21 @@ def test_measures_of_a_graph_by_hand():
 
 def test_detections_go_on_with_more_seeds(tmp_path):
     steps = []
-    wanted = [Detection("RING", "KDE"), Detection("RHOMBUS, fresh impostors", "KDE")]
-    with Store(tmp_path / "r.sqlite") as store:
-        run_detections("test", wanted, range(1), store)
-        rows = run_detections("test", wanted, range(2), store, callback=steps.append)
+    wanted = [Detection("RING", "KDE"), Detection("RHOMBUS, fresh impostors", "no method")]
+    first = run_detections(wanted, range(1), Runner(tmp_path))
+    run = Runner(tmp_path, callback=lambda *step: steps.append(step))
+    rows = run_detections(wanted, range(2), run)
     assert [row["seed"] for row in rows] == [0, 1, 0, 1]
-    assert len(steps) == 2
+    assert rows[0] == first[0]  # seconds included: it was not computed again
+    assert "no method" in rows[2]["error"]
+    assert steps[-1] == (4, 4, "RHOMBUS, fresh impostors no method")
 
 
 def test_a_set_that_cannot_be_had_is_left_out_and_reported(tmp_path, monkeypatch, caplog):
     def refuse(name):
-        raise DataSetError(f"'{name}' is nowhere\nand its keepers are gone")
+        raise LookupError(f"'{name}' is nowhere\nand its keepers are gone")
 
-    monkeypatch.setattr("pigmil.reproduction._run.load_dataset", refuse)
+    monkeypatch.setattr("reproduction.run.load_dataset", refuse)
     [page, *_] = reproduce("table2", tmp_path, size=Size(sets=("fox",)))
     assert "Table II: Fox, which is not available: 'fox' is nowhere\n" in page.read_text("utf-8")
     assert "fox is left out of Table II" in caplog.text

@@ -29,7 +29,8 @@ class Table:
     columns : sequence of str
         Titles of the columns.
     rows : sequence of sequences
-        One value or :class:`Cell` per column; None is an empty cell.
+        One value or :class:`Cell` per column; None is an empty cell. A row of a single value is a
+        heading of the rows below it, in LaTeX.
     left : sequence of int, default=(0,)
         Columns that are aligned left; the others are aligned right.
     title : str, optional
@@ -79,13 +80,18 @@ class Table:
         """Return the table in LaTeX, with the rules of the package booktabs."""
         kinds = "".join("l" if at in self.left else "r" for at in range(len(self.columns)))
         lines = [rf"\begin{{tabular}}{{{kinds}}}", r"\toprule"]
-        lines += [" & ".join(map(escape_latex, self.columns)) + r" \\", r"\midrule"]
+        lines.append(" & ".join(map(escape_latex, self.columns)) + r" \\")
+        if not any(len(row) == 1 for row in self.rows[:1]):
+            lines.append(r"\midrule")
         for row in self._cells():
             cells = [
                 (r"\textbf{{{}}}" if cell.bold else "{}").format(escape_latex(cell.text))
                 + (r"$^\dagger$" if cell.marked else "")
                 for cell in row
             ]
+            if len(cells) == 1 < len(self.columns):
+                cells = [rf"\multicolumn{{{len(self.columns)}}}{{l}}{{{cells[0]}}}"]
+                lines.append(r"\midrule")
             lines.append(" & ".join(cells) + r" \\")
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 

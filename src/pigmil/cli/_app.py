@@ -7,7 +7,7 @@ import typer
 from pigmil._core.version import __version__
 from pigmil.cli import _listing as listing
 from pigmil.cli import _models as models
-from pigmil.cli._compare import compare, reproduce
+from pigmil.cli._compare import compare
 from pigmil.cli._console import unwrap_paragraphs
 from pigmil.cli._demo import demo
 from pigmil.cli._detect import detect
@@ -28,7 +28,6 @@ app.command("fit")(models.fit)
 app.command("predict")(models.predict)
 app.command("heatmap")(heatmap)
 app.command("compare")(compare)
-app.command("reproduce")(reproduce)
 app.command("convert")(listing.convert)
 app.command("methods")(listing.methods)
 data_sets.command("list")(listing.datasets_list)

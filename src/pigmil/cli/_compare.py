@@ -1,6 +1,5 @@
-"""``pigmil compare`` and ``pigmil reproduce``."""
+"""``pigmil compare``."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,17 +31,6 @@ from pigmil.cli._inputs import (
 
 DEFAULT_METHODS = "PIGMIL,MILES,MI-Kernel,miGraph,Citation-kNN"
 EXPORTS = (".md", ".tex", ".csv", ".parquet", ".json")
-
-
-class PaperPart(StrEnum):
-    """A part of the paper to reproduce."""
-
-    table1 = "table1"
-    table2 = "table2"
-    pools = "pools"
-    ablation = "ablation"
-    figures = "figures"
-    all = "all"
 
 
 @command
@@ -227,66 +215,3 @@ def _print_comparison(output: Output, results: Any, metric: str) -> None:
         "failures": results.failures,
         "findings": results.findings,
     }
-
-
-@command
-def reproduce(
-    output: Output,
-    which: Annotated[
-        PaperPart, typer.Argument(help="Part of the paper to reproduce.")
-    ] = PaperPart.all,
-    folder: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder for tables, figures and numbers.")
-    ] = Path("pigmil-reproduction"),
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A subset that takes a few minutes.")
-    ] = False,
-    seeds: Annotated[
-        int | None,
-        typer.Option("--seeds", min=1, help="Number of random draws of each synthetic data set."),
-    ] = None,
-    jobs: JobsOption = 1,
-) -> None:
-    """Reproduce the tables and figures of the paper and compare them with the printed ones.
-
-    After Ctrl-C, run it again with the same folder to continue.
-
-    Examples:
-
-      pigmil reproduce table1 --quick
-
-      pigmil reproduce ablation --seeds 5
-    """
-    from pigmil.reproduction._run import reproduce as run
-
-    with output.progress(f"reproducing {which.value}") as report_progress:
-        written = run(
-            which.value, folder, quick=quick, seeds=seeds, n_jobs=jobs, callback=report_progress
-        )
-    for path in map(Path, written):
-        if path.name in ("table1.csv", "table2.csv") and path.is_file():
-            _print_reproduced(output, path)
-    for path in map(Path, written):
-        output.add_file(path, "reproduction")
-    output.result = {"which": which.value, "quick": quick}
-
-
-def _print_reproduced(output: Output, path: Path) -> None:
-    """Print a reproduced table: data sets as rows, methods as columns, the paper in brackets."""
-    import csv
-
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    methods = list(dict.fromkeys(row["method"] for row in rows))
-    cells: dict[str, dict[str, str]] = {}
-    for row in rows:
-        ours, paper = (
-            f"{float(row[name]):.1f}" if row[name] else "-" for name in ("ours", "paper")
-        )
-        cells.setdefault(row["data"], {})[row["method"]] = f"{ours} ({paper})"
-    number = "I" if path.stem == "table1" else "II"
-    output.table(
-        ["method", *cells],
-        [(method, *(values.get(method, "-") for values in cells.values())) for method in methods],
-        title=f"Table {number}, in per cent: reproduced (paper)",
-    )

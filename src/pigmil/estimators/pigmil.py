@@ -1,5 +1,6 @@
 """PIGMIL: positive instance detection via graph updating."""
 
+import copy
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -8,11 +9,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from pigmil._core._sklearn_compat import Interval, StrOptions
 from pigmil._core.segments import segment_argmax, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
-from pigmil.bags import Bags
+from pigmil.bags import Bags, as_bags
 from pigmil.distances import length_unit, log_density, worth_screening
 from pigmil.estimators._parameters import (
     AT_LEAST_ONE,
@@ -634,6 +636,30 @@ class PIGMIL(MILClassifier):
             )
             fitted.append((chosen, svm))
         self.prototypes_, self.classifier_ = max(fitted, key=lambda pair: pair[1].inner_accuracy)
+
+    def with_pool(self, X: Any, pool: Any, *, random_state: Any = None) -> "PIGMIL":
+        """Return a copy whose bag classifier is trained with another pool of instances.
+
+        Parameters
+        ----------
+        X : bags
+            The labelled bags that the model was fitted to.
+        pool : array of int
+            Flat indices of the instances to use in place of ``pool_``.
+        random_state : int, RandomState or None
+            For the choice of prototypes.
+        """
+        check_is_fitted(self)
+        bags = as_bags(X)
+        positive = np.asarray(bags.y == self.positive_label_)
+        split = ClassSplit.from_bags(
+            bags, positive, decays=(self.decay_,), unit=self.length_unit_, two_sided=False
+        )
+        other = copy.copy(self)
+        other.pool_ = np.asarray(pool)
+        rng = check_random_state(random_state)
+        other._fit_classifier(bags, positive, split.log_negative_density[0], rng)
+        return other
 
     def _choose_prototypes(
         self, kind: str, bags: Bags, positive: BoolArray, rng: np.random.RandomState

@@ -1,20 +1,22 @@
 """Results as files: tables for papers and web pages, rows for programs."""
 
 import json
-import math
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pigmil._core.files import atomic_write
+from pigmil._core.tables import Cell, Table, escape_latex
 from pigmil._core.text import escape_formula, escape_markdown, to_json_safe
 
 if TYPE_CHECKING:
     from pigmil.evaluation._results import Results
 
 
-SIGNIFICANCE = "Best means, and methods within error (corrected resampled t-test, Holm, level 0.05)"
+SIGNIFICANCE = (
+    "Bold: the best mean; †: within error of it (corrected resampled t-test, Holm, level 0.05)"
+)
 
 
 def write_results(results: "Results", path: str | os.PathLike[str], metric: str) -> Path:
@@ -35,18 +37,42 @@ def write_results(results: "Results", path: str | os.PathLike[str], metric: str)
     return path
 
 
+def results_table(results: "Results", metric: str) -> Table:
+    """Return "mean ± std" by data set; the best mean is bold, and those within error are marked."""
+    text, within = results.table(metric, statistic="text"), results.within_error(metric)
+    best = results.best(metric)
+    rows = []
+    for data, row in text.iterrows():
+        cells = [
+            Cell(
+                cell,
+                best.get(data) == method,
+                best.get(data) != method and within.loc[data, method],
+            )
+            for method, cell in row.items()
+        ]
+        rows.append([data, *cells])
+    return Table(["data set", *text.columns], rows)
+
+
 def markdown_page(results: "Results", metric: str) -> str:
-    """Return Markdown: the table "mean ± std", the best, intervals, failures and findings."""
-    parts = [markdown_table(results.table(metric, statistic="text"))]
+    """Return Markdown: the table "mean ± std", and the notes below it."""
+    return "\n\n".join([results_table(results, metric).markdown(), *notes(results, metric)]) + "\n"
+
+
+def notes(results: "Results", metric: str) -> list[str]:
+    """Return paragraphs of Markdown: the best, intervals, failures and findings."""
+    parts = []
     best = results.best_methods(metric)
     if best:
         parts.append(
             f"{SIGNIFICANCE}:\n\n" + "\n".join(f"- {escape_markdown(line)}." for line in best)
         )
     if metric in ("accuracy", "auc") and len(results.intervals(metric)):
+        text = results.table(metric, statistic="interval")
         parts.append(
             "Mean with 95 % interval (bootstrap over groups of bags):\n\n"
-            + markdown_table(results.table(metric, statistic="interval"))
+            + Table(["data set", *text.columns], text.reset_index().to_numpy()).markdown()
         )
     if results.failures:
         failed = [
@@ -62,68 +88,26 @@ def markdown_page(results: "Results", metric: str) -> str:
     ]
     if findings:
         parts.append("The audit of the data found:\n\n" + "\n".join(findings))
-    return "\n\n".join(parts) + "\n"
-
-
-def markdown_table(text: Any, corner: str = "data set") -> str:
-    """Return a data frame of texts as a Markdown table, its index as the first column."""
-    head = f"| {corner} | " + " | ".join(map(escape_markdown, text.columns)) + " |"
-    rule = "|---" * (len(text.columns) + 1) + "|"
-    body = [
-        f"| {escape_markdown(name)} | " + " | ".join(map(escape_markdown, row)) + " |"
-        for name, row in text.iterrows()
-    ]
-    return "\n".join([head, rule, *body])
+    return parts
 
 
 def latex_table(results: "Results", metric: str) -> str:
     """Return the table "mean ± std" in LaTeX with booktabs.
 
-    In each row the best method and those within error of it are bold; below the table follow the
-    sentences that Markdown has.
+    Below the table follow the sentences that Markdown has.
     """
-    mean, std = results.table(metric), results.table(metric, statistic="std")
-    bold = results.within_error(metric)
-    lines = [
-        rf"\begin{{tabular}}{{l{'r' * len(mean.columns)}}}",
-        r"\toprule",
-        " & ".join(["data set", *map(latex_text, mean.columns)]) + r" \\",
-        r"\midrule",
-    ]
-    for name, row in mean.iterrows():
-        cells = []
-        for method, value in row.items():
-            if math.isnan(value):
-                cells.append("--")
-                continue
-            cell = rf"{value:.1f} $\pm$ {std.loc[name, method]:.1f}"
-            cells.append(rf"\textbf{{{cell}}}" if bold.loc[name, method] else cell)
-        lines.append(" & ".join([latex_text(name), *cells]) + r" \\")
-    lines += [r"\bottomrule", r"\end{tabular}"]
+    text = results_table(results, metric).latex() + "\n"
     best = results.best_methods(metric)
     if best:
-        sentences = " ".join(f"{latex_text(line)}." for line in best)
-        lines += ["", rf"\par\footnotesize Bold: {latex_text(SIGNIFICANCE)}. {sentences}"]
-    return "\n".join(lines) + "\n"
+        sentences = " ".join(f"{escape_latex(line)}." for line in best)
+        text += f"\n\\par\\footnotesize {escape_latex(SIGNIFICANCE)}. {sentences}\n"
+    return text
 
 
 def json_text(results: "Results") -> str:
     """Return all cells, failures and findings as JSON, with null for NaN and infinities."""
     content = {"rows": results.rows, "failures": results.failures, "findings": results.findings}
     return json.dumps(to_json_safe(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def latex_text(text: Any) -> str:
-    r"""Return text with the special characters of LaTeX escaped.
-
-    Examples
-    --------
-    >>> print(latex_text("50% of a_b"))
-    50\% of a\_b
-    """
-    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    special |= {sign: f"\\{sign}" for sign in "&%$#_{}"}
-    return "".join(special.get(sign, sign) for sign in str(text))
 
 
 def _write(path: Path, text: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from pigmil._core.optional import import_optional
 from pigmil.evaluation._cells import PER_BAG
-from pigmil.evaluation._exports import write_results
+from pigmil.evaluation._exports import notes, write_results
 from pigmil.evaluation._statistics import (
     MIN_FOLDS,
     Comparison,
@@ -302,6 +302,16 @@ class Results:
     def decides(self, data: str, metric: str = "accuracy") -> bool:
         """Return whether a data set has enough folds for a test to find a difference."""
         return self.n_folds(data, metric) >= MIN_FOLDS
+
+    def best(self, metric: str = "accuracy") -> dict[str, str]:
+        """Return the method with the best mean on each data set."""
+        pick = "idxmin" if metric in self.lesser_is_better else "idxmax"
+        rows = ((data, row.dropna()) for data, row in self.table(metric).iterrows())
+        return {data: getattr(row, pick)() for data, row in rows if len(row)}
+
+    def notes(self, metric: str = "accuracy") -> list[str]:
+        """Return paragraphs of Markdown: the best, intervals, failures and findings."""
+        return notes(self, metric)
 
     def best_methods(self, metric: str = "accuracy") -> list[str]:
         """Return one sentence per data set: the best method, and those within error of it."""

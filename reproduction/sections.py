@@ -4,11 +4,11 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pigmil.evaluation._exports import markdown_page, markdown_table
-from pigmil.reproduction._ablation import EXPLANATIONS, ablation_text
-from pigmil.reproduction._claims import HOLDS, Claim
-from pigmil.reproduction._detection import CONFIGURATIONS, DISPLAY_NAMES, FRESH
-from pigmil.reproduction._printed_tables import REAL, SYNTHETIC, TABLE_II
+from pigmil.report import Table
+from reproduction.ablation import EXPLANATIONS, ablation_text
+from reproduction.claims import HOLDS, Claim
+from reproduction.detection import CONFIGURATIONS, DISPLAY_NAMES, FRESH
+from reproduction.printed import REAL, SYNTHETIC, TABLE_II
 
 SIGNS = {"+": "▲", "-": "▼", "=": "≈", "new": "new", "failed": "failed"}
 
@@ -33,6 +33,12 @@ REASONS = {
     "CSDG": "The score of a vertex also grows with its own confidence and with the scores of its "
     "neighbours, not with its edges alone.",
 }
+
+
+def markdown_table(text: Any, corner: str = "data set") -> str:
+    """Return a data frame of texts as a Markdown table, its index as the first column."""
+    columns = [corner, *text.columns]
+    return Table(columns, text.reset_index().to_numpy(), left=range(len(columns))).markdown()
 
 
 def table1_section(table: Any, claims: Sequence[Claim]) -> str:
@@ -174,9 +180,7 @@ def table2_section(table: Any, results: Any, drawn: bool, claims: Sequence[Claim
         )
     if drawn:
         parts.append("![Average ranks and critical difference](table2_ranks.png)")
-    notes = markdown_page(results, "accuracy").split("\n\n", 1)
-    if len(notes) > 1:
-        parts.append(notes[1].strip())
+    parts += results.notes()
     return "\n\n".join([*parts, *_verdicts(claims, "Table II")])
 
 

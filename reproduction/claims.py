@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pigmil.reproduction._detection import CONFIGURATIONS
-from pigmil.reproduction._printed_tables import SYNTHETIC
+from reproduction.detection import CONFIGURATIONS
+from reproduction.printed import SYNTHETIC
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "cannot be decided"
 MARGIN = 1.0  # points; a smaller advantage counts as none

@@ -3,11 +3,10 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from pigmil._core.optional import import_optional
-from pigmil.bags import Bags
+from pigmil import PIGMIL, Bags
 from pigmil.datasets import make_basic, make_rhombus
-from pigmil.estimators.pigmil import PIGMIL
 
 
 def four_bags(seed: int = 3) -> tuple[Any, Any]:
@@ -21,7 +20,6 @@ def four_bags(seed: int = 3) -> tuple[Any, Any]:
         ``kind`` ("similar" joins the detected instances, "different" each of them and the nearest
         instance of a negative bag) and the coordinates of both ends.
     """
-    pd = import_optional("pandas", extra="evaluation", purpose="Figures")
     bags = make_basic(
         random_state=seed, n_positive_bags=10, n_negative_bags=10, positives_per_bag=2,
         negatives_per_bag=2, negative_bag_size=5,
@@ -73,7 +71,6 @@ def three_stages(seed: int = 1) -> tuple[Any, dict[str, Any]]:
         ``edges`` and ``replacements`` with the coordinates of both ends; ``bags`` with
         ``similarity`` to the pool, ``decision`` and ``label`` of bags that were not fitted.
     """
-    pd = import_optional("pandas", extra="evaluation", purpose="Figures")
     bags = make_rhombus(random_state=seed)
     model = PIGMIL.faithful(random_state=seed, C=10.0).fit(bags)
     graph, n = model.csdg_, bags.n_instances
@@ -114,7 +111,6 @@ def three_stages(seed: int = 1) -> tuple[Any, dict[str, Any]]:
 
 
 def _segments(start: Any, end: Any, **columns: Any) -> Any:
-    pd = import_optional("pandas", extra="evaluation", purpose="Figures")
     ends = {"x1": start[:, 0], "x2": start[:, 1], "to_x1": end[:, 0], "to_x2": end[:, 1]}
     return pd.DataFrame({**ends, **columns})
 

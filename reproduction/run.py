@@ -1,27 +1,23 @@
 """The paper's experiments in one call: numbers, figures, and a page on what matches."""
 
-import functools
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pigmil._core.errors import PigmilError
-from pigmil._core.files import atomic_write_folder
 from pigmil.datasets import load_dataset
-from pigmil.evaluation._results import Results
-from pigmil.evaluation._store import Store
-from pigmil.reproduction._ablation import LABELLED_SETS, ablation, ablation_latex
-from pigmil.reproduction._claims import Claim, table1_claims, table2_claims
-from pigmil.reproduction._detection import CONFIGURATIONS, DISPLAY_NAMES
-from pigmil.reproduction._figures import FigureSize, Outcome, figures
-from pigmil.reproduction._pages import claim_to_dict, environment, page, strict_json
-from pigmil.reproduction._pools import pools
-from pigmil.reproduction._printed_tables import REAL
-from pigmil.reproduction._sections import (
+from reproduction import drawing
+from reproduction.ablation import LABELLED_SETS, ablation, ablation_latex
+from reproduction.claims import Claim, table1_claims, table2_claims
+from reproduction.detection import CONFIGURATIONS, DISPLAY_NAMES, Callback, Runner
+from reproduction.figures import FigureSize, figures
+from reproduction.pages import claim_to_dict, environment, page, strict_json
+from reproduction.pools import pools
+from reproduction.printed import REAL
+from reproduction.sections import (
     ablation_section,
     figure_section,
     pools_section,
@@ -30,9 +26,7 @@ from pigmil.reproduction._sections import (
     table2_section,
     table2_summary,
 )
-from pigmil.reproduction._tables import AVERAGE, table1, table1_latex, table2
-
-__all__ = ["PARTS", "Size", "ablation", "figures", "pools", "reproduce", "table1", "table2"]
+from reproduction.tables import AVERAGE, table1, table1_latex, table2
 
 PARTS = ("table1", "table2", "pools", "ablation", "figures", "all")
 _logger = logging.getLogger("pigmil")
@@ -109,9 +103,8 @@ def reproduce(
     quick: bool = False,
     seeds: int | None = None,
     n_jobs: int | None = None,
-    callback: Callable[[int, int, str], None] | None = None,
+    callback: Callback | None = None,
     size: Size | None = None,
-    store: Any = None,
 ) -> list[Path]:
     """Reproduce the paper's tables and figures into a folder.
 
@@ -122,9 +115,9 @@ def reproduce(
         others; ``"ablation"`` leaves out each piece of the method in turn.
     output : path, default="pigmil-reproduction"
         The folder: ``README.md`` with what matches and what does not, numbers as CSV, JSON, LaTeX
-        and Markdown, figures as PNG and SVG, ``environment.json``, and ``results.sqlite`` with
-        every fit. Called again with the same folder it goes on where it was stopped; the page
-        shows all parts that the folder holds.
+        and Markdown, figures as PNG and SVG, ``environment.json``, and every fit in
+        ``results.sqlite`` and ``cache``. Called again with the same folder it goes on where it
+        was stopped; the page shows all parts that the folder holds.
     quick : bool, default=False
         A small run of a few minutes, which says what it leaves out.
     seeds : int, optional
@@ -135,8 +128,6 @@ def reproduce(
         Called with (done, total, what) after every fit; ``total`` is that of the part at work.
     size : Size, optional
         How much to compute, in place of the full or the quick size.
-    store : path, optional
-        File of finished fits, if not in the folder.
 
     Returns
     -------
@@ -152,50 +143,40 @@ def reproduce(
         )
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
-    path = Path(store) if store is not None else folder / "results.sqlite"
     options = (" --quick" if quick else "") + (f" --seeds {seeds}" if seeds is not None else "")
-    with atomic_write_folder(folder) as staging:
-        work = _Work(staging, path, size, n_jobs, callback)
-        for part in [part for part in PARTS[:-1] if which in (part, "all")]:
-            work.run(part, f"pigmil reproduce {part}{options}")
-        # Parts of earlier calls stay on the page.
-        found = {path.name: path for at in (folder, staging) for path in Path(at).glob("*.json")}
-        known = [found[f"{part}.json"] for part in PARTS[:-1] if f"{part}.json" in found]
-        parts = [json.loads(file.read_text(encoding="utf-8")) for file in known]
-        claims = [claim for part in parts for claim in part["claims"]]
-        work.text("environment.json", strict_json({part["part"]: part["facts"] for part in parts}))
-        work.text("claims.json", strict_json(claims))
-        work.text("README.md", page(parts))
-    names = [one.name for one in work.written if one.name != "README.md"]
-    return [folder / "README.md", *(folder / name for name in names), path]
+    written: list[Path] = []
+    for part in PARTS[:-1]:
+        if which in (part, "all"):
+            work = _Part(folder, size, Runner(folder / "cache", n_jobs, callback), written)
+            work.run(part, f"python -m reproduction {part}{options}")
+    # Parts of earlier calls stay on the page.
+    known = [folder / f"{part}.json" for part in PARTS[:-1]]
+    parts = [json.loads(file.read_text("utf-8")) for file in known if file.is_file()]
+    work.text("environment.json", strict_json({part["part"]: part["facts"] for part in parts}))
+    work.text("claims.json", strict_json([claim for part in parts for claim in part["claims"]]))
+    work.text("README.md", page(parts))
+    return [written.pop(), *written]
 
 
-class _Work:
-    """The results and files of one call; the folder is moved to its place when all are written."""
+@dataclass
+class _Part:
+    """The files and the share of the page of one part."""
 
-    def __init__(
-        self,
-        folder: Path,
-        store: Path,
-        size: Size,
-        n_jobs: int | None,
-        callback: Callable[[int, int, str], None] | None,
-    ) -> None:
-        self.folder, self.store, self.size, self.n_jobs = folder, store, size, n_jobs
-        self.callback = callback
-        self.written: list[Path] = []
-        self.claims: list[Claim] = []
-        self.left_out: list[str] = []
-        self.sections: list[str] = []
-        self.summary = ""
-        self.facts: dict[str, Any] = {}
+    folder: Path
+    size: Size
+    runner: Runner
+    written: list[Path]
+    claims: list[Claim] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    sections: list[str] = field(default_factory=list)
+    summary: str = ""
+    facts: dict[str, Any] = field(default_factory=dict)
 
     def run(self, part: str, command: str) -> None:
         """Compute a part and write its numbers, figures and its share of the page."""
-        self.claims, self.left_out, self.sections, self.summary, self.facts = [], [], [], "", {}
         start = time.perf_counter()
         getattr(self, part)()
-        facts = environment(command, seconds=time.perf_counter() - start, n_jobs=self.n_jobs)
+        facts = environment(command, seconds=time.perf_counter() - start, n_jobs=self.runner.n_jobs)
         left_out = [self.size.left_out[part]] if part in self.size.left_out else []
         record = {
             "part": part,
@@ -208,13 +189,7 @@ class _Work:
         self.text(f"{part}.json", strict_json(record))
 
     def table1(self) -> None:
-        with Store(self.store) as store:
-            table, cells = table1(
-                seeds=self.size.seeds,
-                n_jobs=self.n_jobs,
-                store=store,
-                callback=self._progress("table1"),
-            )
+        table, cells = table1(self.runner, seeds=self.size.seeds)
         self.claims = table1_claims(cells)
         self.frame("table1", table)
         self.text("table1.tex", table1_latex(table))
@@ -237,9 +212,9 @@ class _Work:
             sets=sets,
             repeats=self.size.repeats,
             folds=self.size.folds,
-            n_jobs=self.n_jobs,
-            store=self.store,
-            callback=self._progress("table2"),
+            n_jobs=self.runner.n_jobs,
+            store=self.folder / "results.sqlite",
+            callback=self._progress,
         )
         self.claims = table2_claims(table)
         spent = results.frame[["fit_seconds", "predict_seconds"]].to_numpy().sum()
@@ -247,7 +222,10 @@ class _Work:
         self.frame("table2", table)
         self.written.append(results.export(self.folder / "table2_cells.csv"))
         self.written.append(results.export(self.folder / "table2.tex"))
-        self.sections = [table2_section(table, results, self._diagram(results), self.claims)]
+        drawn = not results.significance().nemenyi.isna().all(axis=None)
+        if drawn:  # there are data sets enough for a critical-difference diagram
+            self.picture("table2_ranks", drawing.draw_ranks(results))
+        self.sections = [table2_section(table, results, drawn, self.claims)]
         self.summary = table2_summary(table)
 
     def pools(self) -> None:
@@ -258,40 +236,23 @@ class _Work:
                 sets[name] = bags
         if not sets:
             return
-        with Store(self.store) as store:
-            table = pools(
-                sets,
-                repeats=self.size.pool_repeats,
-                folds=self.size.pool_folds,
-                n_jobs=self.n_jobs,
-                store=store,
-                callback=self._progress("pools"),
-            )
+        table = pools(sets, self.runner, repeats=self.size.pool_repeats, folds=self.size.pool_folds)
         self.frame("pools", table)
         self.sections = [pools_section(table)]
         self.summary = pools_summary(table)
 
     def ablation(self) -> None:
-        with Store(self.store) as store:
-            table = ablation(
-                seeds=self.size.ablation_seeds,
-                labelled=self._available(self.size.labelled),
-                n_jobs=self.n_jobs,
-                store=store,
-                callback=self._progress("ablation"),
-            )
+        names = [n for n in self.size.labelled if self._try_to_load(n, "The ablation") is not None]
+        table = ablation(self.runner, seeds=self.size.ablation_seeds, labelled=names)
         self.frame("ablation", table)
         self.text("ablation.tex", ablation_latex(table))
         self.sections = [ablation_section(table)]
-
-    def _available(self, names: Sequence[str]) -> list[str]:
-        return [name for name in names if self._try_to_load(name, "The ablation") is not None]
 
     def _try_to_load(self, name: str, part: str) -> Any:
         """Return a real set, or None after noting why it is not available."""
         try:
             return load_dataset(name)
-        except (PigmilError, OSError) as error:
+        except (LookupError, ValueError, OSError) as error:
             _logger.warning("%s is left out of %s: %s", name, part, error)
             reason = str(error).splitlines()[0]
             self.left_out.append(
@@ -306,37 +267,18 @@ class _Work:
         sets = {name: self._try_to_load(name, part) for name in self.size.sets}
         return {name: bags for name, bags in sets.items() if bags is not None}
 
-    def _diagram(self, results: Results) -> bool:
-        """Draw the critical-difference diagram, if there are data sets enough for one."""
-        if results.significance().nemenyi.isna().all(axis=None):
-            return False
-        from pigmil.reproduction._drawing import draw_ranks
-
-        self.picture("table2_ranks", draw_ranks(results))
-        return True
-
     def figures(self) -> None:
-        with Store(self.store) as store:
-            found = figures(
-                size=self.size.figures,
-                n_jobs=self.n_jobs,
-                store=store,
-                callback=self._progress("figures"),
-            )
-        for outcome in found:
-            self._figure(outcome)
+        for outcome in figures(self.runner, self.size.figures):
+            self.claims += outcome.claims
+            self.frame(outcome.name, outcome.frame)
+            for name, frame in outcome.extra.items():
+                self.frame(f"{outcome.name}_{name}", frame)
+            self.picture(outcome.name, outcome.draw(outcome.frame))
+            self.sections.append(figure_section(outcome))
         self.sections[0] = (
             f"Figures: the shares and curves are means over {self.size.figures.seeds} seeds, with "
             f"bands from the 10th to the 90th percentile.\n\n{self.sections[0]}"
         )
-
-    def _figure(self, outcome: Outcome) -> None:
-        self.claims += outcome.claims
-        self.frame(outcome.name, outcome.frame)
-        for name, frame in outcome.extra.items():
-            self.frame(f"{outcome.name}_{name}", frame)
-        self.picture(outcome.name, outcome.draw(outcome.frame))
-        self.sections.append(figure_section(outcome))
 
     def frame(self, name: str, frame: Any) -> None:
         path = self.folder / f"{name}.csv"
@@ -344,11 +286,9 @@ class _Work:
         self.written.append(path)
 
     def picture(self, name: str, figure: Any) -> None:
-        from pigmil.reproduction._drawing import save
-
         for suffix in (".png", ".svg"):
             path = self.folder / f"{name}{suffix}"
-            save(figure, path)
+            drawing.save(figure, path)
             self.written.append(path)
 
     def text(self, name: str, text: str) -> None:
@@ -356,12 +296,7 @@ class _Work:
         path.write_text(text, encoding="utf-8")
         self.written.append(path)
 
-    def _progress(self, part: str) -> Callable[..., None]:
-        return functools.partial(_pass_on, self.callback, part)
-
-
-def _pass_on(callback: Callable[[int, int, str], None] | None, part: str, progress: Any) -> None:
-    cell = progress.cell
-    _logger.debug("%s: %d of %d", part, progress.done, progress.total)
-    if callback is not None:
-        callback(progress.done, progress.total, f"{part}: {cell.data} {cell.method}")
+    def _progress(self, progress: Any) -> None:
+        if self.runner.callback is not None:
+            cell = progress.cell
+            self.runner.callback(progress.done, progress.total, f"{cell.data} {cell.method}")

@@ -3,11 +3,14 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import Polygon
+from scipy.spatial import ConvexHull
 
-from pigmil._core.optional import import_optional
-from pigmil.reproduction._detection import DISPLAY_NAMES
-from pigmil.reproduction._printed_tables import SYNTHETIC
+from reproduction.detection import DISPLAY_NAMES
+from reproduction.printed import SYNTHETIC
 
 # Distinguishable with any colour vision (Okabe and Ito).
 COLOURS = {"BASIC": "#0072B2", "RHOMBUS": "#D55E00", "RING": "#009E73"}
@@ -24,13 +27,11 @@ MARKERS = {"BASIC": "o", "RHOMBUS": "D", "RING": "s"}
 
 def _figure(width: float, height: float) -> Any:
     # Not pyplot: nothing global is touched, and no window system is needed.
-    figure = import_optional("matplotlib.figure", extra="plot", purpose="Drawing a figure")
-    return figure.Figure(figsize=(width, height), layout="constrained")
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 def save(figure: Any, path: Any) -> None:
     """Write a figure in the format of the suffix, the same bytes for the same numbers."""
-    mpl = import_optional("matplotlib", extra="plot", purpose="Drawing a figure")
     dateless = {"Date": None} if str(path).endswith(".svg") else {"Software": None}
     with mpl.rc_context({"svg.hashsalt": "pigmil", "svg.fonttype": "none"}):
         figure.savefig(path, dpi=150, metadata=dateless)
@@ -89,13 +90,12 @@ def draw_four_bags(points: Any, lines: Any) -> Any:
     """Draw four bags: detected instances are like each other and unlike negatives."""
     figure = _figure(7.5, 5)
     axes = figure.subplots()
-    patches = import_optional("matplotlib.patches", extra="plot", purpose="Drawing a figure")
     for name, bag in points.groupby("bag", sort=True):
         positive = bag["bag_label"].iloc[0] == 1
         colour = GREEN if positive else RED
         outline = _outline(bag[["x1", "x2"]].to_numpy(), 0.22)
-        axes.add_patch(patches.Polygon(outline, fc=colour, ec=colour, alpha=0.12, lw=0))
-        axes.add_patch(patches.Polygon(outline, fill=False, ec=colour, lw=1.2, joinstyle="round"))
+        axes.add_patch(Polygon(outline, fc=colour, ec=colour, alpha=0.12, lw=0))
+        axes.add_patch(Polygon(outline, fill=False, ec=colour, lw=1.2, joinstyle="round"))
         below = name in "BC"
         end = outline[(np.argmin if below else np.argmax)(outline[:, 1])]
         axes.annotate(f"{name} ({'positive' if positive else 'negative'} bag)", end,
@@ -128,11 +128,10 @@ def draw_four_bags(points: Any, lines: Any) -> Any:
 
 def _outline(points: Any, radius: float) -> Any:
     """Return the convex hull of discs around points."""
-    spatial = import_optional("scipy.spatial", extra="plot", purpose="Drawing a figure")
     angle = np.linspace(0, 2 * np.pi, 24, endpoint=False)
     disc = radius * np.column_stack([np.cos(angle), np.sin(angle)])
     cloud = (points[:, None, :] + disc).reshape(-1, 2)
-    return cloud[spatial.ConvexHull(cloud).vertices]
+    return cloud[ConvexHull(cloud).vertices]
 
 
 def draw_three_stages(points: Any, extra: Any) -> Any:
@@ -215,7 +214,6 @@ def draw_graph(vertices: Any, edges: Any) -> Any:
     """Draw a graph: vertices at their instances, labelled by rank, and edges by weight."""
     figure = _figure(7, 5.2)
     axes = figure.subplots()
-    mpl = import_optional("matplotlib", extra="plot", purpose="Drawing a figure")
     heaviest = max(float(edges["weight"].max()) if len(edges) else 1.0, 1e-12)
     at = vertices[["x1", "x2"]].to_numpy()
     for edge in edges.sort_values("weight").itertuples():

@@ -6,23 +6,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from pigmil._core.optional import import_optional
-from pigmil.evaluation._store import Store
 from pigmil.graph import influence
-from pigmil.reproduction import _claims as claims
-from pigmil.reproduction import _concepts as concepts
-from pigmil.reproduction import _drawing as drawing
-from pigmil.reproduction._claims import Claim
-from pigmil.reproduction._detection import (
+from reproduction import claims, concepts, drawing
+from reproduction.claims import Claim
+from reproduction.detection import (
     CONFIGURATIONS,
     DISPLAY_NAMES,
     MAKERS,
     Detection,
+    Runner,
     fitted,
     run_detections,
 )
-from pigmil.reproduction._printed_tables import SYNTHETIC
+from reproduction.printed import SYNTHETIC
 
 CAPTION_FRACTION = 0.6  # the captions of both scatter figures say 60 %, the text 40 %
 # Two meanings of the ratio of D to S + C, with alpha on C (Definition 9) or on S (Eq. 2).
@@ -72,36 +70,19 @@ class Outcome:
     extra: dict[str, Any] = field(default_factory=dict)
 
 
-def figures(
-    *,
-    size: FigureSize | None = None,
-    n_jobs: int | None = None,
-    store: Store,
-    callback: Callable[..., None] | None = None,
-) -> list[Outcome]:
+def figures(runner: Runner, size: FigureSize) -> list[Outcome]:
     """Compute the paper's figures.
 
     Parameters
     ----------
-    size : FigureSize, optional
+    runner : Runner
+        Runs the fits.
+    size : FigureSize
         Seeds and points of the curves.
-    n_jobs : int, optional
-        Parallel fits.
-    store : Store
-        Where finished fits are kept.
-    callback : callable, optional
-        Called with a :class:`pigmil.evaluation.Progress` after every fit.
-
-    Returns
-    -------
-    list of Outcome
     """
-    size = size or FigureSize()
 
-    def run(name: str, wanted: list[Detection]) -> list[dict[str, Any]]:
-        return run_detections(
-            name, wanted, range(size.seeds), store, n_jobs=n_jobs, callback=callback
-        )
+    def run(wanted: list[Detection]) -> list[dict[str, Any]]:
+        return run_detections(wanted, range(size.seeds), runner)
 
     return [
         *_concepts(),
@@ -114,7 +95,7 @@ def figures(
     ]
 
 
-Run = Callable[[str, list[Detection]], list[dict[str, Any]]]
+Run = Callable[[list[Detection]], list[dict[str, Any]]]
 
 
 def _concepts() -> list[Outcome]:
@@ -147,18 +128,13 @@ def _concepts() -> list[Outcome]:
 
 def _scatter(run: Run) -> list[Outcome]:
     """Compute the figures of the sets: working sets and detected instances."""
-    pd = import_optional("pandas", extra="evaluation", purpose="Figures")
     share = (("working_set_fraction", CAPTION_FRACTION),)
     wanted = [
         Detection(data, name, parameters=share) for name in CONFIGURATIONS for data in SYNTHETIC
     ]
-    rows = pd.DataFrame(
-        [
-            {"variant": row["method"], "data": row["data"], "seed": row["seed"], **row["metrics"]}
-            for row in run("working_sets_and_pool", wanted)
-            if row["status"] == "done"
-        ]
-    ).rename(columns={"detection_accuracy": "pool_purity"})
+    rows = pd.DataFrame([row for row in run(wanted) if "error" not in row]).rename(
+        columns={"detection_accuracy": "pool_purity", "method": "variant"}
+    )
     shares = ["pool_purity", "working_set_purity", "positives_in_working_sets", "edge_share",
               "heaviest_ranks_first"]  # fmt: skip
     terms = ["similarity_term", "consistency_term", "discrimination_term", "largest_beta"]
@@ -212,7 +188,6 @@ def _describe_terms(summary: Any) -> str:
 
 
 def _points(what: Detection) -> Any:
-    pd = import_optional("pandas", extra="evaluation", purpose="Figures")
     bags, model = fitted(what, 0)
     marks = {}
     for name, members in (
@@ -236,7 +211,6 @@ def _points(what: Detection) -> Any:
 
 
 def _influence() -> Outcome:
-    pd = import_optional("pandas", extra="evaluation", purpose="Figures")
     delta = np.round(np.arange(0.02, 5.0001, 0.02), 2)
     frame = pd.DataFrame({"delta": delta, "influence": influence(delta)})
     return Outcome(
@@ -250,7 +224,6 @@ def _influence() -> Outcome:
 
 def _graph() -> Outcome:
     """Compute a small graph with its ranking scores, as in the paper's sketch."""
-    pd = import_optional("pandas", extra="evaluation", purpose="Figures")
     bags = MAKERS["RHOMBUS"](random_state=0, n_positive_bags=12, n_negative_bags=12)
     model = CONFIGURATIONS["PIGMIL"](C=1.0, random_state=0).fit(bags)
     graph = model.csdg_
@@ -289,7 +262,7 @@ def _ratio(run: Run, ratios: Sequence[float]) -> Outcome:
         for name, data in itertools.product(CONFIGURATIONS, SYNTHETIC)
         for ratio in ratios
     ]
-    frame = _run_variants(run, "ratio", wanted)
+    frame = _run_variants(run, wanted)
     return Outcome(
         "figure_ratio",
         "Accuracy against the ratio of D to S + C",
@@ -310,7 +283,7 @@ def _noise(run: Run, levels: Sequence[int]) -> Outcome:
         for name, data in itertools.product(CONFIGURATIONS, SYNTHETIC)
         for level in levels
     ]
-    frame = _run_variants(run, "noise", wanted)
+    frame = _run_variants(run, wanted)
     return Outcome(
         "figure_noise",
         "Accuracy against the level of noise",
@@ -332,7 +305,7 @@ def _working_set(run: Run, fractions: Sequence[int]) -> Outcome:
         for name, data in itertools.product(CONFIGURATIONS, SYNTHETIC)
         for percent in fractions
     ]
-    frame = _run_variants(run, "working_set", wanted)
+    frame = _run_variants(run, wanted)
     return Outcome(
         "figure_working_set",
         "Accuracy against the size of the working sets",
@@ -342,21 +315,10 @@ def _working_set(run: Run, fractions: Sequence[int]) -> Outcome:
     )
 
 
-def _run_variants(run: Run, name: str, wanted: list[tuple[str, Detection]]) -> Any:
+def _run_variants(run: Run, wanted: list[tuple[str, Detection]]) -> Any:
     """Return one row per fit: variant, data, x, seed, accuracy."""
-    pd = import_optional("pandas", extra="evaluation", purpose="Figures")
-    rows = run(name, [detection for _, detection in wanted])
+    rows = run([detection for _, detection in wanted])
     seeds = len(rows) // len(wanted)
-    return pd.DataFrame(
-        [
-            {
-                "variant": wanted[place // seeds][0],
-                "data": row["data"],
-                "x": row["x"],
-                "seed": row["seed"],
-                "detection_accuracy": row["metrics"].get("detection_accuracy", float("nan")),
-                "covered": row["metrics"].get("covered", float("nan")),
-            }
-            for place, row in enumerate(rows)
-        ]
-    )
+    columns = ["variant", "data", "x", "seed", "detection_accuracy", "covered"]
+    variants = [variant for variant, _ in wanted for _ in range(seeds)]
+    return pd.DataFrame(rows).assign(variant=variants).reindex(columns=columns)

@@ -1,19 +1,20 @@
 """PIGMIL with one piece left out at a time: what each piece adds, and what it costs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from pigmil._core.optional import import_optional
-from pigmil.evaluation._exports import latex_text
-from pigmil.evaluation._store import Store
-from pigmil.reproduction._detection import (
+import pandas as pd
+
+from pigmil.report import Table
+from reproduction.detection import (
     CONFIGURATIONS,
     DISPLAY_NAMES,
     FRESH,
     Detection,
+    Runner,
     run_detections,
 )
-from pigmil.reproduction._printed_tables import SYNTHETIC
+from reproduction.printed import SYNTHETIC
 
 Changes = tuple[tuple[str, Any], ...]
 
@@ -49,28 +50,17 @@ LABELLED_SETS = (
 )
 
 
-def ablation(
-    *,
-    seeds: int = 10,
-    labelled: Sequence[str] = LABELLED_SETS,
-    n_jobs: int | None = None,
-    store: Store,
-    callback: Callable[..., None] | None = None,
-) -> Any:
+def ablation(run: Runner, *, seeds: int = 10, labelled: Sequence[str] = LABELLED_SETS) -> Any:
     """Leave out each piece of PIGMIL in turn and measure detection and cost.
 
     Parameters
     ----------
+    run : Runner
+        Runs the fits.
     seeds : int, default=10
         Draws of each synthetic set.
     labelled : sequence of str
         Real sets with labelled instances; one fit each.
-    n_jobs : int, optional
-        Parallel fits.
-    store : Store
-        Where finished fits are kept.
-    callback : callable, optional
-        Called with a :class:`pigmil.evaluation.Progress` after every fit.
 
     Returns
     -------
@@ -80,40 +70,31 @@ def ablation(
         method over the same draws with its standard error ``change_error``, ``seconds`` of
         processor time and ``tries`` per fit, and ``fits``.
     """
-    pd = import_optional("pandas", extra="evaluation", purpose="Tables of results")
-
-    def run(sets: Sequence[str], n: int) -> list[dict[str, Any]]:
+    cells = []
+    for sets, n in ((SYNTHETIC_SETS, seeds), (labelled, 1)):
         wanted = [
             (piece, Detection(data, name, parameters=parameters, weighing=weighing))
             for name in CONFIGURATIONS
             for piece, (parameters, weighing) in PIECES.items()
             for data in sets
         ]
-        rows = run_detections(
-            "ablation", [what for _, what in wanted], range(n), store, n_jobs=n_jobs,
-            callback=callback,
-        )  # fmt: skip
+        rows = run_detections([what for _, what in wanted], range(n), run)
         pieces = [piece for piece, _ in wanted for _ in range(n)]
-        return [
+        cells += [
             {
-                "method": row["method"],
+                **{name: row[name] for name in ("method", "data", "seed", "seconds", "tries")},
                 "left_out": piece,
-                "data": row["data"],
-                "seed": row["seed"],
-                "pool": 100 * row["metrics"]["detection_accuracy"],
-                "every_bag": 100 * row["metrics"]["every_bag_accuracy"],
-                "seconds": row["metrics"]["seconds"],
-                "tries": row["metrics"]["tries"],
+                "pool": 100 * row["detection_accuracy"],
+                "every_bag": 100 * row["every_bag_accuracy"],
             }
             for piece, row in zip(pieces, rows, strict=True)
-            if row["status"] == "done"
+            if "error" not in row
         ]
-
-    cells = pd.DataFrame(run(SYNTHETIC_SETS, seeds) + run(labelled, 1))
-    whole = cells[cells["left_out"] == "nothing"].set_index(["method", "data", "seed"])["pool"]
-    keys = pd.MultiIndex.from_frame(cells[["method", "data", "seed"]])
-    cells["change"] = cells["pool"] - whole.reindex(keys).to_numpy()
-    groups = cells.groupby(["method", "left_out", "data"], sort=False)
+    frame = pd.DataFrame(cells)
+    whole = frame[frame["left_out"] == "nothing"].set_index(["method", "data", "seed"])["pool"]
+    keys = pd.MultiIndex.from_frame(frame[["method", "data", "seed"]])
+    frame["change"] = frame["pool"] - whole.reindex(keys).to_numpy()
+    groups = frame.groupby(["method", "left_out", "data"], sort=False)
     table = groups[["pool", "every_bag", "change", "seconds", "tries"]].mean()
     table.insert(3, "change_error", groups["change"].sem())
     table["fits"] = groups.size()
@@ -149,17 +130,7 @@ def _cell(row: Any) -> str:
 
 def ablation_latex(table: Any) -> str:
     """Return the ablation in LaTeX, one block per configuration."""
-    lines: list[str] = []
+    rows: list[Any] = []
     for name, text in ablation_text(table).items():
-        if not lines:
-            lines = [
-                rf"\begin{{tabular}}{{l{'r' * len(text.columns)}}}",
-                r"\toprule",
-                " & ".join(["left out", *map(latex_text, text.columns)]) + r" \\",
-            ]
-        title = latex_text(DISPLAY_NAMES[name])
-        lines += [r"\midrule", rf"\multicolumn{{{len(text.columns) + 1}}}{{l}}{{{title}}} \\"]
-        for piece, row in text.iterrows():
-            cells = [latex_text(cell).replace("±", r"$\pm$") for cell in row]
-            lines.append(" & ".join([latex_text(piece), *cells]) + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+        rows += [[DISPLAY_NAMES[name]], *text.reset_index().to_numpy().tolist()]
+    return Table(["left out", *text.columns], rows).latex() + "\n"

@@ -1,25 +1,23 @@
-"""Detection on sets with labelled instances: one fit per cell, saved in the store."""
+"""Detection on sets with labelled instances: one fit per cell, each kept in a cache."""
 
 import functools
 import time
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from joblib import Memory, Parallel, delayed
 
-from pigmil.bags import Bags, BagScaler
+from pigmil import PIGMIL, Bags, BagScaler, __version__
 from pigmil.datasets import load_dataset, make_basic, make_rhombus, make_ring
 from pigmil.estimators import get_estimator
-from pigmil.estimators.pigmil import PIGMIL
-from pigmil.evaluation._cells import recorded_warnings
-from pigmil.evaluation._execution import Task, run_tasks
-from pigmil.evaluation._executors import make_executor
-from pigmil.evaluation._identity import estimator_identity
-from pigmil.evaluation._splits import data_checksum
-from pigmil.evaluation._store import Cell, Store, canonical_json
 from pigmil.graph import CSDG
 from pigmil.metrics import detection_accuracy
+
+Callback = Callable[[int, int, str], None]
 
 FRESH = "RHOMBUS, fresh impostors"
 MAKERS: dict[str, Callable[..., Bags]] = {
@@ -70,24 +68,22 @@ class Detection:
     noise_kind: str = "swap"
 
 
-@functools.lru_cache(maxsize=256)
-def labelled_bags(data: str, seed: int, noise: int = 0, noise_kind: str = "swap") -> Bags:
+def labelled_bags(what: Detection, seed: int) -> Bags:
     """Return a draw of a synthetic set, or a real set with z-scored features."""
-    if data in MAKERS:
-        return MAKERS[data](random_state=seed, noise=noise, noise_kind=noise_kind)
-    return _real_bags(data)
+    if what.data in MAKERS:
+        return MAKERS[what.data](random_state=seed, noise=what.noise, noise_kind=what.noise_kind)
+    return _real_bags(what.data)
 
 
 @functools.lru_cache(maxsize=16)
 def _real_bags(name: str) -> Bags:
-    bags = load_dataset(name)
-    scaled: Bags = BagScaler().fit_transform(bags)
+    scaled: Bags = BagScaler().fit_transform(load_dataset(name))
     return scaled
 
 
 def fitted(what: Detection, seed: int) -> tuple[Bags, Any]:
     """Return the bags and the method fitted to them."""
-    bags = labelled_bags(what.data, seed, what.noise, what.noise_kind)
+    bags = labelled_bags(what, seed)
     return bags, _method(what, seed).fit(bags)
 
 
@@ -113,15 +109,16 @@ def detect(what: Detection, seed: int) -> dict[str, Any]:
     dict
         ``detection_accuracy``; ``covered``, the share of positive bags with a detected instance;
         ``every_bag_accuracy``, with the best-scored instance of every positive bag, also of those
-        that PIGMIL sets aside; ``seconds`` of processor time of the fit; ``warnings``. For PIGMIL
+        that PIGMIL sets aside; ``seconds`` of processor time of the fit. For PIGMIL
         also ``working_set_purity``, the share of positives in the working sets,
         ``positives_in_working_sets``, the share of positives that are there, ``tries``, how many
         replacements were scored, and the fields of :func:`graph_measures`.
     """
-    bags = labelled_bags(what.data, seed, what.noise, what.noise_kind)
+    bags = labelled_bags(what, seed)
     start = time.process_time()
-    with recorded_warnings() as caught:
-        bags, method = fitted(what, seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        method = _method(what, seed).fit(bags)
     seconds = time.process_time() - start
     detected = method.detected_instances_
     positive = bags.y == bags.y.max()
@@ -140,7 +137,6 @@ def detect(what: Detection, seed: int) -> dict[str, Any]:
         "every_bag_accuracy": detection_accuracy(best, bags.instance_labels, pos_label=1),
         "covered": float(covered),
         "seconds": seconds,
-        "warnings": sorted(set(caught)),
     }
 
 
@@ -185,55 +181,62 @@ def graph_measures(graph: CSDG) -> dict[str, float]:
     }
 
 
+@dataclass(frozen=True)
+class Runner:
+    """Runs functions in parallel and keeps each result in a folder: a run can be continued.
+
+    Attributes
+    ----------
+    cache : Path
+        The folder.
+    n_jobs : int, optional
+        Parallel calls.
+    callback : callable, optional
+        Called with (done, total, what) after every call.
+    """
+
+    cache: Path
+    n_jobs: int | None = None
+    callback: Callback | None = None
+
+    def __call__(
+        self, function: Callable[..., dict[str, Any]], calls: Sequence[tuple[str, tuple[Any, ...]]]
+    ) -> list[dict[str, Any]]:
+        """Return the result of each call, ``{"error": text}`` where it failed.
+
+        ``calls`` are pairs of a description and the arguments.
+        """
+        cached = Memory(self.cache / __version__, verbose=0).cache(_attempt)
+        jobs = (delayed(cached)(function, arguments) for _, arguments in calls)
+        results = []
+        for result in Parallel(n_jobs=self.n_jobs, return_as="generator")(jobs):
+            results.append(result)
+            if self.callback is not None:
+                self.callback(len(results), len(calls), calls[len(results) - 1][0])
+        return results
+
+
+def _attempt(function: Callable[..., dict[str, Any]], arguments: tuple[Any, ...]) -> dict[str, Any]:
+    try:
+        return function(*arguments)
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
 def run_detections(
-    experiment: str,
-    detections: Sequence[Detection],
-    seeds: Iterable[int],
-    store: Store,
-    *,
-    n_jobs: int | None = None,
-    callback: Callable[..., None] | None = None,
+    detections: Sequence[Detection], seeds: Iterable[int], run: Runner
 ) -> list[dict[str, Any]]:
-    """Compute detections over seeds, those that the store does not hold.
+    """Compute detections over seeds.
 
     Returns
     -------
     list of dict
-        The rows of the store, each with ``x`` and ``seed``, in the order of the detections and
-        of the seeds.
+        What :func:`detect` returns with ``data``, ``method``, ``x`` and ``seed``, in the order of
+        the detections and of the seeds. Fits that failed have ``error`` in place of the measures.
     """
     pairs = [(what, seed) for what in detections for seed in seeds]
-    tasks = [
-        Task(_cell(experiment, what, seed), detect, {"what": what, "seed": seed})
-        for what, seed in pairs
-    ]
-    rows = run_tasks(tasks, store, executor=make_executor(n_jobs), callback=callback)
+    found = run(detect, [(f"{what.data} {what.method}", (what, seed)) for what, seed in pairs])
     return [
-        {**row, "x": what.x, "seed": seed, "noise_kind": what.noise_kind}
-        for row, (what, seed) in zip(rows, pairs, strict=True)
+        {**measures, "data": what.data, "method": what.method, "x": what.x, "seed": seed}
+        for measures, (what, seed) in zip(found, pairs, strict=True)
     ]
-
-
-def _cell(experiment: str, what: Detection, seed: int) -> Cell:
-    settings = {
-        "experiment": experiment,
-        "weighing": dict(what.weighing),
-        "noise": [what.noise, what.noise_kind],
-    }
-    path, parameters, version = estimator_identity(_method(what, seed))
-    return Cell(
-        data=what.data,
-        checksum=_checksum(what.data, seed, what.noise, what.noise_kind),
-        method=what.method,
-        estimator=path,
-        parameters=parameters,
-        protocol=canonical_json(settings),
-        repeat=seed,
-        fold=0,
-        version=version,
-    )
-
-
-@functools.lru_cache(maxsize=4096)
-def _checksum(data: str, seed: int, noise: int, noise_kind: str) -> str:
-    return data_checksum(labelled_bags(data, seed, noise, noise_kind))

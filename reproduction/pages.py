@@ -10,11 +10,10 @@ from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
 
-from pigmil._core.text import to_json_safe
-from pigmil._core.version import __version__
-from pigmil.reproduction._claims import FAILS, HOLDS, OPEN, Check, Claim
-from pigmil.reproduction._detection import CONFIGURATIONS, DISPLAY_NAMES
-from pigmil.reproduction._sections import bullets
+from pigmil import __version__
+from reproduction.claims import FAILS, HOLDS, OPEN, Check, Claim
+from reproduction.detection import CONFIGURATIONS, DISPLAY_NAMES
+from reproduction.sections import bullets
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "joblib", "pandas", "matplotlib",
             "scikit-posthocs")  # fmt: skip
@@ -45,8 +44,8 @@ def _version(name: str) -> str:
 
 
 def strict_json(value: Any) -> str:
-    """JSON text, values that are no number as null."""
-    return json.dumps(to_json_safe(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    """Return JSON text; NaN is refused."""
+    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def page(parts: Sequence[dict[str, Any]]) -> str:

@@ -4,20 +4,20 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pigmil._core.optional import import_optional
-from pigmil.estimators.pigmil import PIGMIL
-from pigmil.evaluation._exports import latex_text
-from pigmil.evaluation._results import Results
-from pigmil.evaluation._runner import compare
-from pigmil.evaluation._store import Store
-from pigmil.reproduction._detection import (
+import pandas as pd
+
+from pigmil import PIGMIL
+from pigmil.evaluation import Results, compare
+from pigmil.report import Cell, Table
+from reproduction.detection import (
     CONFIGURATIONS,
     DISPLAY_NAMES,
     FRESH,
     Detection,
+    Runner,
     run_detections,
 )
-from pigmil.reproduction._printed_tables import REAL, SYNTHETIC, TABLE_I, TABLE_II
+from reproduction.printed import REAL, SYNTHETIC, TABLE_I, TABLE_II
 
 TABLE_I_SETS = (*SYNTHETIC, FRESH)
 TABLE_I_METHODS = (*CONFIGURATIONS, "DD", "MILD", "mi-Sim", "KDE_min", "KDE", "KDE_max")
@@ -28,27 +28,17 @@ PAPER_CELLS = 50  # 5 x 10 folds
 TEST_SHARE = 1 / 9
 
 
-def table1(
-    *,
-    seeds: int = 20,
-    n_jobs: int | None = None,
-    store: Store,
-    callback: Callable[..., None] | None = None,
-) -> tuple[Any, Any]:
+def table1(run: Runner, *, seeds: int = 20) -> tuple[Any, Any]:
     """Compute the detection accuracy on BASIC, RHOMBUS and RING (Table I).
 
     RHOMBUS also with impostors that are drawn afresh: in the paper they are copies of negatives.
 
     Parameters
     ----------
+    run : Runner
+        Runs the fits.
     seeds : int, default=20
         Draws of each set.
-    n_jobs : int, optional
-        Parallel fits.
-    store : Store
-        Where finished fits are kept.
-    callback : callable, optional
-        Called with a :class:`pigmil.evaluation.Progress` after every fit.
 
     Returns
     -------
@@ -59,35 +49,22 @@ def table1(
         The rows of "Average" are means over BASIC, RHOMBUS and RING.
     cells : pandas.DataFrame
         One row per fit: ``data``, ``method``, ``seed``, ``pool`` and ``every_bag`` in per cent.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pigmil.evaluation._store import Store
-    >>> with tempfile.TemporaryDirectory() as folder, Store(folder + "/r.sqlite") as store:
-    ...     table, _ = table1(seeds=1, store=store)
-    >>> float(table.set_index(["data", "method"]).loc[("RING", "KDE_min"), "ours"])
-    100.0
     """
-    pd = import_optional("pandas", extra="evaluation", purpose="Tables of results")
     wanted = [
         Detection(data, method, parameters=_TABLE_I_PARAMETERS.get(method, ()))
         for data in TABLE_I_SETS
         for method in TABLE_I_METHODS
     ]
-    rows = run_detections("table1", wanted, range(seeds), store, n_jobs=n_jobs, callback=callback)
     cells = pd.DataFrame(
         [
             {
-                "data": row["data"],
-                "method": row["method"],
-                "seed": row["seed"],
-                "pool": 100 * row["metrics"]["detection_accuracy"],
-                "every_bag": 100 * row["metrics"]["every_bag_accuracy"],
-                "covered": 100 * row["metrics"]["covered"],
+                **{name: row[name] for name in ("data", "method", "seed")},
+                "pool": 100 * row["detection_accuracy"],
+                "every_bag": 100 * row["every_bag_accuracy"],
+                "covered": 100 * row["covered"],
             }
-            for row in rows
-            if row["status"] == "done"
+            for row in run_detections(wanted, range(seeds), run)
+            if "error" not in row
         ]
     )
     groups = cells.groupby(["data", "method"], sort=False)
@@ -109,22 +86,17 @@ def table1(
 def table1_latex(table: Any) -> str:
     """Return Table I in LaTeX: the pool, then the best instance of every positive bag."""
     methods = list(dict.fromkeys(table["method"]))
-    lines = [
-        rf"\begin{{tabular}}{{l{'r' * len(methods)}}}",
-        r"\toprule",
-        " & ".join(["data set", *(latex_text(DISPLAY_NAMES.get(m, m)) for m in methods)]) + r" \\",
-    ]
+    rows: list[Any] = []
     for title, column in (("pool", "ours"), ("best instance of every positive bag", "every_bag")):
-        lines += [r"\midrule", rf"\multicolumn{{{len(methods) + 1}}}{{l}}{{{title}}} \\"]
+        rows.append([title])
         wide = table.pivot(index="data", columns="method", values=column)
         for data in (*SYNTHETIC, AVERAGE, FRESH):
             values = wide.loc[data, methods]
-            cells = [
-                rf"\textbf{{{value:.1f}}}" if value >= values.max() - 0.05 else f"{value:.1f}"
-                for value in values
-            ]
-            lines.append(" & ".join([latex_text(data), *cells]) + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+            best = values >= values.max() - 0.05
+            cells = [Cell(f"{values[m]:.1f}", bold=best[m]) for m in methods]
+            rows.append([data, *cells])
+    columns = ["data set", *(DISPLAY_NAMES.get(m, m) for m in methods)]
+    return Table(columns, rows).latex() + "\n"
 
 
 def table2_methods() -> dict[str, dict[str, Any]]:
@@ -168,7 +140,6 @@ def table2(
     results : Results
         All cells.
     """
-    pd = import_optional("pandas", extra="evaluation", purpose="Tables of results")
     results = compare(
         table2_methods(),
         sets,
