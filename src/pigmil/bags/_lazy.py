@@ -218,6 +218,7 @@ class LazyBags:
         feature_names: Sequence[str] | None = None,
         is_sparse: bool = False,
         missing: str = "raise",
+        segment_info: Mapping[str, NDArray[Any]] | None = None,
         transformers: tuple[Any, ...] = (),
     ) -> None:
         self._sources = tuple(sources)
@@ -235,6 +236,8 @@ class LazyBags:
         self._stored_names = None if feature_names is None else tuple(map(str, feature_names))
         self.is_sparse = bool(is_sparse)
         self._missing = missing
+        # Instance info that is the same in all rows of a segment, such as the slide of a patient.
+        self._segment_info = dict(segment_info or {})
         self._transformers = transformers
         self.n_features = self._stored_features
         self.feature_names = self._stored_names
@@ -323,7 +326,8 @@ class LazyBags:
         return self._take(chosen)
 
     def _take(self, chosen: IntArray) -> "LazyBags":
-        segments = self._segments[segment_gather(self._segment_offsets, chosen)].copy()
+        rows = segment_gather(self._segment_offsets, chosen)
+        segments = self._segments[rows].copy()
         used, segments[:, 0] = np.unique(segments[:, 0], return_inverse=True)
         return self._replace(
             sources=[self._sources[position] for position in used.tolist()],
@@ -332,6 +336,7 @@ class LazyBags:
             ids=self.ids[chosen],
             y=None if self.y is None else self.y[chosen],
             bag_info={name: values[chosen] for name, values in self.bag_info.items()},
+            segment_info={name: values[rows] for name, values in self._segment_info.items()},
         )
 
     def _replace(self, **changes: Any) -> "LazyBags":
@@ -347,6 +352,7 @@ class LazyBags:
             "feature_names": self._stored_names,
             "is_sparse": self.is_sparse,
             "missing": self._missing,
+            "segment_info": self._segment_info,
             "transformers": self._transformers,
         }
         changed = LazyBags(**(fields | changes))
@@ -396,7 +402,7 @@ class LazyBags:
             segments=np.array([[0, start, start + 1]]),
             segment_offsets=np.array([0, 1]),
         )
-        probe = first_row.load()
+        probe = first_row.load(info=False)
         changed.n_features, changed.feature_names = probe.n_features, probe.feature_names
         return changed
 
@@ -498,7 +504,7 @@ class LazyBags:
         """
         dtype, n_rows = self._value_type, self.n_instances
         ranges = _merged_ranges(self._segments)
-        if len(ranges) == 1 and not self.is_sparse:
+        if len(ranges) == 1 and not self.is_sparse and not self._segment_info:
             source = self._sources[int(ranges[0, 0])]
             start, stop = (int(row) for row in ranges[0, 1:3])
             if isinstance(source, MemorySource) and source.instances.dtype == dtype:
@@ -540,6 +546,9 @@ class LazyBags:
                         parts.setdefault(name, []).append((places, values[rows]))
         columns = {name: _in_order(found) for name, found in parts.items()}
         instances = columns.pop("") if out is None else out
+        lengths = self._segments[:, 2] - self._segments[:, 1]
+        of_segments = self._segment_info if info else {}
+        columns |= {name: np.repeat(values, lengths) for name, values in of_segments.items()}
         # What only some files have is left out.
         return instances, {name: read for name, read in columns.items() if len(read) == n_rows}
 

@@ -101,18 +101,18 @@ _ALL = (
     Format("svmlight", "svmlight / libsvm text with qid as the bag",
            (".svmlight", ".svm", ".libsvm"), "_wrapped:scan_svmlight",
            options=("n_features", "zero_based")),
-    Format("npz", "NumPy arrays in one file, never pickled", (".npz",), "_wrapped:scan_npz",
+    Format("npz", "NumPy arrays in one file, never pickled", (".npz",), "_arrays:scan_npz",
            "_npz:write"),
-    Format("npy", "NumPy array, one bag per file", (".npy",), "_wrapped:scan_npy"),
+    Format("npy", "NumPy array, one bag per file", (".npy",), "_arrays:scan_file"),
     Format("h5", "HDF5, one data set or group per bag", (".h5", ".hdf5", ".hdf"),
-           "_wrapped:scan_h5", "_h5:write", extra="io"),
-    Format("zarr", "zarr, one array or group per bag", (".zarr",), "_wrapped:scan_zarr",
-           extra="io"),
-    Format("h5ad", "AnnData, bag and label as columns of obs", (".h5ad",), "_wrapped:scan_h5ad",
+           "_arrays:scan_file", "_h5:write", True, "io"),
+    Format("zarr", "zarr, one array or group per bag", (".zarr",), "_arrays:scan_file",
+           columns=True, extra="io"),
+    Format("h5ad", "AnnData, bag and label as columns of obs", (".h5ad",), "_anndata:scan_anndata",
            columns=True, extra="anndata"),
-    Format("pt", "PyTorch tensor, one bag per file", (".pt", ".pth"), "_wrapped:scan_folder"),
-    Format("mat", "MATLAB: features, bag_ids, labels", (".mat",), "_wrapped:scan_mat"),
-    Format("folder", "folder with one file of features per bag", (), "_wrapped:scan_folder"),
+    Format("pt", "PyTorch tensor, one bag per file", (".pt", ".pth"), "_arrays:scan_folder"),
+    Format("mat", "MATLAB: features, bag_ids, labels", (".mat",), "_matlab:scan_mat"),
+    Format("folder", "folder with one file of features per bag", (), "_arrays:scan_folder"),
 )  # fmt: skip
 FORMATS = {entry.name: entry for entry in _ALL}
 _TABLES = (*FORMATS["parquet"].suffixes, *FORMATS["arrow"].suffixes)
@@ -330,7 +330,12 @@ def scan_bags(
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not given:
         raise BagFormatError("There are no paths to scan.")
-    return scan_paths([Path(os.path.abspath(path)) for path in given], request)
+    full = [Path(os.path.abspath(path)) for path in given]
+    if isolated:
+        from pigmil.io._isolated import scan_isolated
+
+        return scan_isolated(full, request)
+    return scan_paths(full, request)
 
 
 def scan_paths(paths: Sequence[Path], request: Request) -> LazyBags:
@@ -344,7 +349,7 @@ def scan_paths(paths: Sequence[Path], request: Request) -> LazyBags:
     lazy = lazy._replace(**changes)
     if request.labels is None and request.splits is None and request.level == "slide":
         return lazy
-    from pigmil.io._scan_labels import join_labels
+    from pigmil.io._labels import join_labels
 
     return join_labels(lazy, request)
 

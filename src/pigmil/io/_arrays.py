@@ -1,0 +1,437 @@
+"""Formats with one array per bag: HDF5, zarr, NumPy and tensors, in one file or a folder of slides.
+
+Every kind of file is opened as a mapping from names to arrays, of which ranges of rows can be
+read, so that all layouts are recognized by the same code.
+"""
+
+import contextlib
+import os
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from pigmil._core.optional import import_optional
+from pigmil._core.text import listed
+from pigmil.bags import Bags, LazyBags, as_csr, concatenate_lazy, text_array
+from pigmil.bags._columns import BAG, BAG_LABEL, INSTANCE_LABEL
+from pigmil.bags._lazy import INSTANCE_LABELS, Source, Stamp
+from pigmil.io._anndata import is_anndata, scan_anndata
+from pigmil.io._build import ArrayBags, Table, bags_of_table, typed_ids
+from pigmil.io._defence import (
+    Group,
+    check_memory,
+    check_readable,
+    h5_group,
+    open_zarr,
+    parsing,
+    raise_format_error,
+    zarr_group,
+)
+from pigmil.io._formats import Request
+from pigmil.io._tensors import read_tensors
+
+FEATURES = ("features", "feats", "instances")
+LABELS = ("label", "bag_label", "y", "labels")
+MARKS = ("instance_labels", "instance_label", "patch_labels", "inst_labels")
+NAMES = "feature_names"
+INFO = "info:"  # start of the names of attributes that hold bag info
+_INDEX = ".index.npz"  # slideflow: locations of the tiles, next to the tensor
+_BESIDE = ("labels", "coords", "patch_labels", "inst_labels", "instance_labels")  # torchmil
+# Folders of the tools that contain no features, or the same slides again.
+_OTHER_FOLDERS = ("patches", "masks", "stitches", "thumbnails", "visualization", "heatmaps")
+_MAX_DEPTH = 6  # folders below the one that is given
+
+
+@dataclass(frozen=True)
+class NpyArray:
+    """An array in the format of ``.npy``, in a file or a member of an archive; never unpickled.
+
+    Rows are read, not mapped: a mapped file that is cut short meanwhile ends the process.
+    """
+
+    path: Path
+    member: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    offset: int  # of the first value
+    in_columns: bool
+
+    @classmethod
+    def of(cls, path: Path, member: str, file: IO[bytes]) -> "NpyArray":
+        """Return the array that a file holds, from its header."""
+        version = npy.read_magic(file)
+        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, in_columns, dtype = read(file)
+        if dtype.kind not in "biufU":
+            raise_format_error(
+                path,
+                f"the array {member or path.stem!r} holds {dtype}, not numbers or text.",
+                hint="Save plain arrays; pickled objects are never loaded.",
+            )
+        return cls(path, member, shape, dtype, file.tell(), in_columns)
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    def __getitem__(self, key: Any) -> NDArray[Any]:
+        if not self.member and isinstance(key, slice) and self.shape and not self.in_columns:
+            start, stop, _ = key.indices(self.shape[0])
+            width = prod(self.shape[1:])
+            skipped = start * width * self.dtype.itemsize
+            n_rows = max(0, stop - start)
+            values = np.fromfile(
+                self.path, dtype=self.dtype, count=n_rows * width, offset=self.offset + skipped
+            )
+            return values.reshape(n_rows, *self.shape[1:])
+        check_memory(self.path, prod(self.shape) * self.dtype.itemsize)
+        with contextlib.ExitStack() as stack:
+            file: Any = stack.enter_context(self.path.open("rb"))
+            if self.member:
+                file = stack.enter_context(zipfile.ZipFile(file)).open(self.member)
+            return np.asarray(npy.read_array(file, allow_pickle=False))[key]
+
+
+def read_npy(path: Path) -> NpyArray:
+    """Return the array of a ``.npy`` file, of which no value is read."""
+    check_readable(path)
+    with parsing(path, "npy"), path.open("rb") as file:
+        return NpyArray.of(path, "", file)
+
+
+def read_npz(path: Path) -> dict[str, NpyArray]:
+    """Return the arrays of a ``.npz`` file by name, of which no value is read."""
+    check_readable(path)
+    arrays = {}
+    with parsing(path, "npz"), zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            with archive.open(name) as file:
+                arrays[name.removesuffix(".npy")] = NpyArray.of(path, name, file)
+    return arrays
+
+
+def _tensors(path: Path) -> dict[str, Any]:
+    arrays: dict[str, Any] = dict(read_tensors(path))
+    index = path.with_name(path.stem + _INDEX)
+    if index.is_file() and "coords" not in arrays:
+        arrays["coords"] = read_npz(index)["arr_0"]
+    return arrays
+
+
+_PLAIN = {  # suffix -> function that returns the arrays of a file by name
+    ".npy": lambda path: {"features": read_npy(path)},
+    ".npz": read_npz,
+    ".pt": _tensors,
+    ".pth": _tensors,
+}
+_H5 = (".h5", ".hdf5", ".hdf")
+SLIDES = (*_H5, *_PLAIN)
+
+
+def _beside(path: Path) -> dict[str, NpyArray]:
+    """Return the arrays of a slide in folders next to its features, as torchmil writes them."""
+    files = ((kind, folder / kind / f"{path.stem}.npy")
+             for kind in _BESIDE for folder in (path.parent, path.parent.parent))  # fmt: skip
+    return {kind: read_npy(file) for kind, file in files if file.is_file()}
+
+
+@contextlib.contextmanager
+def open_arrays(path: Path, kind: str) -> Iterator[Any]:
+    """Open a file as a mapping from names to arrays; ``kind`` is its suffix."""
+    if kind == ".zarr":
+        store = open_zarr(path)
+        try:
+            yield store
+        finally:
+            store.store.close()
+    elif kind in _H5:
+        h5py = import_optional("h5py", extra="io", purpose="Reading HDF5")
+        with parsing(path, "HDF5"), h5py.File(path, "r") as file:
+            yield file
+    else:
+        yield _PLAIN[kind](path) | _beside(path)
+
+
+@dataclass(frozen=True)
+class ArraySource(Source):
+    """The features of one bag, an array of a file.
+
+    Parameters
+    ----------
+    kind : str
+        Suffix by which the file is opened.
+    key : str
+        Name of the array inside the file.
+    """
+
+    kind: str = ""
+    key: str = ""
+
+    def open(self) -> contextlib.AbstractContextManager[Any]:
+        """Return the open file."""
+        return open_arrays(Path(self.stamp.path), self.kind)
+
+    def parser_errors(self) -> contextlib.AbstractContextManager[Any]:
+        """Turn errors of the library into :class:`BagFormatError`."""
+        return parsing(Path(self.stamp.path), self.kind.lstrip("."))
+
+    def read(self, file: Any, start: int, stop: int) -> NDArray[Any]:
+        """Return rows of the features."""
+        return _rows(file, self.key, start, stop)
+
+    def read_into(self, file: Any, start: int, stop: int, out: NDArray[Any]) -> None:
+        """Write rows of the features into an array, without a copy where possible."""
+        array = file[self.key]
+        if hasattr(array, "read_direct") and array.dtype == out.dtype and array.ndim == 2:
+            array.read_direct(out, np.s_[start:stop])
+        else:
+            out[...] = self.read(file, start, stop)
+
+    def read_column(self, file: Any, key: str, start: int, stop: int) -> NDArray[Any]:
+        """Return rows of another array; labels may be stored as a table of one column."""
+        values = _rows(file, key, start, stop)
+        return values.reshape(-1) if key.rpartition("/")[2] in MARKS else values
+
+
+def _rows(file: Any, key: str, start: int, stop: int) -> NDArray[Any]:
+    """Return rows of an array; tools write ``(1, n, d)`` too, with the rows second."""
+    array = file[key]
+    if array.dtype.kind in "OS" and hasattr(array, "asstr"):
+        array = array.asstr()
+        values = array[()] if len(array.shape) == 3 else array[start:stop]
+        return np.asarray(values, dtype=object)
+    if len(array.shape) > 1 and array.shape[0] == 1 and array.shape[1] >= stop > 1:
+        return np.asarray(array[0:1])[0, start:stop]
+    return np.asarray(array[start:stop])
+
+
+def _features_of(request: Request, arrays: Mapping[str, Any]) -> str | None:
+    """Return the name of the features: as asked for, a usual one, or the only table."""
+    if isinstance(request.features, str):
+        return request.features if request.features in arrays else None
+    tables = [name for name, array in arrays.items() if len(array.shape) in (2, 3)]
+    usual = [name for name in FEATURES if name in arrays]
+    return next(iter(usual or tables[: len(tables) == 1]), None)
+
+
+def _add_bag(
+    found: ArrayBags,
+    path: Path,
+    kind: str,
+    default_id: str,
+    arrays: Mapping[str, Any],
+    attributes: Mapping[str, Any],
+    prefix: str = "",
+) -> None:
+    """Add the bag of a slide or group: features, and arrays with one row per instance."""
+    name = _features_of(found.request, arrays)
+    if name is None:
+        wanted = found.request.features or "features"
+        raise_format_error(
+            path, f"has no array {wanted!r}; it holds {listed(arrays) or 'no arrays'}."
+        )
+    features, label = arrays[name], None
+    size = features.shape[-2] if len(features.shape) > 1 else 0
+    info = {}
+    for other, array in arrays.items():
+        rows = tuple(array.shape)
+        rows = rows[1:] if len(rows) > 1 and rows[0] == 1 != size else rows
+        if other in (name, NAMES):
+            continue
+        if other in LABELS and prod(rows) == 1:
+            label = _single(array[()])
+        elif rows[:1] == (size,):
+            info[INSTANCE_LABELS if other in MARKS else other] = prefix + other
+        elif other in _BESIDE:
+            found.problems.add(
+                f"{path}: the bag {default_id!r} has {size} instances, and {other!r} has the "
+                f"shape {rows}."
+            )
+    single = {key: _single(value) for key, value in attributes.items()}
+    own = {key: value for key, value in single.items() if value is not None}
+    label = next((own[key] for key in LABELS if key in own), label)
+    bag_id = own.pop("id", default_id)
+    bag_info = {key.removeprefix(INFO): own[key] for key in own if key not in LABELS}
+    stamp = Stamp.of(path, prefix + name if kind == ".zarr" else "")
+    source = ArraySource(stamp, tuple(sorted(info.items())), kind, prefix + name)
+    shape = tuple(features.shape) if len(features.shape) > 1 or size else (0, 0)
+    found.add(source, bag_id, shape, features.dtype, label, bag_info)
+
+
+def _single(value: Any) -> Any:
+    """Return the number or text of an attribute or array of one entry; None for anything else."""
+    array = np.asarray(value)
+    if array.size != 1 or array.dtype.kind not in "biufSUO":
+        return None
+    item = array.ravel()[0]
+    item = item.item() if isinstance(item, np.generic) else item
+    item = item.decode("utf-8") if isinstance(item, bytes) else item
+    return item if isinstance(item, bool | int | float | str) else None
+
+
+def _add_container(found: ArrayBags, path: Path, kind: str, top: Group, *, alone: bool) -> None:
+    """Add the bags of an HDF5 file or zarr store: one bag, or one per group or array."""
+    wanted = found.request.features
+    names = (wanted,) if isinstance(wanted, str) else FEATURES
+    if NAMES in top.arrays and found.names is None:
+        stored = _rows(top.arrays, NAMES, 0, top.arrays[NAMES].shape[0])
+        found.names = tuple(str(name) for name in stored)
+    if alone or any(name in top.arrays for name in names):
+        holders = (top.attributes, *(array.attrs for array in top.arrays.values()))
+        attributes = {name: value for holder in holders[::-1] for name, value in holder.items()}
+        _add_bag(found, path, kind, path.stem, top.arrays | _beside(path), attributes)
+        return
+    prefix = "bags/" if "bags" in top.groups else ""
+    top = top.groups.get("bags", top)
+    for name, group in top.groups.items():
+        if any(key in group.arrays for key in names):
+            attributes = dict(group.attributes.items())
+            _add_bag(found, path, kind, name, group.arrays, attributes, f"{prefix}{name}/")
+    for name, array in top.arrays.items():
+        if name != NAMES and len(array.shape) == 2 and array.dtype.kind in "iuf":
+            _add_bag(found, path, kind, name, {name: array}, dict(array.attrs.items()), prefix)
+
+
+def _add_file(found: ArrayBags, path: Path, *, alone: bool) -> None:
+    kind = path.suffix.lower()
+    with parsing(path, kind.lstrip(".")), open_arrays(path, kind) as arrays:
+        if kind in _PLAIN:
+            _add_bag(found, path, kind, path.stem, arrays, {})
+        else:
+            top = zarr_group(arrays) if kind == ".zarr" else h5_group(path, arrays)
+            _add_container(found, path, kind, top, alone=alone)
+
+
+def scan_file(path: Path, request: Request) -> LazyBags:
+    """Scan a file of slide features: ``.h5``, ``.npy``, ``.pt``, or a zarr store.
+
+    A file that holds ``features`` is one bag. Otherwise each group with ``features`` is one, and
+    each array of two dimensions, its name the id. Arrays next to the features with one row per
+    instance (``coords``) become ``instance_info``; the label is an attribute or array ``label``;
+    other attributes become ``bag_info``.
+    """
+    kind = ".zarr" if path.is_dir() else path.suffix.lower()
+    if kind == ".zarr" or kind in _H5:
+        with parsing(path, kind.lstrip(".")), open_arrays(path, kind) as file:
+            holds_observations = is_anndata(file)
+        if holds_observations:
+            return scan_anndata(path, request)
+    if request.bag is not None or request.info or request.bag_info:
+        raise_format_error(path, "has one array per bag, and no columns for bag= or info=.")
+    found = ArrayBags(path, request)
+    _add_file(found, path, alone=False)
+    return found.build()
+
+
+def scan_folder(path: Path, request: Request) -> LazyBags:
+    """Scan a folder with one file of features per bag, at any depth, as slide tools write them.
+
+    Files of one slide in several folders are an error that lists the folders, since they are
+    features of different encoders; ``h5_files`` of CLAM is preferred to its ``pt_files``.
+    """
+    if not path.is_dir():
+        return scan_file(path, request)
+    by_folder: dict[Path, list[Path]] = {}
+    for folder, entries in _walk(path, 0):
+        slides = [entry for entry in entries if _is_slide(entry)]
+        if slides and (folder == path or folder.name not in _BESIDE):
+            by_folder[folder] = slides
+    for folder in list(by_folder):
+        if folder.name == "pt_files" and folder.with_name("h5_files") in by_folder:
+            del by_folder[folder]
+    stores = [entry for entry in sorted(path.iterdir()) if entry.suffix in (".zarr", ".h5ad")]
+    if not by_folder and stores:
+        return concatenate_lazy([scan_file(store, request) for store in stores])
+    files = [file for folder in by_folder.values() for file in folder]
+    if not files:
+        raise_format_error(path, f"has no feature files ({', '.join(SLIDES)}) in it or below it.")
+    first_of: dict[str, Path] = {}
+    found = ArrayBags(path, request)
+    for file in files:
+        other = first_of.setdefault(file.stem, file)
+        if other != file:
+            folders = sorted({str(one.parent.relative_to(path)) for one in (file, other)})
+            raise_format_error(
+                path,
+                f"has several feature files for {file.stem!r}, in {listed(folders)}.",
+                hint="Give one of these folders, with files of one format.",
+            )
+        check_readable(file)
+        _add_file(found, file, alone=True)
+    return found.build()
+
+
+def _walk(folder: Path, depth: int) -> Iterator[tuple[Path, list[Path]]]:
+    """Yield folders and the visible files in them; links to folders are not followed."""
+    with os.scandir(folder) as scan:
+        entries = sorted(
+            (entry for entry in scan if not entry.name.startswith(".")), key=lambda one: one.name
+        )
+    yield folder, [Path(entry.path) for entry in entries if not entry.is_dir()]
+    for entry in entries:
+        other = entry.name in _OTHER_FOLDERS or entry.name.startswith("slide_features_")
+        inside = entry.is_dir(follow_symlinks=False) and not entry.name.endswith(".zarr")
+        if depth < _MAX_DEPTH and inside and not other:
+            yield from _walk(Path(entry.path), depth + 1)
+
+
+def _is_slide(path: Path) -> bool:
+    return path.suffix.lower() in SLIDES and not path.name.endswith(_INDEX)
+
+
+def scan_npz(path: Path, request: Request) -> LazyBags:
+    """Read ``instances`` with ``offsets``, or with ``bag_ids`` (one per instance); or one slide.
+
+    Sparse instances are ``data``, ``indices``, ``indptr`` and ``shape``. Optional are ``ids``,
+    ``y``, ``instance_labels``, ``feature_names``, ``info_...`` and ``bag_info_...``.
+    """
+    stored = read_npz(path)
+    if not {"offsets", "bag_ids"} & set(stored):
+        return scan_file(path, request)
+    check_memory(path, sum(prod(one.shape) * one.dtype.itemsize for one in stored.values()))
+    with parsing(path, "npz"):
+        arrays = {name: array[()] for name, array in stored.items()}
+        instances = arrays.get("instances")
+        if instances is None and "indptr" in arrays:
+            parts = tuple(arrays[name] for name in ("data", "indices", "indptr"))
+            instances = as_csr(sp.csr_array(parts, shape=tuple(arrays["shape"].tolist())))
+        if instances is None or instances.dtype.kind not in "biuf":
+            raise_format_error(path, f"has no numbers 'instances'; it holds {listed(arrays)}.")
+        names = arrays.get("feature_names")
+        if "offsets" in arrays:
+            info, bag_info = (
+                {key[len(start) :]: arrays[key] for key in arrays if key.startswith(start)}
+                for start in ("info_", "bag_info_")
+            )
+            bags = Bags(
+                instances,
+                arrays["offsets"],
+                ids=arrays.get("ids"),
+                y=arrays.get("y"),
+                instance_labels=arrays.get("instance_labels"),
+                feature_names=None if names is None else [str(name) for name in names],
+                instance_info=info,
+                bag_info=bag_info,
+                missing="keep",
+            )
+            lazy = LazyBags.from_bags(bags, path)
+            return lazy._replace(ids=typed_ids(path, lazy.ids, request.ids))
+        columns = {BAG: arrays["bag_ids"]}
+        for name, role in (("y", BAG_LABEL), ("instance_labels", INSTANCE_LABEL)):
+            if name in arrays:
+                columns[role] = arrays[name]
+        if len(columns.get(BAG_LABEL, columns[BAG])) != len(columns[BAG]):  # one label per bag
+            first = dict.fromkeys(columns[BAG].tolist())
+            label_of = dict(zip(first, columns[BAG_LABEL].tolist(), strict=True))
+            columns[BAG_LABEL] = text_array([label_of[own] for own in columns[BAG].tolist()])
+        columns |= {key[5:]: arrays[key] for key in arrays if key.startswith("info_")}
+        return bags_of_table(Table(path, columns, instances, names), request)

@@ -1,0 +1,202 @@
+"""Defence of all readers against damaged and hostile files, in one place.
+
+- Whatever a parser raises becomes one :class:`BagFormatError` with the name of the file.
+- Only regular files are opened; sizes that a file declares are compared with the memory.
+- No file runs code or leads elsewhere: pickles are never loaded (the tensors of ``.pt`` files have
+  an unpickler of their own, which knows nothing else), HDF5 files hold no links and no data in
+  other files, zarr stores use only codecs on a list.
+
+Native parsers may still crash or never return on a crafted file: ``isolated=True`` is for those.
+"""
+
+import contextlib
+import json
+import os
+import stat
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pigmil._core.errors import BagFormatError, BagsError, MissingDependencyError
+from pigmil._core.memory import available_memory
+from pigmil._core.optional import import_optional
+from pigmil._core.text import listed
+
+_MAX_DEPTH = 50  # groups inside groups of an HDF5 file
+_CODEC_KEYS = ("filters", "compressor", "codecs", "index_codecs")
+_CODECS = frozenset(
+    [
+        "blosc",
+        "bytes",
+        "crc32c",
+        "gzip",
+        "lz4",
+        "sharding_indexed",
+        "transpose",
+        "vlen-bytes",
+        "vlen-utf8",
+        "zlib",
+        "zstd",
+    ]
+)
+
+
+class BagFileNotFoundError(BagFormatError, FileNotFoundError):
+    """There is no file where bags were to be read."""
+
+    __str__ = Exception.__str__
+
+
+def raise_format_error(path: Path, problem: str, *, where: str = "", hint: str = "") -> NoReturn:
+    """Raise the error of a file: which file, where in it, what is wrong, how to fix it."""
+    location = f"{path}, {where}" if where else str(path)
+    raise BagFormatError(f"{location}: {problem}" + (f" {hint}" if hint else ""))
+
+
+@contextlib.contextmanager
+def parsing(path: Path, what: str, *, hint: str = "") -> Iterator[None]:
+    """Turn any error of a parser into one error that names the file."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except (BagFormatError, MissingDependencyError):
+        raise
+    except BagsError as error:
+        raise BagFormatError(f"{path}: {error}") from error
+    except Exception as error:
+        detail = " ".join(str(error).split())[:300] or type(error).__name__
+        hint = hint or "The file may be damaged, cut short or of another format."
+        raise BagFormatError(f"{path}: cannot be read as {what} ({detail}). {hint}") from error
+
+
+def check_readable(path: Path, *, folder: bool = False) -> None:
+    """Raise a clear error unless the path is a regular file that can be opened and is not empty."""
+    try:
+        if path.is_dir():
+            if not folder:
+                raise_format_error(
+                    path, "is a folder; give the file in it, or a folder of .h5 files."
+                )
+            return
+        if not path.exists():
+            raise BagFileNotFoundError(
+                f"{path}: there is no such file (working folder: {Path.cwd()})."
+            )
+        if not path.is_file():
+            raise_format_error(path, "is not a regular file.")
+        with path.open("rb") as file:
+            if not file.read(1):
+                raise_format_error(path, "is empty.", hint="Download or write it again.")
+    except BagFormatError:
+        raise
+    except (OSError, ValueError) as error:
+        detail = getattr(error, "strerror", None) or error
+        raise_format_error(path, f"cannot be opened ({detail}).")
+
+
+def check_memory(path: Path, n_bytes: float) -> None:
+    """Raise an error if what a file declares does not fit in the memory that is available."""
+    available = available_memory()
+    if available is not None and n_bytes > available:
+        raise_format_error(
+            path,
+            f"needs {n_bytes / 1e9:,.1f} GB of memory to be read, and {available / 1e9:,.1f} GB "
+            "are available.",
+            hint="If it is not damaged, convert it on a larger machine to Parquet or HDF5, which "
+            "scan_bags reads in parts.",
+        )
+
+
+@dataclass
+class Group:
+    """A group of an HDF5 file or zarr store: its arrays, groups and attributes by name."""
+
+    arrays: dict[str, Any]
+    groups: dict[str, "Group"]
+    attributes: Any
+
+
+def h5_group(path: Path, group: Any, seen: frozenset[int] = frozenset()) -> Group:
+    """Return the contents of an HDF5 file, all of it; refuse links and data in other files."""
+    h5py = import_optional("h5py", extra="io", purpose="Reading HDF5")
+    place = h5py.h5o.get_info(group.id).addr
+    if place in seen or len(seen) > _MAX_DEPTH:
+        raise_format_error(path, f"{group.name!r} is a group inside itself, or nested too deeply.")
+    found = Group({}, {}, group.attrs)
+    for name in group:
+        link = group.get(name, getlink=True)
+        if not isinstance(link, h5py.HardLink):
+            raise_format_error(
+                path,
+                f"{name!r} is a link to another place ({type(link).__name__}); links are not "
+                "followed.",
+                hint="Copy the data into the file.",
+            )
+        member = group[name]
+        if isinstance(member, h5py.Group):
+            found.groups[name] = h5_group(path, member, seen | {place})
+        elif isinstance(member, h5py.Dataset):
+            if member.is_virtual or member.external:
+                raise_format_error(
+                    path,
+                    f"{name!r} is stored in another file, which is not opened.",
+                    hint="Copy the data into the file.",
+                )
+            found.arrays[name] = member
+    return found
+
+
+def open_zarr(path: Path) -> Any:
+    """Open a zarr store after checking it; refuse unknown codecs, links, pipes and devices.
+
+    The metadata of a store names the codecs that decode its chunks, and one of them unpickles.
+    Copies of metadata that a store may keep at its top are not used.
+    """
+    zarr = import_optional("zarr", extra="io", purpose="Reading zarr")
+    with parsing(path, "zarr"):
+        for folder, folders, files in os.walk(path):
+            for name in (*folders, *files):
+                mode = os.lstat(os.path.join(folder, name)).st_mode
+                if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                    raise_format_error(path, f"{name[:80]!r} is a link or not a regular file.")
+            for name in {"zarr.json", ".zarray"} & set(files):
+                _check_codecs(path, Path(folder) / name)
+        return zarr.open_group(str(path), mode="r", use_consolidated=False)
+
+
+def _check_codecs(path: Path, file: Path) -> None:
+    node = json.loads(file.read_bytes())
+    unknown = {name for key in _CODEC_KEYS for name in _codecs(node.get(key))} - _CODECS
+    if unknown:
+        raise_format_error(
+            path,
+            f"{file.parent.name!r} is packed with {listed(sorted(unknown))}.",
+            hint="Write it again with one of blosc, gzip, lz4, zlib or zstd.",
+        )
+    kind = node.get("dtype")
+    if isinstance(kind, str) and kind == "|O" and "vlen" not in str(node.get("filters")):
+        raise_format_error(path, f"{file.parent.name!r} holds objects that are not text.")
+
+
+def _codecs(value: Any) -> Iterator[str]:
+    """Yield the names of codecs, also of those inside others."""
+    for codec in value if isinstance(value, list) else [value]:
+        if isinstance(codec, dict):
+            yield str(codec.get("id", codec.get("name")))
+            options: Any = codec.get("configuration")
+            for key in _CODEC_KEYS if isinstance(options, dict) else ():
+                yield from _codecs(options.get(key))
+        elif codec is not None:
+            yield str(codec)
+
+
+def zarr_group(group: Any) -> Group:
+    """Return the contents of an open zarr store."""
+    return Group(
+        dict(sorted(group.arrays())),
+        {name: zarr_group(inner) for name, inner in sorted(group.groups())},
+        group.attrs,
+    )

@@ -1,0 +1,345 @@
+"""Labels, patients and splits of bags, from tables beside the files; for read and scan alike."""
+
+import os
+import re
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pigmil._core.errors import BagFormatError
+from pigmil._core.segments import offsets_of
+from pigmil._core.text import count, listed
+from pigmil.bags import LazyBags, is_frame, text_array
+from pigmil.bags._checks import is_missing
+from pigmil.bags._columns import LABEL_NAMES
+from pigmil.io._formats import Request
+
+_ID_NAMES = ("slide_id", "slide", "FILENAME", "bag_name", "bag", "bag_id", "image_id", "id")
+_GROUP_NAMES = ("patient", "patient_id", "PATIENT", "case_id")
+_ENDINGS = (  # of names of slides in tables, which the names of feature files lack
+    ".h5", ".hdf5", ".hdf", ".pt", ".pth", ".npy", ".npz", ".svs", ".tif", ".tiff", ".ndpi",
+    ".mrxs", ".scn", ".czi", ".dcm", ".png",
+)  # fmt: skip
+_NO_LABEL = ("nan", "NaN", "NA", "<NA>", "null", "NULL")  # text that other programs write for none
+_LEADING_ZERO = re.compile(r"[+-]?0[0-9]")
+
+
+@dataclass(frozen=True)
+class LabelTable:
+    """Columns of a table by name, with its name for messages; a missing value is None."""
+
+    name: str
+    columns: dict[str, list[Any]]
+
+    def find(self, name: str, parameter: str) -> str:
+        """Return the name of a column, or raise an error that lists the columns."""
+        if name not in self.columns:
+            raise BagFormatError(
+                f"{self.name}: has no column {name!r}; its columns are {listed(self.columns)}. "
+                f"Name the column with {parameter}=.",
+                parameter=parameter,
+            )
+        return name
+
+
+def read_label_table(source: Any, request: Request) -> LabelTable:
+    """Read a table with one row per bag from CSV, TSV, XLSX, Parquet, a data frame or a mapping.
+
+    Examples
+    --------
+    >>> read_label_table({"a": 0, "b": 1}, Request()).columns
+    {'id': ['a', 'b'], 'label': [0, 1]}
+    """
+    if isinstance(source, Mapping):
+        return LabelTable("labels", {"id": list(source), "label": list(source.values())})
+    if is_frame(source):
+        import narwhals as nw
+
+        frame = nw.from_native(source, eager_only=True)
+        read = {name: frame.get_column(name).to_list() for name in frame.columns}
+        return LabelTable("the data frame", {str(name): _cells(read[name]) for name in read})
+    if not isinstance(source, str | os.PathLike):
+        raise BagFormatError(
+            "labels= takes a mapping of id to label, the path of a table, or a DataFrame; got "
+            f"{type(source).__name__}.",
+            parameter="labels",
+        )
+    from pigmil.io._label_table import read_label_table as read_old
+
+    columns = read_old(source, delimiter=request.delimiter, encoding=request.encoding).columns
+    return LabelTable(str(source), {name: _cells(values) for name, values in columns.items()})
+
+
+def _cells(values: Sequence[Any]) -> list[Any]:
+    """Return numbers and text; a missing value is None, a date becomes text."""
+    items = (value.item() if isinstance(value, np.generic) else value for value in values)
+    return [
+        None if is_missing(item) else item if isinstance(item, bool | int | float) else str(item)
+        for item in items
+    ]
+
+
+def id_text(value: Any) -> str:
+    """Return an id as text; a spreadsheet turns whole numbers into 7.0.
+
+    Examples
+    --------
+    >>> id_text(7.0), id_text("007 "), id_text(7)
+    ('7', '007', '7')
+    """
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value).strip()
+
+
+def column_of(values: Sequence[Any]) -> NDArray[Any]:
+    """Return the values of a column as an array of numbers or text.
+
+    Text becomes numbers if all values are numbers and none has a leading zero, as codes
+    of patients and sites have. A missing value is NaN among numbers and '' among text.
+
+    Examples
+    --------
+    >>> column_of(["1", "2"]), column_of(["01", "2"]), column_of([0.5, None])
+    (array([1, 2]), array(['01', '2'], dtype=object), array([0.5, nan]))
+    """
+    known = [value for value in values if value is not None]
+    if any(isinstance(value, str) for value in known):
+        texts = [id_text(value) for value in known]
+        known = texts
+        for kind in (int, float):
+            if any(_LEADING_ZERO.match(text) for text in texts):
+                break
+            try:
+                known = [kind(text) for text in texts]
+                break
+            except (ValueError, OverflowError):
+                continue
+    if len(known) < len(values):
+        blank = "" if any(isinstance(value, str) for value in known) else np.nan
+        remaining = iter(known)
+        known = [blank if value is None else next(remaining) for value in values]
+    return text_array(known)
+
+
+def report_bags(
+    where: str, action: str, parameter: str, kinds: Sequence[tuple[Sequence[str], str]]
+) -> None:
+    """Raise one error that lists bags of each kind, or warn that they are left out."""
+    lines = [
+        f"{count(len(names), 'bag')} {what}: {listed(names, 10)}" for names, what in kinds if names
+    ]
+    if lines and action == "raise":
+        listing = "\n".join(f"- {line}." for line in lines)
+        raise BagFormatError(
+            f"{where}:\n{listing}\nPass {parameter}='drop' to leave them out.", parameter=parameter
+        )
+    if lines:
+        warnings.warn(f"{where}: left out {'; '.join(lines)}.", UserWarning, stacklevel=6)
+
+
+def join_labels(lazy: LazyBags, request: Request) -> LazyBags:
+    """Return bags with the labels and info of the tables, splits, and one bag per patient.
+
+    The bags keep the order of the files.
+    """
+    group, id_name = request.group, request.id or _ID_NAMES[0]
+    if request.labels is not None:
+        given = request.labels if isinstance(request.labels, list | tuple) else [request.labels]
+        table = read_label_table(given[0], request)
+        for other in given[1:]:
+            table = _join(table, read_label_table(other, request), request.group)
+        lazy, group, id_name = _with_labels(lazy, table, request)
+    if request.splits is not None:
+        lazy = _with_splits(lazy, request)
+    if request.level == "slide":
+        return lazy
+    if group is None or group not in lazy.bag_info:
+        raise BagFormatError(
+            "level='patient' needs the column of the patient; name it with group=. Columns are "
+            f"{listed(lazy.bag_info) or 'none'}.",
+            parameter="group",
+        )
+    return _join_groups(lazy, group, id_name)
+
+
+def _with_labels(
+    lazy: LazyBags, table: LabelTable, request: Request
+) -> tuple[LazyBags, str | None, str]:
+    """Return the bags that have a label, and the columns of the patient and of the id."""
+    columns = table.columns
+    id_name = request.id or next((name for name in _ID_NAMES if name in columns), _ID_NAMES[0])
+    asked = request.label if isinstance(request.label, str) else None
+    label = asked or next((name for name in LABEL_NAMES if name in columns), "label")
+    table.find(id_name, "id")
+    table.find(label, "label")
+    group = request.group and table.find(request.group, "group")
+    group = group or next((name for name in _GROUP_NAMES if name in columns), None)
+    blank = [row for row, value in enumerate(columns[id_name], start=2) if value is None]
+    ids = [id_text(value) for value in columns[id_name]]
+    twice = [name for name, times in Counter(ids).items() if times > 1]
+    if blank or twice:
+        raise BagFormatError(
+            f"{table.name}: has no {id_name} in {count(len(blank), 'row')}: {listed(blank, 5)}."
+            if blank
+            else f"{table.name}: has several rows for {count(len(twice), 'bag')}: "
+            f"{listed(twice, 5)}; each needs one."
+        )
+    row_of = {name: row for row, own in enumerate(ids) for name in reversed([*_names(own)])}
+    row_of |= {own: row for row, own in enumerate(ids)}  # the exact name wins
+    rows = [row_of.get(id_text(bag_id), -1) for bag_id in lazy.ids.tolist()]
+    labels = [None if value in _NO_LABEL else value for value in columns[label]]
+    names = [str(bag_id) for bag_id in lazy.ids.tolist()]
+    pairs = list(zip(names, rows, strict=True))
+    unused = sorted(set(range(len(ids))) - set(rows))
+    without_row = [name for name, row in pairs if row < 0]
+    without_label = [name for name, row in pairs if row >= 0 and labels[row] is None]
+    if len(without_row) == len(names):
+        raise BagFormatError(
+            f"{lazy.paths[0]}: none of its bags is listed in {table.name}; they are like "
+            f"{listed(names, 2)}, and its ids like {listed(ids, 2)}. Choose the column with id=.",
+            parameter="id",
+        )
+    report_bags(
+        f"{lazy.paths[0]} and {table.name}",
+        request.missing,
+        "missing",
+        [
+            ([ids[row] for row in unused], "of the table without features"),
+            (without_row, "with features but without a row in the table"),
+            (without_label, f"without a label in the column {label!r}"),
+        ],
+    )
+    kept = np.array([row >= 0 and labels[row] is not None for row in rows])
+    if not kept.any():
+        raise BagFormatError(f"{table.name}: no bag has a label in the column {label!r}.")
+    chosen = [row for row in rows if row >= 0 and labels[row] is not None]
+    info = {
+        name: column_of([values[row] for row in chosen])
+        for name, values in columns.items()
+        if name not in (id_name, label)
+    }
+    lazy = lazy[kept]
+    y = column_of([labels[row] for row in chosen])
+    return lazy._replace(y=y, bag_info={**lazy.bag_info, **info}), group, id_name
+
+
+def _names(value: str) -> Iterator[str]:
+    """Yield the names under which the file of an id may be found: without folder or suffix."""
+    yield value
+    name = value.replace("\\", "/").rpartition("/")[2]
+    yield name
+    stem, suffix = os.path.splitext(name)
+    if suffix.lower() in _ENDINGS:
+        yield stem
+
+
+def _join(left: LabelTable, right: LabelTable, group: str | None) -> LabelTable:
+    """Join two tables by the column they share; rows of the table of slides stay in order."""
+    shared = [name for name in left.columns if name in right.columns]
+    key = group if group in shared else shared[0] if len(shared) == 1 else None
+    if key is None:
+        raise BagFormatError(
+            f"{right.name}: shares {listed(shared) if shared else 'no column'} with {left.name}; "
+            "tables are joined by one column. Name it with group=.",
+            parameter="group",
+        )
+    keys, other = (
+        [None if value is None else id_text(value) for value in table.columns[key]]
+        for table in (right, left)
+    )
+    if len(set(keys)) < len(keys):  # the table with repeated keys is the one of slides
+        if len(set(other)) == len(other):
+            return _join(right, left, group)
+        raise BagFormatError(
+            f"{right.name}: has several rows for the same {key}, and so has {left.name}."
+        )
+    row_of = {value: row for row, value in enumerate(keys) if value is not None}
+    joined = dict(left.columns)
+    for name, values in right.columns.items():
+        if name not in joined:
+            joined[name] = [values[row_of[one]] if one in row_of else None for one in other]
+    return LabelTable(left.name, joined)
+
+
+def _with_splits(lazy: LazyBags, request: Request) -> LazyBags:
+    """Return bags with the part of each split they belong to, '' for none."""
+    given = request.splits if isinstance(request.splits, list | tuple) else [request.splits]
+    columns = {}
+    for number, source in enumerate(given):
+        part_of = _parts(read_label_table(source, request))
+        found = (
+            next((part_of[name] for name in _names(id_text(own)) if name in part_of), "")
+            for own in lazy.ids.tolist()
+        )
+        columns["split" if len(given) == 1 else f"split_{number}"] = text_array(list(found))
+    return lazy.with_info(bag_info=columns)
+
+
+def _parts(table: LabelTable) -> dict[str, str]:
+    """Return the part (train, val, test) of each bag of a table of splits."""
+    columns = table.columns
+    parts = [name for name in ("train", "val", "test") if name in columns]
+    slides = next((columns[name] for name in _ID_NAMES if name in columns), None)
+    if "split" in columns and slides is not None:
+        pairs = zip(slides, columns["split"], strict=True)
+        return {id_text(name): str(part) for name, part in pairs if name is not None}
+    if not parts:
+        raise BagFormatError(
+            f"{table.name}: has neither columns of bag and 'split' nor a column 'train'; it has "
+            f"{listed(columns)}."
+        )
+    if all(str(value) in ("True", "False") for name in parts for value in columns[name]):
+        slides = next(values for name, values in columns.items() if name not in parts)
+        return {
+            id_text(slide): name
+            for name in parts
+            for slide, chosen in zip(slides, columns[name], strict=True)
+            if str(chosen) == "True"
+        }
+    return {id_text(own): name for name in parts for own in columns[name] if own is not None}
+
+
+def _join_groups(lazy: LazyBags, group: str, id_name: str) -> LazyBags:
+    """Join the bags of each patient into one; instances keep the id of their slide."""
+    values = lazy.bag_info[group]
+    positions: dict[Any, list[int]] = {}
+    for position, value in enumerate(values.tolist()):
+        positions.setdefault(value, []).append(position)
+    if lazy.y is not None:
+        mixed = [
+            str(value)
+            for value, places in positions.items()
+            if len(set(lazy.y[places].tolist())) > 1
+        ]
+        if mixed:
+            raise BagFormatError(
+                f"Slides of {count(len(mixed), 'patient')} have different labels: "
+                f"{listed(mixed, 5)}. Patient-level bags need one label per patient."
+            )
+    order = np.array([place for places in positions.values() for place in places], dtype=np.int64)
+    sizes = np.array([len(places) for places in positions.values()])
+    firsts = order[offsets_of(sizes)[:-1]]
+    bag_info, on_slides = {}, {id_name: lazy.ids}
+    for name, column in lazy.bag_info.items():
+        first_of = np.repeat(column[firsts], sizes)
+        ordered = column[order]
+        same = (ordered == first_of) | ((ordered != ordered) & (first_of != first_of))
+        if name == group or np.all(same):
+            bag_info[name] = column[firsts]
+        else:
+            on_slides[name] = column
+    n_parts = np.diff(lazy._segment_offsets)
+    on_segments = {name: np.repeat(column, n_parts) for name, column in on_slides.items()}
+    chosen = lazy._replace(segment_info=on_segments)._take(order)
+    return chosen._replace(
+        segment_offsets=chosen._segment_offsets[offsets_of(sizes)],
+        ids=text_array(list(positions)),
+        y=None if lazy.y is None else lazy.y[firsts],
+        bag_info=bag_info,
+    )
