@@ -1,10 +1,13 @@
-"""Constraints on parameters that several methods share."""
+"""Constructors of methods, and constraints on parameters that several share."""
 
+from dataclasses import dataclass, field
 from inspect import signature
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar, dataclass_transform
 
 from pigmil._core._sklearn_compat import Interval, StrOptions
+
+Method = TypeVar("Method", bound=type)
 
 POSITIVE: list[Any] = [Interval(Real, 0, None, closed="neither")]
 POSITIVE_OR_CV: list[Any] = [*POSITIVE, StrOptions({"cv"})]
@@ -38,3 +41,24 @@ def complete_constraints(method: type) -> dict[str, list[Any]]:
     for base in reversed(method.__mro__):
         given.update(vars(base).get("_parameter_constraints", {}))
     return {name: given[name] for name in signature(method).parameters if name in given}
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
+def with_parameters(method: Method) -> Method:
+    """Give a method the constructor that scikit-learn asks for: it assigns, and does nothing else.
+
+    The annotated names in the body of the class, and of its bases that have this decorator, are
+    the parameters: ``C: float = 1.0``. They are passed by keyword.
+
+    Examples
+    --------
+    >>> from sklearn.base import BaseEstimator
+    >>> @with_parameters
+    ... class Line(BaseEstimator):
+    ...     slope: float = 1.0
+    >>> Line(slope=2.0)
+    Line(slope=2.0)
+    """
+    dataclass(kw_only=True, eq=False, repr=False)(method)
+    method._parameter_constraints = complete_constraints(method)  # type: ignore[attr-defined]
+    return method

@@ -238,7 +238,7 @@ def centred(gram: FloatArray) -> FloatArray:
     return gram
 
 
-def _as_dict(costs: tuple[float, float]) -> dict[bool, float]:
+def _as_dict(costs: tuple[float, float]) -> dict[int, float]:
     return {0: costs[0], 1: costs[1]}
 
 

@@ -1,5 +1,6 @@
 """ABMIL: attention over the instances of a bag, learned by a neural network."""
 
+from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -9,10 +10,11 @@ from pigmil._core._sklearn_compat import StrOptions
 from pigmil._core.segments import segment_reduce
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.estimators._deep import DeepMIL, Shapes, softmax_by_bag
-from pigmil.estimators._parameters import AT_LEAST_ONE
+from pigmil.estimators._parameters import AT_LEAST_ONE, with_parameters
 from pigmil.estimators.card import Card
 
 
+@with_parameters
 class ABMIL(DeepMIL):
     """ABMIL: classify a bag by the mean of its instances, weighted by learned attention.
 
@@ -26,13 +28,8 @@ class ABMIL(DeepMIL):
 
     Parameters
     ----------
-    hidden_layer_sizes : tuple of int, default=(256, 128, 64)
-        Sizes of the layers that turn an instance into its hidden features.
-    image_shape : tuple of int, optional
-        Instances are flattened images of this shape, (rows, columns) or (channels, rows, columns),
-        of at least 16 rows and columns. They pass two convolution layers first, those of Ilse et
-        al. 2018: 20 and 50 filters of 5 x 5 pixels, each with ReLU and the maximum of 2 x 2 pixels.
-        The published network for digits has ``image_shape=(28, 28), hidden_layer_sizes=(500,)``.
+    {hidden_layer_sizes}
+    {image_shape}
     attention_size : int, default=64
         Rows of ``V`` and ``U``.
     gated : bool, default=True
@@ -41,46 +38,32 @@ class ABMIL(DeepMIL):
         What scores an instance: the logit of a bag that holds it alone; its attention before the
         softmax; or its contribution to the logit of its bag, attention times logit, which depends
         on the bag.
-    dropout : float, default=0.5
-        Share of hidden features set to 0 in training.
-    learning_rate : float, default=5e-4
-        Step size of Adam.
-    weight_decay : float, default=5e-3
-        L2 penalty.
-    batch_size : int, default=4
-        Bags per step.
-    max_epochs : int, default=200
-        Most passes over the training bags.
-    patience : int, default=50
-        Passes without improvement on held-out bags before training stops. It also stops once the
-        mean loss of these bags is below 0.001.
-    validation_fraction : float, default=0.2
-        Share of the training bags of each class that is held out.
-    n_networks : int, default=5
-        Networks to average.
-    probability : bool, default=False
-        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
-    pos_label : label, optional
-        The positive class; the greater label if not given.
-    random_state : int, RandomState or None
-        For weights, held-out bags, batches and dropout.
+    {dropout}
+    {learning_rate}
+    {weight_decay}
+    {batch_size}
+    {max_epochs}
+    {patience}
+    {validation_fraction}
+    {n_networks}
+    {probability}
+    {pos_label}
+    {network_random_state}
 
     Attributes
     ----------
     weights_ : list of array
         Weights and biases, one row per network in each: the hidden layers, the classifier,
         and ``V``, ``U`` (if gated) and ``w``.
-    centre_, spread_ : array of shape (n_features,) and float
-        How features are standardised.
+    {centre_}
+    {spread_}
     threshold_ : float
         What is subtracted from the scores of instances: where "the best instance is above 0"
         agrees most often with the classification of the training bags.
     n_iter_ : int
         The most passes of a network.
-    detected_instances_ : array of int of shape (n_positive_bags,)
-        Flat index of the highest-scored instance of each positive training bag.
-    instance_scores_ : array of shape (n_instances,)
-        Score of each training instance.
+    {detected_instances_}
+    {instance_scores_}
 
     Notes
     -----
@@ -96,6 +79,23 @@ class ABMIL(DeepMIL):
     >>> ABMIL(random_state=0, score_by="both")
     ABMIL(random_state=0, score_by='both')
     """
+
+    hidden_layer_sizes: Any = field(default=(256, 128, 64), kw_only=False)
+    image_shape: Any = None
+    attention_size: int = 64
+    gated: bool = True
+    score_by: str = "logit"
+    dropout: float = 0.5
+    learning_rate: float = 5e-4
+    weight_decay: float = 5e-3
+    batch_size: int = 4
+    max_epochs: int = 200
+    patience: int = 50
+    validation_fraction: float = 0.2
+    n_networks: int = 5
+    probability: bool = False
+    pos_label: Any = None
+    random_state: Any = None
 
     card: ClassVar[Card] = Card(
         name="ABMIL",
@@ -123,43 +123,6 @@ class ABMIL(DeepMIL):
         "gated": ["boolean"],
         "score_by": [StrOptions({"logit", "attention", "both"})],
     }
-
-    def __init__(
-        self,
-        hidden_layer_sizes: Any = (256, 128, 64),
-        *,
-        image_shape: Any = None,
-        attention_size: int = 64,
-        gated: bool = True,
-        score_by: str = "logit",
-        dropout: float = 0.5,
-        learning_rate: float = 5e-4,
-        weight_decay: float = 5e-3,
-        batch_size: int = 4,
-        max_epochs: int = 200,
-        patience: int = 50,
-        validation_fraction: float = 0.2,
-        n_networks: int = 5,
-        probability: bool = False,
-        pos_label: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.image_shape = image_shape
-        self.attention_size = attention_size
-        self.gated = gated
-        self.score_by = score_by
-        self.dropout = dropout
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.n_networks = n_networks
-        self.probability = probability
-        self.pos_label = pos_label
-        self.random_state = random_state
 
     def _head_shapes(self, n_hidden: int) -> Shapes:
         one = [(n_hidden, self.attention_size), (self.attention_size,)]

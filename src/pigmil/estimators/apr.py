@@ -213,10 +213,8 @@ class APR(MaxInstanceClassifier):
         Boxes to grow in each round; 1 is the paper. A box is grown without looking at the
         negatives, so it may enclose a dense background that all bags share. With more seeds the
         box with fewest negatives is kept.
-    probability : bool, default=False
-        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
-    pos_label : label, optional
-        The positive class; the greater label if not given.
+    {probability}
+    {pos_label}
 
     Attributes
     ----------
@@ -230,8 +228,7 @@ class APR(MaxInstanceClassifier):
         Number of alternations.
     detected_instances_ : array of int of shape (n_positive_bags,)
         Flat index of the instance of each positive training bag that lies deepest in the box.
-    instance_scores_ : array of shape (n_instances,)
-        Score of each training instance.
+    {instance_scores_}
 
     Notes
     -----

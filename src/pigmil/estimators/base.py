@@ -18,7 +18,7 @@ from pigmil._core.errors import PositiveLabelWarning, SingletonBagsWarning
 from pigmil._core.segments import segment_argmax, segment_gather, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags, as_bags, check_no_missing, is_plain_table
-from pigmil.estimators._doc_links import DocLinks
+from pigmil.estimators._docs import DocLinks, fill_shared_entries
 from pigmil.estimators._parameters import complete_constraints
 from pigmil.estimators._selection import inner_folds, logistic_slope
 from pigmil.estimators.card import Card
@@ -68,6 +68,7 @@ class BaseMIL(DocLinks, BaseEstimator, metaclass=ABCMeta):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        cls.__doc__ = fill_shared_entries(cls.__doc__)
         if cls.__init__ is not object.__init__:
             cls._parameter_constraints = complete_constraints(cls)
 

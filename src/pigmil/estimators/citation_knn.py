@@ -10,10 +10,11 @@ from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import bag_distances_of_kinds
 from pigmil.estimators._pairwise import PairwiseBagClassifier, Scorer
-from pigmil.estimators._parameters import AT_LEAST_ONE
+from pigmil.estimators._parameters import AT_LEAST_ONE, with_parameters
 from pigmil.estimators.card import Card
 
 
+@with_parameters
 class CitationKNN(PairwiseBagClassifier):
     """Citation-kNN: classify a bag by its nearest bags and by the bags that it is nearest to.
 
@@ -35,10 +36,8 @@ class CitationKNN(PairwiseBagClassifier):
     rank : int or None, default=1
         Which of the sorted nearest distances is the distance between two bags: 1 is the minimal
         Hausdorff distance, None the usual (maximal) one.
-    probability : bool, default=False
-        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
-    pos_label : label, optional
-        The positive class; the greater label if not given.
+    {probability}
+    {pos_label}
 
     Attributes
     ----------
@@ -76,6 +75,12 @@ class CitationKNN(PairwiseBagClassifier):
     array([1, 0])
     """
 
+    n_references: int = 2
+    n_citers: int = 4
+    rank: int | None = 1
+    probability: bool = False
+    pos_label: Any = None
+
     _accepts_sparse = True
     _pairwise_parameters = frozenset({"rank"})
     card = Card(
@@ -98,21 +103,6 @@ class CitationKNN(PairwiseBagClassifier):
         "n_citers": [Interval(Integral, 0, None, closed="left")],
         "rank": [Interval(Integral, 1, None, closed="left"), None],
     }
-
-    def __init__(
-        self,
-        *,
-        n_references: int = 2,
-        n_citers: int = 4,
-        rank: int | None = 1,
-        probability: bool = False,
-        pos_label: Any = None,
-    ) -> None:
-        self.n_references = n_references
-        self.n_citers = n_citers
-        self.rank = rank
-        self.probability = probability
-        self.pos_label = pos_label
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
         self.training_bags_ = bags

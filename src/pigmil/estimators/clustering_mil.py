@@ -59,10 +59,8 @@ class ClusteringMIL(MaxInstanceClassifier):
         Weight of each class in the accuracy.
     random_state : int, RandomState instance or None, default=None
         For k-means.
-    probability : bool, default=False
-        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
-    pos_label : label, optional
-        The positive class; the greater label if not given.
+    {probability}
+    {pos_label}
 
     Attributes
     ----------
@@ -74,8 +72,7 @@ class ClusteringMIL(MaxInstanceClassifier):
         The number of clusters asked for.
     training_accuracy_ : float
         Accuracy of the sphere on the training bags, weighted by ``class_weight``.
-    detected_instances_ : array of int of shape (n_positive_bags,)
-        Flat index of the detected instance of each positive training bag.
+    {detected_instances_}
     instance_scores_ : array of shape (n_instances,)
         Score of each training instance: 1 at the centre of the sphere, 0 on its surface.
 

@@ -34,10 +34,8 @@ class DD(ConceptClassifier):
 
     Parameters
     ----------
-    n_start_bags : int or None, default=None
-        Number of positive bags, drawn by ``random_state``, that provide starts; None for all.
-    n_starts : int or None, default=10
-        Number of starts, spread over these bags; None for all their instances.
+    {n_start_bags}
+    {n_starts}
     length_unit : {"auto", "median"} or float, default="auto"
         See :func:`pigmil.distances.length_unit`; 1.0 starts with all scales at 1.
     score_by : {"concept", "density"}, default="concept"
@@ -54,10 +52,8 @@ class DD(ConceptClassifier):
         Threads over the starts; the result does not depend on it.
     random_state : int, RandomState instance or None, default=None
         Only for the draw of ``n_start_bags``.
-    probability : bool, default=False
-        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
-    pos_label : label, optional
-        The positive class; the greater label if not given.
+    {probability}
+    {pos_label}
 
     Attributes
     ----------
@@ -73,12 +69,10 @@ class DD(ConceptClassifier):
         Log-membership above which instances and bags are called positive.
     density_threshold_ : float
         With ``score_by="density"``: log density above which an instance is called positive.
-    detected_instances_ : array of int of shape (n_positive_bags,)
-        Flat index of the detected instance of each positive training bag.
+    {detected_instances_}
     instance_scores_ : array of shape (n_instances,)
         Score of each training instance: log-membership (or log density) less its threshold.
-    length_unit_ : float
-        The unit that was used.
+    {length_unit_}
 
     Notes
     -----

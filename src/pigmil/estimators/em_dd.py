@@ -102,15 +102,12 @@ class EMDD(ConceptClassifier):
 
     Parameters
     ----------
-    n_start_bags : int or None, default=None
-        Number of positive bags, drawn by ``random_state``, that provide starts; None for all.
-    n_starts : int or None, default=10
-        Number of starts, spread over these bags; None for all their instances.
+    {n_start_bags}
+    {n_starts}
     combine : {"best", "mean"}, default="best"
         ``"best"``: the concept of lowest loss decides. ``"mean"``: bags and instances are scored
         by the mean membership over the concepts of all starts.
-    length_unit : {"auto", "median"} or float, default="auto"
-        See :func:`pigmil.distances.length_unit`.
+    {length_unit}
     max_iter : int, default=20
         Largest number of alternations from each start.
     max_steps : int, default=50
@@ -121,10 +118,8 @@ class EMDD(ConceptClassifier):
         Threads over the starts; the result does not depend on it.
     random_state : int, RandomState instance or None, default=None
         Only for the draw of ``n_start_bags``.
-    probability : bool, default=False
-        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
-    pos_label : label, optional
-        The positive class; the greater label if not given.
+    {probability}
+    {pos_label}
 
     Attributes
     ----------
@@ -140,12 +135,10 @@ class EMDD(ConceptClassifier):
         Number of alternations from the best start.
     threshold_ : float
         Log-membership above which instances and bags are called positive.
-    detected_instances_ : array of int of shape (n_positive_bags,)
-        Flat index of the detected instance of each positive training bag.
+    {detected_instances_}
     instance_scores_ : array of shape (n_instances,)
         Log-membership of each training instance, less the threshold.
-    length_unit_ : float
-        The unit that was used.
+    {length_unit_}
 
     Notes
     -----

@@ -78,19 +78,15 @@ class KDEMin(_KernelDensity):
     ----------
     gamma : float, default=1.0
         Decay per unit of length.
-    length_unit : {"auto", "median"} or float, default="auto"
-        See :func:`pigmil.distances.length_unit`.
-    pos_label : label, optional
-        The positive class; the greater label if not given.
+    {length_unit}
+    {pos_label}
 
     Attributes
     ----------
-    detected_instances_ : array of int of shape (n_positive_bags,)
-        Flat index of the detected instance of each positive training bag.
+    {detected_instances_}
     instance_scores_ : array of shape (n_instances,)
         Score of each training instance, higher is more likely positive.
-    length_unit_ : float
-        The unit that was used.
+    {length_unit_}
     negative_bags_ : Bags
         The negative training bags.
     negative_weights_ : array of shape (n_negative_bags,)

@@ -109,16 +109,14 @@ class BagKISVM(_KISVM):
 
     Parameters
     ----------
-    kernel : {"rbf", "linear"}, default="rbf"
-        Kernel between instances.
+    {kernel}
     C : float, default=1.0
         Cost of the squared hinge loss of a bag. Of 1, 10 and 100, the default is the best in the
         mean over Elephant, Fox, Tiger, a newsgroup, mutagenesis and breast cells.
     gamma : float, default=0.5
         Width of the Gaussian kernel, ``exp(-gamma |x - x'|^2 / unit^2)``; 0.5 is what
         scikit-learn calls "scale".
-    length_unit : {"auto", "median"} or float, default="auto"
-        See :func:`pigmil.distances.length_unit`.
+    {length_unit}
     class_weight : "balanced", dict or None, default=None
         Factors on ``C``; "balanced" counts bags.
     max_iter : int, default=50
@@ -126,10 +124,8 @@ class BagKISVM(_KISVM):
     tol : float, default=1e-2
         Least relative fall of the objective that is worth another assignment after the first five
         rounds (the authors' values); restricted problems are solved to a tenth of it.
-    probability : bool, default=False
-        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
-    pos_label : label, optional
-        The positive class; the greater label if not given.
+    {probability}
+    {pos_label}
 
     Attributes
     ----------
@@ -141,10 +137,8 @@ class BagKISVM(_KISVM):
         Instances with a weight other than 0.
     dual_coef_ : array of shape (n_support,)
         Their weights.
-    intercept_ : float
-        Offset of the decision value.
-    kernel_width_ : float or None
-        ``gamma / unit^2``; None for the linear kernel.
+    {intercept_}
+    {kernel_width_}
     objectives_ : array
         Optimum of each restricted problem; it never rises.
     mixture_ : array

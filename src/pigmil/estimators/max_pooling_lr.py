@@ -14,12 +14,13 @@ from pigmil.estimators._logistic import (
     minimise_penalised,
     pooled_loss,
 )
-from pigmil.estimators._parameters import POSITIVE
+from pigmil.estimators._parameters import POSITIVE, with_parameters
 from pigmil.estimators._svm_solvers import class_costs
 from pigmil.estimators.card import Card
 from pigmil.scale import LazyBags
 
 
+@with_parameters
 class MaxPoolingLR(LinearScores):
     """Max-pooling LR: a linear model of instances, trained through a smooth maximum.
 
@@ -46,10 +47,8 @@ class MaxPoolingLR(LinearScores):
         Largest number of iterations of L-BFGS.
     tol : float, default=1e-5
         Largest component of the gradient of the mean loss at the end.
-    probability : bool, default=False
-        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
-    pos_label : label, optional
-        The positive class; the greater label if not given.
+    {probability}
+    {pos_label}
 
     Attributes
     ----------
@@ -61,12 +60,10 @@ class MaxPoolingLR(LinearScores):
         What was subtracted from the trained intercept.
     n_iter_ : int
         Number of iterations.
-    centre_, spread_ : array of shape (n_features,) and float
-        How features are standardised.
-    detected_instances_ : array of int of shape (n_positive_bags,)
-        Flat index of the highest-scored instance of each positive training bag.
-    instance_scores_ : array of shape (n_instances,)
-        Score of each training instance.
+    {centre_}
+    {spread_}
+    {detected_instances_}
+    {instance_scores_}
 
     Notes
     -----
@@ -87,6 +84,14 @@ class MaxPoolingLR(LinearScores):
     20
     """
 
+    C: float = 1.0
+    sharpness: float = 5.0
+    class_weight: Any = None
+    max_iter: int = 500
+    tol: float = 1e-5
+    probability: bool = False
+    pos_label: Any = None
+
     _fits_lazy_bags = True
     card: ClassVar[Card] = Card(
         name="Max-pooling LR",
@@ -104,25 +109,6 @@ class MaxPoolingLR(LinearScores):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "sharpness": POSITIVE,
     }
-
-    def __init__(
-        self,
-        *,
-        C: float = 1.0,
-        sharpness: float = 5.0,
-        class_weight: Any = None,
-        max_iter: int = 500,
-        tol: float = 1e-5,
-        probability: bool = False,
-        pos_label: Any = None,
-    ) -> None:
-        self.C = C
-        self.sharpness = sharpness
-        self.class_weight = class_weight
-        self.max_iter = max_iter
-        self.tol = tol
-        self.probability = probability
-        self.pos_label = pos_label
 
     def _fit(
         self, bags: Bags | LazyBags, positive: BoolArray, weights: FloatArray | None = None

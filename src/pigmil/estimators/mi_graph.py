@@ -12,6 +12,7 @@ from pigmil.bags import Bags
 from pigmil.distances import gaussian_self_sums, gaussian_sums
 from pigmil.distances.bag_graphs import affinity_weights, edge_maps, gaussian_factor
 from pigmil.estimators._bag_kernel_svm import BagKernelSVM
+from pigmil.estimators._parameters import with_parameters
 from pigmil.estimators.card import Card
 
 _PAPER = (
@@ -19,6 +20,7 @@ _PAPER = (
 )
 
 
+@with_parameters
 class MiGraph(BagKernelSVM):
     """miGraph: an SVM on a set kernel that counts a cluster of similar instances once.
 
@@ -36,14 +38,10 @@ class MiGraph(BagKernelSVM):
         to each other, so C is larger than usual.
     gamma : float, default=1.0
         Width of the Gaussian, per squared length.
-    length_unit : {"auto", "median"} or float, default="auto"
-        See :func:`pigmil.distances.length_unit`.
-    class_weight : dict, "balanced" or None, default=None
-        Weight of each class in the SVM.
-    probability : bool, default=False
-        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
-    pos_label : label, optional
-        The positive class; the greater label if not given.
+    {length_unit}
+    {svm_class_weight}
+    {probability}
+    {pos_label}
 
     Attributes
     ----------
@@ -55,8 +53,7 @@ class MiGraph(BagKernelSVM):
         Weights of their instances.
     dual_coef_, intercept_ : array of shape (n_support,), float
         Coefficients of the SVM.
-    length_unit_ : float
-        The unit that was used.
+    {length_unit_}
 
     Notes
     -----
@@ -74,6 +71,13 @@ class MiGraph(BagKernelSVM):
     >>> MiGraph().fit(bags).predict(bags).shape
     (40,)
     """
+
+    C: float = 100.0
+    gamma: float = 1.0
+    length_unit: str | float = "auto"
+    class_weight: Any = None
+    probability: bool = False
+    pos_label: Any = None
 
     _accepts_sparse = True
     _describes_bags = False
@@ -95,23 +99,6 @@ class MiGraph(BagKernelSVM):
         grid={"gamma": (1.0, 0.3, 3.0)},
     )
 
-    def __init__(
-        self,
-        *,
-        C: float = 100.0,
-        gamma: float = 1.0,
-        length_unit: str | float = "auto",
-        class_weight: Any = None,
-        probability: bool = False,
-        pos_label: Any = None,
-    ) -> None:
-        self.C = C
-        self.gamma = gamma
-        self.length_unit = length_unit
-        self.class_weight = class_weight
-        self.probability = probability
-        self.pos_label = pos_label
-
     def _describe(self, bags: Bags) -> FloatArray:
         return affinity_weights(bags)
 
@@ -131,6 +118,7 @@ class MiGraph(BagKernelSVM):
         return sums / np.outer(left, segment_reduce(np.add, known, references.offsets))
 
 
+@with_parameters
 class MIGraph(BagKernelSVM):
     """MIGraph: an SVM on a kernel of the nodes and the edges of each bag's graph.
 
@@ -155,14 +143,10 @@ class MIGraph(BagKernelSVM):
         Width of the Gaussian between edges, whose features lie between 0 and 1; at most 20.
     balance : bool, default=False
         Give nodes and edges the same weight.
-    length_unit : {"auto", "median"} or float, default="auto"
-        See :func:`pigmil.distances.length_unit`.
-    class_weight : dict, "balanced" or None, default=None
-        Weight of each class in the SVM.
-    probability : bool, default=False
-        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
-    pos_label : label, optional
-        The positive class; the greater label if not given.
+    {length_unit}
+    {svm_class_weight}
+    {probability}
+    {pos_label}
 
     Attributes
     ----------
@@ -188,6 +172,15 @@ class MIGraph(BagKernelSVM):
     (40,)
     """
 
+    C: float = 10.0
+    gamma: float = 1.0
+    edge_gamma: float = 1.0
+    balance: bool = False
+    length_unit: str | float = "auto"
+    class_weight: Any = None
+    probability: bool = False
+    pos_label: Any = None
+
     _accepts_sparse = True
     _pairwise_parameters = frozenset({"gamma", "edge_gamma", "balance", "length_unit"})
     card = Card(
@@ -208,27 +201,6 @@ class MIGraph(BagKernelSVM):
         "edge_gamma": [Interval(Real, 0, 20, closed="right")],
         "balance": ["boolean"],
     }
-
-    def __init__(
-        self,
-        *,
-        C: float = 10.0,
-        gamma: float = 1.0,
-        edge_gamma: float = 1.0,
-        balance: bool = False,
-        length_unit: str | float = "auto",
-        class_weight: Any = None,
-        probability: bool = False,
-        pos_label: Any = None,
-    ) -> None:
-        self.C = C
-        self.gamma = gamma
-        self.edge_gamma = edge_gamma
-        self.balance = balance
-        self.length_unit = length_unit
-        self.class_weight = class_weight
-        self.probability = probability
-        self.pos_label = pos_label
 
     def _describe(self, bags: Bags) -> FloatArray:
         """Return the node kernel of each bag with itself, and the vector of its edges."""

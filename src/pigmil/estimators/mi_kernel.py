@@ -11,10 +11,12 @@ from pigmil.distances import gaussian_self_sums, gaussian_sums, min_max_statisti
 from pigmil.estimators._bag_kernel_svm import BagKernelSVM
 from pigmil.estimators._parameters import (
     AT_LEAST_ONE,
+    with_parameters,
 )
 from pigmil.estimators.card import Card
 
 
+@with_parameters
 class MIKernel(BagKernelSVM):
     """MI-Kernel: an SVM on the sum of an instance kernel over all pairs of two bags.
 
@@ -44,14 +46,10 @@ class MIKernel(BagKernelSVM):
     normalization : {"feature-space", "size"} or None, default="feature-space"
         How the set kernel is normalised. The min-max kernel is normalised in feature space unless
         this is None.
-    length_unit : {"auto", "median"} or float, default="auto"
-        See :func:`pigmil.distances.length_unit`.
-    class_weight : dict, "balanced" or None, default=None
-        Weight of each class in the SVM.
-    probability : bool, default=False
-        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
-    pos_label : label, optional
-        The positive class; the greater label if not given.
+    {length_unit}
+    {svm_class_weight}
+    {probability}
+    {pos_label}
 
     Attributes
     ----------
@@ -63,8 +61,7 @@ class MIKernel(BagKernelSVM):
         Norm, size or statistic of each support bag.
     dual_coef_, intercept_ : array of shape (n_support,), float
         Coefficients of the SVM.
-    length_unit_ : float
-        The unit that was used.
+    {length_unit_}
 
     Notes
     -----
@@ -82,6 +79,16 @@ class MIKernel(BagKernelSVM):
     >>> MIKernel().fit(bags).predict(bags).shape
     (40,)
     """
+
+    C: float = 10.0
+    gamma: float = 1.0
+    power: int = 1
+    kernel: str = "set"
+    normalization: str | None = "feature-space"
+    length_unit: str | float = "auto"
+    class_weight: Any = None
+    probability: bool = False
+    pos_label: Any = None
 
     _accepts_sparse = True
     _pairwise_parameters = frozenset({"gamma", "power", "kernel", "normalization", "length_unit"})
@@ -106,29 +113,6 @@ class MIKernel(BagKernelSVM):
         "kernel": [StrOptions({"set", "min-max"})],
         "normalization": [StrOptions({"feature-space", "size"}), None],
     }
-
-    def __init__(
-        self,
-        *,
-        C: float = 10.0,
-        gamma: float = 1.0,
-        power: int = 1,
-        kernel: str = "set",
-        normalization: str | None = "feature-space",
-        length_unit: str | float = "auto",
-        class_weight: Any = None,
-        probability: bool = False,
-        pos_label: Any = None,
-    ) -> None:
-        self.C = C
-        self.gamma = gamma
-        self.power = power
-        self.kernel = kernel
-        self.normalization = normalization
-        self.length_unit = length_unit
-        self.class_weight = class_weight
-        self.probability = probability
-        self.pos_label = pos_label
 
     @property
     def _rate(self) -> float:

@@ -1,5 +1,6 @@
 """mi-Net and MI-Net: neural networks that pool instances or their hidden features."""
 
+from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -8,9 +9,11 @@ from pigmil._core._sklearn_compat import StrOptions
 from pigmil._core.segments import segment_reduce
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.estimators._deep import DeepMIL, Shapes
+from pigmil.estimators._parameters import with_parameters
 from pigmil.estimators.card import Card
 
 
+@with_parameters
 class MINet(DeepMIL):
     """MI-Net: pool the hidden features of a bag, then classify; mi-Net pools instance logits.
 
@@ -26,57 +29,38 @@ class MINet(DeepMIL):
 
     Parameters
     ----------
-    hidden_layer_sizes : tuple of int, default=(256, 128, 64)
-        Sizes of the layers that turn an instance into its hidden features.
-    image_shape : tuple of int, optional
-        Instances are flattened images of this shape, (rows, columns) or (channels, rows, columns),
-        of at least 16 rows and columns. They pass two convolution layers first, those of Ilse et
-        al. 2018: 20 and 50 filters of 5 x 5 pixels, each with ReLU and the maximum of 2 x 2 pixels.
-        The published network for digits has ``image_shape=(28, 28), hidden_layer_sizes=(500,)``.
+    {hidden_layer_sizes}
+    {image_shape}
     level : {"embedding", "instance"}, default="embedding"
         MI-Net or mi-Net.
     pooling : {"max", "mean"}, default="max"
         How a bag is pooled.
-    dropout : float, default=0.5
-        Share of hidden features set to 0 in training.
-    learning_rate : float, default=5e-4
-        Step size of Adam.
-    weight_decay : float, default=5e-3
-        L2 penalty.
-    batch_size : int, default=4
-        Bags per step.
-    max_epochs : int, default=200
-        Most passes over the training bags.
-    patience : int, default=50
-        Passes without improvement on held-out bags before training stops. It also stops once the
-        mean loss of these bags is below 0.001.
-    validation_fraction : float, default=0.2
-        Share of the training bags of each class that is held out.
-    n_networks : int, default=5
-        Networks to average.
-    probability : bool, default=False
-        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
-    pos_label : label, optional
-        The positive class; the greater label if not given.
-    random_state : int, RandomState or None
-        For weights, held-out bags, batches and dropout.
+    {dropout}
+    {learning_rate}
+    {weight_decay}
+    {batch_size}
+    {max_epochs}
+    {patience}
+    {validation_fraction}
+    {n_networks}
+    {probability}
+    {pos_label}
+    {network_random_state}
 
     Attributes
     ----------
     weights_ : list of array
         Weights and biases of the hidden layers and the classifier, one row per network in each.
-    centre_, spread_ : array of shape (n_features,) and float
-        How features are standardised.
+    {centre_}
+    {spread_}
     threshold_ : float
         What is subtracted from the scores of instances, the logits of bags that hold one alone:
         where "the best instance is above 0" agrees most often with the classification of the
         training bags.
     n_iter_ : int
         The most passes of a network.
-    detected_instances_ : array of int of shape (n_positive_bags,)
-        Flat index of the highest-scored instance of each positive training bag.
-    instance_scores_ : array of shape (n_instances,)
-        Score of each training instance.
+    {detected_instances_}
+    {instance_scores_}
 
     Notes
     -----
@@ -93,6 +77,22 @@ class MINet(DeepMIL):
     >>> MINet(level="instance", random_state=0)
     MINet(level='instance', random_state=0)
     """
+
+    hidden_layer_sizes: Any = field(default=(256, 128, 64), kw_only=False)
+    image_shape: Any = None
+    level: str = "embedding"
+    pooling: str = "max"
+    dropout: float = 0.5
+    learning_rate: float = 5e-4
+    weight_decay: float = 5e-3
+    batch_size: int = 4
+    max_epochs: int = 200
+    patience: int = 50
+    validation_fraction: float = 0.2
+    n_networks: int = 5
+    probability: bool = False
+    pos_label: Any = None
+    random_state: Any = None
 
     card: ClassVar[Card] = Card(
         name="MI-Net",
@@ -118,41 +118,6 @@ class MINet(DeepMIL):
         "level": [StrOptions({"embedding", "instance"})],
         "pooling": [StrOptions({"max", "mean"})],
     }
-
-    def __init__(
-        self,
-        hidden_layer_sizes: Any = (256, 128, 64),
-        *,
-        image_shape: Any = None,
-        level: str = "embedding",
-        pooling: str = "max",
-        dropout: float = 0.5,
-        learning_rate: float = 5e-4,
-        weight_decay: float = 5e-3,
-        batch_size: int = 4,
-        max_epochs: int = 200,
-        patience: int = 50,
-        validation_fraction: float = 0.2,
-        n_networks: int = 5,
-        probability: bool = False,
-        pos_label: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.image_shape = image_shape
-        self.level = level
-        self.pooling = pooling
-        self.dropout = dropout
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.n_networks = n_networks
-        self.probability = probability
-        self.pos_label = pos_label
-        self.random_state = random_state
 
     def _head_shapes(self, n_hidden: int) -> Shapes:
         return [(n_hidden, 1), (1,)]

@@ -146,15 +146,12 @@ class MiSim(MaxInstanceClassifier):
         Cost factors of the classes of the final SVM: one positive per bag faces all negatives.
     n_jobs : int or None, default=None
         Threads of the exemplar SVMs; the result does not depend on it.
-    probability : bool, default=False
-        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
-    pos_label : label, optional
-        The positive class; the greater label if not given.
+    {probability}
+    {pos_label}
 
     Attributes
     ----------
-    detected_instances_ : array of int of shape (n_positive_bags,)
-        Flat index of the best-scored instance of each positive training bag.
+    {detected_instances_}
     instance_scores_ : array of shape (n_instances,)
         Value of the final SVM at each training instance, less the threshold.
     ranked_instances_ : array of int of shape (n_positive_bags,)

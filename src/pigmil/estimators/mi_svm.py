@@ -24,30 +24,23 @@ class MiSVM(WitnessSVM):
 
     Parameters
     ----------
-    kernel : {"rbf", "linear"}, default="rbf"
-        Kernel between instances.
+    {kernel}
     C : float, default=10.0
         Cost of the hinge loss of an instance; the same as in :class:`pigmil.MISVM`.
     gamma : float, default=0.5
         Width of the Gaussian kernel, ``exp(-gamma |x - x'|^2 / unit^2)``; 0.5 is what
         scikit-learn calls "scale".
-    length_unit : {"auto", "median"} or float, default="auto"
-        See :func:`pigmil.distances.length_unit`.
+    {length_unit}
     class_weight : "balanced", dict or None, default=None
         Factors on ``C``; "balanced" counts the instances under the labels of each round.
-    max_iter : int, default=50
-        Largest number of trainings; a ConvergenceWarning is raised if they do not suffice.
-    tol : float, default=1e-3
-        Tolerance of each training.
-    probability : bool, default=False
-        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
-    pos_label : label, optional
-        The positive class; the greater label if not given.
+    {max_iter}
+    {tol}
+    {probability}
+    {pos_label}
 
     Attributes
     ----------
-    detected_instances_ : array of int of shape (n_positive_bags,)
-        Flat index of the highest-scored instance of each positive training bag.
+    {detected_instances_}
     instance_scores_ : array of shape (n_instances,)
         Decision value of each training instance.
     imputed_positive_ : array of bool of shape (n_instances,)
@@ -56,10 +49,8 @@ class MiSVM(WitnessSVM):
         Support vectors.
     dual_coef_ : array of shape (n_support,)
         Their signed dual variables.
-    intercept_ : float
-        Offset of the decision value.
-    kernel_width_ : float or None
-        ``gamma / unit^2``; None for the linear kernel.
+    {intercept_}
+    {kernel_width_}
     objectives_ : array
         Objective of every training; it never rises while ``class_weight`` is None.
     n_iter_ : int

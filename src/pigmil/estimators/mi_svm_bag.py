@@ -38,15 +38,13 @@ class MISVM(WitnessSVM):
 
     Parameters
     ----------
-    kernel : {"rbf", "linear"}, default="rbf"
-        Kernel between instances.
+    {kernel}
     C : float, default=10.0
         Cost of the slack of a bag.
     gamma : float, default=0.1
         Width of the Gaussian kernel, ``exp(-gamma |x - x'|^2 / unit^2)``; 0.5 is scikit-learn's
         "scale".
-    length_unit : {"auto", "median"} or float, default="auto"
-        See :func:`pigmil.distances.length_unit`.
+    {length_unit}
     starts : {"several", "mean"}, default="several"
         Witnesses to start from. ``"mean"``: the means of the bags, as published. ``"several"``:
         these; the instances farthest in the direction from the mean of negative to that of positive
@@ -63,14 +61,10 @@ class MISVM(WitnessSVM):
     class_weight : "balanced", dict or None, default=None
         Factors on ``C``; "balanced" counts bags, or with ``negative_slack="instance"`` witnesses
         against instances of negative bags.
-    max_iter : int, default=50
-        Largest number of trainings; a ConvergenceWarning is raised if they do not suffice.
-    tol : float, default=1e-3
-        Tolerance of each training.
-    probability : bool, default=False
-        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
-    pos_label : label, optional
-        The positive class; the greater label if not given.
+    {max_iter}
+    {tol}
+    {probability}
+    {pos_label}
 
     Attributes
     ----------
@@ -82,10 +76,8 @@ class MISVM(WitnessSVM):
         Support vectors.
     dual_coef_ : array of shape (n_support,)
         Their signed dual variables.
-    intercept_ : float
-        Offset of the decision value.
-    kernel_width_ : float or None
-        ``gamma / unit^2``; None for the linear kernel.
+    {intercept_}
+    {kernel_width_}
     objectives_ : array
         Objective of every training; from the second on it never rises.
     n_iter_ : int

@@ -105,14 +105,11 @@ class MILD(MILClassifier):
     gamma : float or "cv", default="cv"
         Width of the similarity of bags and of the RBF kernel on instances, per squared unit of
         length; ``"cv"`` chooses 0.3 or 1 likewise.
-    length_unit : {"auto", "median"} or float, default="auto"
-        See :func:`pigmil.distances.length_unit`.
+    {length_unit}
     class_weight : None, "balanced" or dict, default="balanced"
         Cost factors of the classes. At instance level there are many negatives for each positive.
-    probability : bool, default=False
-        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
-    pos_label : label, optional
-        The positive class; the greater label if not given.
+    {probability}
+    {pos_label}
 
     Attributes
     ----------
@@ -133,8 +130,7 @@ class MILD(MILClassifier):
         The cost and the width that were used.
     training_bags_ : Bags
         Kept to score new instances, with ``training_positive_``.
-    length_unit_ : float
-        The unit that was used.
+    {length_unit_}
 
     Notes
     -----

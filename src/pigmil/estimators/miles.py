@@ -38,8 +38,7 @@ class MILES(AcceptsWeights, MILClassifier):
         Cost of the hinge loss of a bag against the 1-norm of the weights.
     gamma : float, default=0.3
         Decay of the similarity per squared unit of length.
-    length_unit : {"auto", "median"} or float, default="auto"
-        See :func:`pigmil.distances.length_unit`.
+    {length_unit}
     score_by : {"contribution", "alone"}, default="contribution"
         How instances are scored. ``"contribution"``, as published: each kept ``x^k`` adds
         ``w_k s(x^k, x) / m_k`` to the ``m_k`` instances of the bag nearest to it, and the intercept
@@ -49,10 +48,8 @@ class MILES(AcceptsWeights, MILClassifier):
         instances far from all kept ``x^k`` make bags positive.
     class_weight : "balanced", dict or None, default=None
         Factors on ``C``.
-    probability : bool, default=False
-        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
-    pos_label : label, optional
-        The positive class; the greater label if not given.
+    {probability}
+    {pos_label}
 
     Attributes
     ----------
@@ -62,18 +59,15 @@ class MILES(AcceptsWeights, MILClassifier):
         Their flat indices.
     coef_ : array of shape (n_prototypes,)
         Their weights.
-    intercept_ : float
-        Offset of the decision value.
+    {intercept_}
     dual_coef_ : array of shape (n_bags,)
         Dual variables of the training bags, which prove the optimum.
     objective_ : float
         ``sum of |w| + C sum of hinge losses``.
     decay_ : float
         ``gamma / unit^2``.
-    detected_instances_ : array of int of shape (n_positive_bags,)
-        Flat index of the best-scored instance of each positive training bag.
-    instance_scores_ : array of shape (n_instances,)
-        Score of each training instance.
+    {detected_instances_}
+    {instance_scores_}
     n_iter_ : int
         Rounds of column generation.
 

@@ -56,37 +56,29 @@ class MILIS(MILClassifier):
         newsgroup, mutagenesis and breast cells.
     density_gamma : float, default=1.0
         Decay of the kernel density per squared unit of length.
-    length_unit : {"auto", "median"} or float, default="auto"
-        See :func:`pigmil.distances.length_unit`.
+    {length_unit}
     prune : float, default=0.01
         Prototypes whose weight is below this share of the largest are dropped.
     class_weight : "balanced", dict or None, default=None
         Factors on ``C``.
-    max_iter : int, default=50
-        Largest number of trainings; a ConvergenceWarning is raised if they do not suffice.
-    tol : float, default=1e-3
-        Tolerance of each training.
-    probability : bool, default=False
-        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
-    pos_label : label, optional
-        The positive class; the greater label if not given.
+    {max_iter}
+    {tol}
+    {probability}
+    {pos_label}
 
     Attributes
     ----------
-    detected_instances_ : array of int of shape (n_positive_bags,)
-        Flat index of the best-scored instance of each positive training bag.
+    {detected_instances_}
     bag_prototypes_ : array of int of shape (n_bags,)
         Flat index of the prototype of every training bag, before pruning.
-    instance_scores_ : array of shape (n_instances,)
-        Score of each training instance.
+    {instance_scores_}
     prototype_instances_ : array of int of shape (n_prototypes,)
         Flat indices of the prototypes that were kept.
     prototypes_ : array or CSR of shape (n_prototypes, n_features)
         The prototypes themselves.
     coef_ : array of shape (n_prototypes,)
         Their weights.
-    intercept_ : float
-        Offset of the decision value.
+    {intercept_}
     decay_ : float
         ``gamma / unit^2``.
     objectives_ : array

@@ -11,7 +11,7 @@ from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import BAG_DISTANCES, bag_distances
 from pigmil.estimators._pairwise import PairwiseBagClassifier, Scorer
-from pigmil.estimators._parameters import AT_LEAST_ONE
+from pigmil.estimators._parameters import AT_LEAST_ONE, with_parameters
 from pigmil.estimators._svm_solvers import class_costs
 from pigmil.estimators.base import AcceptsWeights
 from pigmil.estimators.card import Card
@@ -19,6 +19,7 @@ from pigmil.estimators.card import Card
 _MAX_ITER = 1_000_000  # libsvm may not terminate if equal bags have different labels
 
 
+@with_parameters
 class MInD(AcceptsWeights, PairwiseBagClassifier):
     """MInD: describe a bag by its dissimilarities to all training bags, and classify the vectors.
 
@@ -43,10 +44,8 @@ class MInD(AcceptsWeights, PairwiseBagClassifier):
         Cost of a violated margin of the linear SVM.
     class_weight : dict, "balanced" or None, default=None
         Weight of each class in the linear SVM.
-    probability : bool, default=False
-        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
-    pos_label : label, optional
-        The positive class; the greater label if not given.
+    {probability}
+    {pos_label}
 
     Attributes
     ----------
@@ -78,6 +77,14 @@ class MInD(AcceptsWeights, PairwiseBagClassifier):
     (40,)
     """
 
+    dissimilarity: str = "hausdorff"
+    rank: int = 1
+    classifier: Any = None
+    C: float = 100.0
+    class_weight: Any = None
+    probability: bool = False
+    pos_label: Any = None
+
     _accepts_sparse = True
     _pairwise_parameters = frozenset({"dissimilarity", "rank"})
     card = Card(
@@ -101,25 +108,6 @@ class MInD(AcceptsWeights, PairwiseBagClassifier):
         "rank": AT_LEAST_ONE,
         "classifier": [HasMethods(["fit", "predict"]), None],
     }
-
-    def __init__(
-        self,
-        *,
-        dissimilarity: str = "hausdorff",
-        rank: int = 1,
-        classifier: Any = None,
-        C: float = 100.0,
-        class_weight: Any = None,
-        probability: bool = False,
-        pos_label: Any = None,
-    ) -> None:
-        self.dissimilarity = dissimilarity
-        self.rank = rank
-        self.classifier = classifier
-        self.C = C
-        self.class_weight = class_weight
-        self.probability = probability
-        self.pos_label = pos_label
 
     def _fit(self, bags: Bags, positive: BoolArray, weights: FloatArray | None = None) -> None:
         self.training_bags_ = bags

@@ -72,10 +72,8 @@ class MMIL(LinearScores):
         Largest number of E-steps; a ConvergenceWarning is raised if they do not suffice.
     tol : float, default=1e-3
         Largest mean change of the probabilities in positive bags in the last E-step.
-    probability : bool, default=False
-        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
-    pos_label : label, optional
-        The positive class; the greater label if not given.
+    {probability}
+    {pos_label}
 
     Attributes
     ----------
@@ -85,18 +83,16 @@ class MMIL(LinearScores):
         Offset of the score.
     threshold_ : float
         What was subtracted from the trained intercept.
-    centre_, spread_ : array of shape (n_features,) and float
-        How features are standardised.
+    {centre_}
+    {spread_}
     positive_share_ : float
         Share of positives in positive bags that was used last.
     instance_probabilities_ : array of shape (n_instances,)
         Probability of each training instance after the last E-step; 0 in negative bags.
     n_iter_ : int
         Number of E-steps.
-    detected_instances_ : array of int of shape (n_positive_bags,)
-        Flat index of the highest-scored instance of each positive training bag.
-    instance_scores_ : array of shape (n_instances,)
-        Score of each training instance.
+    {detected_instances_}
+    {instance_scores_}
 
     Notes
     -----

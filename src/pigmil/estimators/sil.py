@@ -1,5 +1,6 @@
 """SIL: any classifier, trained on instances that inherit the label of their bag."""
 
+from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,6 +19,7 @@ from pigmil.estimators._logistic import (
     instance_loss,
     minimise_penalised,
 )
+from pigmil.estimators._parameters import with_parameters
 from pigmil.estimators._selection import min_error_threshold
 from pigmil.estimators._standardise import centre_and_spread, linear_scores, standardised
 from pigmil.estimators.base import AcceptsWeights, MaxInstanceClassifier
@@ -25,6 +27,7 @@ from pigmil.estimators.card import Card
 from pigmil.scale import LazyBags, map_instances
 
 
+@with_parameters
 class SIL(AcceptsWeights, MaxInstanceClassifier):
     """SIL: every instance is labelled like its bag, and a classifier of instances is trained.
 
@@ -42,10 +45,8 @@ class SIL(AcceptsWeights, MaxInstanceClassifier):
         A scikit-learn classifier with ``decision_function`` or ``predict_proba``;
         ``LogisticRegression(max_iter=1000)`` if not given. Features are centred and divided by
         one common spread before it sees them. ``sample_weight`` is passed on to it.
-    probability : bool, default=False
-        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
-    pos_label : label, optional
-        The positive class; the greater label if not given.
+    {probability}
+    {pos_label}
 
     Attributes
     ----------
@@ -53,12 +54,10 @@ class SIL(AcceptsWeights, MaxInstanceClassifier):
         The fitted classifier of instances.
     threshold_ : float
         What is subtracted from its scores.
-    centre_, spread_ : array of shape (n_features,) and float
-        How features are standardised.
-    detected_instances_ : array of int of shape (n_positive_bags,)
-        Flat index of the highest-scored instance of each positive training bag.
-    instance_scores_ : array of shape (n_instances,)
-        Score of each training instance.
+    {centre_}
+    {spread_}
+    {detected_instances_}
+    {instance_scores_}
 
     Notes
     -----
@@ -78,6 +77,10 @@ class SIL(AcceptsWeights, MaxInstanceClassifier):
     >>> len(model.detected_instances_)
     20
     """
+
+    estimator: Any = field(default=None, kw_only=False)
+    probability: bool = False
+    pos_label: Any = None
 
     _accepts_sparse = True
     _fits_lazy_bags = True
@@ -101,13 +104,6 @@ class SIL(AcceptsWeights, MaxInstanceClassifier):
             None,
         ],
     }
-
-    def __init__(
-        self, estimator: Any = None, *, probability: bool = False, pos_label: Any = None
-    ) -> None:
-        self.estimator = estimator
-        self.probability = probability
-        self.pos_label = pos_label
 
     def _fit(
         self, bags: Bags | LazyBags, positive: BoolArray, weights: FloatArray | None = None

@@ -1,6 +1,7 @@
 """Single instance: score instances by what a bag classifier says when one is kept or left out."""
 
 from collections.abc import Iterator
+from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,6 +12,7 @@ from pigmil._core.segments import segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.estimators._decision_values import decision_values
+from pigmil.estimators._parameters import with_parameters
 from pigmil.estimators._selection import min_error_threshold
 from pigmil.estimators.base import AcceptsWeights, MILClassifier
 from pigmil.estimators.card import Card
@@ -19,6 +21,7 @@ from pigmil.estimators.mi_kernel import MIKernel
 _BLOCK_ELEMENTS = 2**22  # values in the perturbed bags of one call: 32 MiB in double precision
 
 
+@with_parameters
 class SingleInstance(AcceptsWeights, MILClassifier):
     """Single instance: make any bag classifier score instances, by perturbing its bags.
 
@@ -43,10 +46,8 @@ class SingleInstance(AcceptsWeights, MILClassifier):
         Keep one instance of a bag, or leave one out. Where several instances of a bag are
         positive, none is missed when it is left out; where only all instances together make a bag
         positive, none is enough alone.
-    probability : bool, default=False
-        Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
-    pos_label : label, optional
-        The positive class; the greater label if not given.
+    {probability}
+    {pos_label}
 
     Attributes
     ----------
@@ -54,10 +55,8 @@ class SingleInstance(AcceptsWeights, MILClassifier):
         The fitted classifier of bags.
     threshold_ : float
         What is subtracted from the scores of instances.
-    detected_instances_ : array of int of shape (n_positive_bags,)
-        Flat index of the highest-scored instance of each positive training bag.
-    instance_scores_ : array of shape (n_instances,)
-        Score of each training instance.
+    {detected_instances_}
+    {instance_scores_}
 
     Notes
     -----
@@ -81,6 +80,11 @@ class SingleInstance(AcceptsWeights, MILClassifier):
     20
     """
 
+    estimator: Any = field(default=None, kw_only=False)
+    mode: str = "keep_only"
+    probability: bool = False
+    pos_label: Any = None
+
     _accepts_sparse = True
     card: ClassVar[Card] = Card(
         name="Single instance",
@@ -99,19 +103,6 @@ class SingleInstance(AcceptsWeights, MILClassifier):
         "estimator": [HasMethods(["fit", "predict"]), None],
         "mode": [StrOptions({"keep_only", "leave_out"})],
     }
-
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        mode: str = "keep_only",
-        probability: bool = False,
-        pos_label: Any = None,
-    ) -> None:
-        self.estimator = estimator
-        self.mode = mode
-        self.probability = probability
-        self.pos_label = pos_label
 
     def _fit(self, bags: Bags, positive: BoolArray, weights: FloatArray | None = None) -> None:
         chosen = MIKernel() if self.estimator is None else self.estimator

@@ -131,13 +131,11 @@ class SoftPIGMIL(MILClassifier):
         Number of threads that fit views. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
         For the sample where there are more than ``max_instances``.
-    pos_label : label, optional
-        The positive class; the greater label if not given.
+    {pos_label}
 
     Attributes
     ----------
-    detected_instances_ : array of int of shape (n_positive_bags,)
-        Flat index of the best-scored instance of each positive training bag.
+    {detected_instances_}
     instance_scores_ : array of shape (n_instances,)
         Score of each training instance; its own bag is left out of the pools and of the forest.
     trace_ : list of ModelTrace
