@@ -81,7 +81,7 @@ def test_a_worker_killed_while_it_writes_changes_nothing(lazy, client, tmp_path)
     table = pd.concat([pd.read_parquet(file) for file in files], ignore_index=True)
     expected = model.decision_function_instances(lazy.load())
     np.testing.assert_allclose(table["score"], expected, rtol=1e-5, atol=1e-6)
-    assert sorted(tmp_path.glob("scores/*")) == [*files, tmp_path / "scores" / "plan.json"]
+    assert sorted(tmp_path.glob("scores/*")) == [*files]
 
 
 def test_a_worker_killed_in_a_selection_changes_nothing(lazy, client, tmp_path):

@@ -1,6 +1,7 @@
 """Scores of lazy bags, block by block, in memory or in Parquet files."""
 
 import copy
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable
@@ -20,7 +21,7 @@ from pigmil.bags._lazy import LazyBags
 from pigmil.io._common import check_readable, parsing
 from pigmil.scale._engine import map_blocks
 
-_PLAN, _NOTE = "plan.json", "fit.json"
+_PLAN = b"pigmil"  # metadata of each file, so that the folder holds nothing but Parquet files
 
 
 def stream(model: Any, method: str, bags: LazyBags) -> NDArray[Any]:
@@ -65,7 +66,8 @@ def predict_to_parquet(
     that does not score instances there is one row per bag. With more than two classes there is a
     column for each, ``score_LABEL``. Files are written atomically; those that are there
     already are kept, so the same call after an interruption computes the rest. On a cluster the
-    workers write, to a folder that they share.
+    workers write, to a folder that they share. The folder holds nothing else, so that pandas,
+    Arrow and polars read it as one table.
 
     Parameters
     ----------
@@ -83,23 +85,11 @@ def predict_to_parquet(
     list of Path
         The files, in the order of the bags.
     """
-    import_optional("pyarrow.parquet", extra="io", purpose="Writing Parquet")
-    target = Path(folder).absolute()
-    target.mkdir(parents=True, exist_ok=True)
-    parts = bags.partitions()
-    plan = {"ids": [str(one) for one in bags.ids], "parts": [part.n_bags for part in parts]}
     first = _scores(model, bags[:1].load(info=False))
-    _check_plan(target, plan, np.concatenate([np.ravel(one) for one in first.values()]))
-    files = _part_files(target, len(parts))
-    missing = [at for at, file in enumerate(files) if not file.exists()]
-    for at in set(range(len(parts))) - set(missing):
-        n_rows = parts[at].n_instances if "score" in first else parts[at].n_bags
-        _check_part(files[at], n_rows, "score" if "score" in first else "bag_score")
-    write = partial(_write_part, without_training_scores(model))
-    todo = [parts[at] for at in missing]
-    for _ in map_blocks(write, todo, [files[at] for at in missing], info=info):
-        pass
-    return files
+    scores = np.concatenate([np.ravel(values) for values in first.values()])
+    plan = _plan(bags) | {"first_scores": scores.tolist()}
+    column = "score" if "score" in first else "bag_score"
+    return _write_missing(lambda: model, bags, Path(folder), plan, column, info=info)
 
 
 def keep_scores(
@@ -114,44 +104,80 @@ def keep_scores(
     bags : LazyBags
         The bags to score.
     folder : path
-        For :func:`predict_to_parquet`.
+        As in :func:`predict_to_parquet`.
     note : dict
-        On the model, written beside the scores and compared with that of an earlier call.
+        On the model, written with the scores and compared with that of an earlier call.
     """
     parquet = import_optional("pyarrow.parquet", extra="io", purpose="Keeping scores")
-    _check_note(folder, note | {"scored": [str(one) for one in bags.ids]})
-    parts = bags.partitions()
-    files = _part_files(folder, len(parts))
-    if not all(file.exists() for file in files):
-        predict_to_parquet(fit(), bags, folder)
-    scores = []
-    for file, part in zip(files, parts, strict=True):
-        _check_part(file, part.n_instances, "score")
+    plan = _plan(bags) | {"note": note}
+    files = _write_missing(fit, bags, Path(folder), plan, "score", info=True)
+    parts = []
+    for file in files:
         with parsing(file, "parquet"):
-            scores.append(parquet.read_table(file, columns=["score"])["score"].to_numpy())
-    return np.concatenate(scores)
+            parts.append(parquet.read_table(file, columns=["score"])["score"].to_numpy())
+    return np.concatenate(parts)
 
 
-def _check_note(folder: Path, note: dict[str, Any]) -> None:
-    file = folder / _NOTE
-    if not file.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        with atomic_write(file) as temporary:
-            temporary.write_text(json.dumps(note), encoding="utf-8")
-        return
-    try:
-        earlier = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, OSError, RecursionError):
-        earlier = None
-    if earlier != note:
-        raise BagsError(
-            f"{folder} holds the scores of another estimator or of a fit on other bags; give "
-            "another folder, or delete this one."
+def _plan(bags: LazyBags) -> dict[str, Any]:
+    """Return what files of scores belong to; it is written into each of them."""
+    ids = [str(bag_id) for bag_id in bags.ids.tolist()]
+    sizes = [part.n_bags for part in bags.partitions()]
+    return {"bags": hashlib.sha256(json.dumps([ids, sizes]).encode()).hexdigest()}
+
+
+def _write_missing(
+    get_model: Callable[[], Any],
+    bags: LazyBags,
+    folder: Path,
+    plan: dict[str, Any],
+    column: str,
+    *,
+    info: bool,
+) -> list[Path]:
+    """Write the files that are not there yet, after checking those that are."""
+    import_optional("pyarrow.parquet", extra="io", purpose="Writing Parquet")
+    folder = folder.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = bags.partitions()
+    files = [folder / f"part-{at:05d}.parquet" for at in range(len(parts))]
+    for file in sorted(folder.glob("part-*.parquet")):
+        _check_plan(file, plan)
+    for leftover in folder.glob(".part-*.parquet"):  # of a write that was killed
+        leftover.unlink()
+    missing = [at for at, file in enumerate(files) if not file.exists()]
+    for at in set(range(len(parts))) - set(missing):
+        n_rows = parts[at].n_instances if column == "score" else parts[at].n_bags
+        _check_part(files[at], n_rows, column)
+    if missing:
+        write = partial(_write_part, without_training_scores(get_model()), json.dumps(plan))
+        todo = [parts[at] for at in missing]
+        for _ in map_blocks(write, todo, [files[at] for at in missing], info=info):
+            pass
+    return files
+
+
+def _check_plan(file: Path, plan: dict[str, Any]) -> None:
+    """Refuse a file of an earlier call with other bags or another model."""
+    parquet = import_optional("pyarrow.parquet", extra="io", purpose="Writing Parquet")
+    check_readable(file)
+    with parsing(file, "parquet"):
+        earlier = json.loads((parquet.read_schema(file).metadata or {}).get(_PLAN, b"{}"))
+        scores, expected = (
+            np.asarray(found.get("first_scores", ()), dtype=float) for found in (earlier, plan)
         )
-
-
-def _part_files(folder: Path, n_parts: int) -> list[Path]:
-    return [folder / f"part-{at:05d}.parquet" for at in range(n_parts)]
+    same = scores.shape == expected.shape and np.allclose(scores, expected, rtol=1e-6, atol=1e-12)
+    if earlier.get("bags") != plan["bags"]:
+        other = "other bags"
+    elif earlier.get("note") != plan.get("note"):
+        other = "another estimator or of a fit on other bags"
+    elif not same:
+        other = "another model"
+    else:
+        return
+    raise BagsError(
+        f"{file.parent} holds the scores of {other} ({file.name}); give another folder, or delete "
+        "this one."
+    )
 
 
 def _scores(model: Any, block: Bags) -> dict[str, NDArray[Any]]:
@@ -167,35 +193,9 @@ def _scores(model: Any, block: Bags) -> dict[str, NDArray[Any]]:
     return found
 
 
-def _check_plan(folder: Path, plan: dict[str, Any], scores: FloatArray) -> None:
-    """Note what the files belong to, or compare with the note of an earlier call."""
-    noted = folder / _PLAN
-    if not noted.exists():
-        with atomic_write(noted) as temporary:
-            temporary.write_text(
-                json.dumps(plan | {"first_scores": scores.tolist()}), encoding="utf-8"
-            )
-        return
-    try:
-        earlier = json.loads(noted.read_text(encoding="utf-8"))
-        earlier_scores = np.asarray(earlier.pop("first_scores"), dtype=float)
-    except (ValueError, TypeError, KeyError, AttributeError, OSError, RecursionError):
-        raise BagsError(f"{noted} is damaged; delete {folder}, or give another folder.") from None
-    if earlier != plan:
-        raise BagsError(
-            f"{folder} holds the scores of other bags; give another folder, or delete this one."
-        )
-    same = earlier_scores.shape == scores.shape
-    if not same or not np.allclose(earlier_scores, scores, rtol=1e-6, atol=1e-12):
-        raise BagsError(
-            f"{folder} holds the scores of another model; give another folder, or delete this one."
-        )
-
-
 def _check_part(file: Path, n_rows: int, column: str) -> None:
     """Refuse a file of an earlier call that is not whole."""
     parquet = import_optional("pyarrow.parquet", extra="io", purpose="Writing Parquet")
-    check_readable(file)
     with parsing(file, "parquet"), parquet.ParquetFile(file) as opened:
         found, names = opened.metadata.num_rows, opened.schema_arrow.names
     has_scores = any(name == column or name.startswith(f"{column}_") for name in names)
@@ -206,7 +206,7 @@ def _check_part(file: Path, n_rows: int, column: str) -> None:
         )
 
 
-def _write_part(model: Any, block: Bags, file: Path) -> None:
+def _write_part(model: Any, plan: str, block: Bags, file: Path) -> None:
     pyarrow = import_optional("pyarrow", extra="io", purpose="Writing Parquet")
     parquet = import_optional("pyarrow.parquet", extra="io", purpose="Writing Parquet")
     method = model[-1] if hasattr(model, "steps") else model
@@ -227,7 +227,8 @@ def _write_part(model: Any, block: Bags, file: Path) -> None:
         if values.ndim <= 2:
             columns |= _columns(name, values, range(values.shape[-1]))
     with atomic_write(file) as temporary:
-        parquet.write_table(pyarrow.table(columns), temporary)
+        table = pyarrow.table(columns).replace_schema_metadata({_PLAN: plan})
+        parquet.write_table(table, temporary)
 
 
 def _columns(name: str, values: NDArray[Any], titles: Iterable[Any]) -> dict[str, NDArray[Any]]:
