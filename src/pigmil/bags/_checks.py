@@ -12,6 +12,7 @@ from pigmil._core.text import listed
 from pigmil._core.typing import IntArray
 
 _BLOCK_VALUES = 1 << 22  # values checked at a time: 32 MB of float64, for memory-mapped arrays
+_MAX_LABEL = 1000  # characters; longer labels stay Python strings
 MAX_REPORTED = 10  # examples of non-finite values kept for the message
 
 
@@ -40,6 +41,19 @@ def is_missing(value: Any) -> bool:
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return bool(value != value) or (isinstance(value, str) and not value.strip())
+
+
+def label_array(labels: Any) -> NDArray[Any] | None:
+    """Return labels as NumPy holds them: text at the width of the longest, if that is short."""
+    if labels is None:
+        return None
+    array = np.asarray(labels)
+    if array.dtype == object and array.ndim == 1:
+        values = array.tolist()
+        texts = all(isinstance(value, str) for value in values)
+        if texts and max(map(len, values), default=0) <= _MAX_LABEL:
+            return array.astype(str)
+    return array
 
 
 def as_csr(matrix: Any) -> Any:
@@ -213,8 +227,8 @@ def check_bags(
     names = None if feature_names is None else tuple(str(name) for name in feature_names)
     fields = {
         "ids": np.arange(n_bags) if ids is None else text_array(ids),
-        "y": None if y is None else np.asarray(y),
-        "instance_labels": None if instance_labels is None else np.asarray(instance_labels),
+        "y": label_array(y),
+        "instance_labels": label_array(instance_labels),
     }
     problems = Problems(f"{n_bags} bags of {n_instances} instances")
     empty = np.flatnonzero(np.diff(offsets) == 0)

@@ -105,7 +105,8 @@ def find_roles(
     on_bags = tuple(str(find(name, "bag_info")) for name in bag_info)
     wanted = as_names(features) if features is not None else ()
     given = tuple(str(find(name, "features")) for name in wanted)
-    free = [name for name in names if name not in {*on_instances, *on_bags, *given}]
+    used = {*on_instances, *on_bags, *given}
+    free = {name for name in names if name not in used}
 
     def default(candidates: Sequence[str]) -> list[str]:
         return [name for name in candidates if name in free]
@@ -117,7 +118,7 @@ def find_roles(
             f"label with bag= and label=. {hint}".rstrip(),
             "bag",
         )
-    free.remove(bag_column) if bag_column in free else None
+    free.discard(bag_column)
     label_column = find(label, "label", default(LABEL_NAMES))
     instance_column = find(instance_label, "instance_label", default(INSTANCE_LABEL_NAMES))
     named = [bag_column, label_column, instance_column, *on_instances, *on_bags, *given]
@@ -249,9 +250,11 @@ def group_rows(
         differs = np.flatnonzero((rows != expected) & ((rows == rows) | (expected == expected)))
         problems.add_each(
             (
-                f"{where(int(row))}: the bag {values[row]!r} {verb} {rows[row]!r} here and "
-                f"{expected[row]!r} before; it must be the same in all rows of a bag."
-                for row in differs
+                f"{where(row)}: the bag {values[row : row + 1].tolist()[0]!r} {verb} "
+                f"{rows[row : row + 1].tolist()[0]!r} here and "
+                f"{expected[row : row + 1].tolist()[0]!r} before; it must be the same in all rows "
+                "of a bag."
+                for row in differs.tolist()
             ),
             total=len(differs),
             kind="rows that contradict others",
@@ -259,6 +262,7 @@ def group_rows(
         return per_bag
 
     y = None
+    ids = list(seen)
     if label is not None:
         y = constant("label", label, "is labelled")
         unlabelled = [at for at, value in enumerate(y.tolist()) if is_missing(value)]
@@ -267,8 +271,7 @@ def group_rows(
         else:
             problems.add_each(
                 (
-                    f"{where(int(first_rows[at]))}: the bag {values[first_rows[at]]!r} has no "
-                    "label."
+                    f"{where(int(first_rows[at]))}: the bag {ids[at]!r} has no label."
                     for at in unlabelled
                 ),
                 total=len(unlabelled),
@@ -279,3 +282,128 @@ def group_rows(
     }
     problems.raise_if_any(error)
     return Groups(values[first_rows], runs, run_offsets, first_rows, y, info)
+
+
+def is_number_type(kind: Any) -> bool:
+    """Return whether an Arrow type holds numbers or booleans."""
+    return str(kind).startswith(("int", "uint", "float", "double", "halffloat", "bool", "decimal"))
+
+
+def is_list_type(kind: Any) -> bool:
+    """Return whether an Arrow type is one of its kinds of lists."""
+    return str(kind).startswith(("list", "large_list", "fixed_size_list"))
+
+
+def numbers_of(column: Any) -> NDArray[Any]:
+    """Return an Arrow column of numbers, NaN where they are missing."""
+    if str(column.type) not in ("double", "float"):
+        column = column.cast("double", safe=False)
+    values: NDArray[Any] = column.to_numpy()
+    return values
+
+
+def values_of(column: Any, *, keep_type: bool = False) -> NDArray[Any]:
+    """Return an Arrow column that is no feature as an array, text as Python strings.
+
+    Parameters
+    ----------
+    column : pyarrow.ChunkedArray
+        Numbers, text or, for info, lists of equal length; other types become text.
+    keep_type : bool, default=False
+        Whether missing values are None, as needed for ids and labels: whole numbers stay whole
+        numbers. Else they are NaN or ''.
+    """
+    kind = str(column.type)
+    if is_list_type(kind):
+        flat = column.combine_chunks().flatten()
+        if keep_type or len(flat) % max(1, len(column)):
+            raise BagsError(f"A column of {kind} cannot hold ids, labels or info.")
+        return numbers_of_lists(column)
+    if kind.startswith("dictionary"):
+        column = column.cast(column.type.value_type)
+        kind = str(column.type)
+    if is_number_type(kind):
+        if column.null_count and keep_type:
+            return np.array(column.to_pylist(), dtype=object)
+        values = np.asarray((column.cast("double") if "decimal" in kind else column).to_numpy())
+        # Labels are computed with: -1 and 1 of eight bits would overflow.
+        whole = values.dtype.kind == "i" or (values.dtype.kind == "u" and values.itemsize < 8)
+        return values.astype(np.int64) if whole else values
+    # Rows of a bag repeat a text: of each distinct one there is a single Python string.
+    encoded = column.cast("string").combine_chunks().dictionary_encode()
+    texts = [*encoded.dictionary.to_pylist(), None if keep_type else ""]
+    codes = encoded.indices.fill_null(len(texts) - 1).to_numpy(zero_copy_only=False)
+    return np.array(texts, dtype=object)[codes]
+
+
+def numbers_of_lists(column: Any) -> NDArray[Any]:
+    """Return an Arrow column of lists of equal length as a matrix."""
+    array = column.combine_chunks()
+    array = array if not hasattr(array, "chunks") else array.chunk(0)
+    width = array.type.list_size if hasattr(array.type, "list_size") else None
+    if array.null_count or width is None:
+        lengths = set(array.value_lengths().to_pylist())
+        if len(lengths) != 1 or None in lengths or 0 in lengths:
+            raise BagsError(f"It has vectors of {len(lengths)} different lengths; all need one.")
+        width = lengths.pop()
+    import pyarrow
+
+    flat = pyarrow.chunked_array([array.flatten()])
+    return numbers_of(flat).reshape(-1, width)
+
+
+def explode_lists(table: Any, roles: Roles) -> tuple[dict[str, NDArray[Any]], Any]:
+    """Return the columns and features of a table with one row per bag and lists of instances.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        Features are one column of lists each, or one column of lists of vectors.
+    roles : Roles
+        Bag, label and bag info have one value per row; the others one list per row.
+
+    Returns
+    -------
+    columns : dict of str to array of shape (n_instances, ...)
+        Columns with one entry per instance, without features that are one column of vectors.
+    instances : array of shape (n_instances, n_features) or None
+        Those features.
+    """
+    per_instance = [*roles.features, *roles.info]
+    per_instance += [roles.instance_label] if roles.instance_label else []
+    sizes = None
+    flat: dict[str, Any] = {}
+    import pyarrow
+
+    for name in per_instance:
+        column = table.column(name).combine_chunks()
+        column = column if not hasattr(column, "chunks") else column.chunk(0)
+        if not is_list_type(column.type):
+            raise BagsError(
+                f"Some features are lists and {name!r} is not: give every feature one list per "
+                "bag, or name bag_info=[...]."
+            )
+        lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+        sizes = lengths if sizes is None else sizes
+        if (lengths == 0).any():
+            row = int(np.argmax(lengths == 0)) + 1
+            raise BagsError(f"Row {row}: the list {name!r} is empty or missing.")
+        if (lengths != sizes).any():
+            row = int(np.argmax(lengths != sizes))
+            raise BagsError(
+                f"Row {row + 1}: {name!r} has {lengths[row]} entries where "
+                f"{per_instance[0]!r} has {sizes[row]}; a list has one entry per instance."
+            )
+        flat[name] = pyarrow.chunked_array([column.flatten()])
+    assert sizes is not None
+    columns = {}
+    for name in table.column_names:
+        if name in flat:
+            vectors = is_list_type(flat[name].type)
+            if not (vectors and name in roles.features):
+                columns[name] = values_of(flat[name], keep_type=name == roles.instance_label)
+        else:
+            keep_type = name in (roles.bag, roles.label)
+            columns[name] = np.repeat(values_of(table.column(name), keep_type=keep_type), sizes)
+    first = flat[roles.features[0]]
+    return columns, numbers_of_lists(first) if is_list_type(first.type) else None

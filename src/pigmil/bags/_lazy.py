@@ -478,7 +478,9 @@ class LazyBags:
                 missing="keep" if self._transformers else self._missing,
             )
         except BagsError as error:
-            raise BagFormatError(f"{self.paths[0]}: {error}") from error
+            missing = "feature" in str(error) and " is nan;" in str(error)
+            hint = "\nmissing_values='keep' keeps them, to be imputed." if missing else ""
+            raise BagFormatError(f"{self.paths[0]}: {error}{hint}") from error
         for transformer in self._transformers:
             bags = transformer.transform(bags)
         return bags

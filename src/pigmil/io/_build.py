@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from pigmil._core.errors import BagFormatError, Problems
 from pigmil._core.text import listed
 from pigmil.bags import LazyBags, text_array
+from pigmil.bags._checks import is_missing
 from pigmil.bags._columns import ROW, Roles, find_roles, group_rows
 from pigmil.bags._lazy import INSTANCE_LABELS, ROW_NUMBER, MemorySource, Source
-from pigmil.io._common import raise_format_error
+from pigmil.io._defence import raise_format_error
 from pigmil.io._formats import Request
 
 
@@ -157,9 +158,32 @@ class Table:
                 features[:, place] = self.columns[name]
         columns = {name: self.column(name, "info", request) for name in roles.info}
         if roles.instance_label is not None:
-            columns[INSTANCE_LABELS] = self.column(roles.instance_label, "label", request)
+            labels = self.column(roles.instance_label, "label", request)
+            columns[INSTANCE_LABELS] = instance_labels(self.path, labels)
         source = MemorySource.of(self.path, features, columns)
         return source, features.shape[1], features.dtype, not isinstance(features, np.ndarray)
+
+
+def table_roles(table: Table, request: Request, *, hint: str = "") -> Roles:
+    """Return what the columns of a table hold, by the request and what its writer noted."""
+    info, bag_info = (
+        (*getattr(request, role), *(n for n in table.noted.get(role, ()) if n in table.columns))
+        for role in ("info", "bag_info")
+    )
+    return find_roles(
+        table.names,
+        bag=request.bag,
+        label=request.label,
+        instance_label=request.instance_label,
+        info=tuple(dict.fromkeys(info)),
+        bag_info=tuple(dict.fromkeys(bag_info)),
+        features=request.features if table.instances is None else None,
+        text=table.text,
+        others="features" if table.instances is None else "info",
+        what=str(table.path),
+        hint=hint,
+        error=BagFormatError,
+    )
 
 
 def bags_of_table(table: Table, request: Request, *, hint: str = "") -> LazyBags:
@@ -174,24 +198,7 @@ def bags_of_table(table: Table, request: Request, *, hint: str = "") -> LazyBags
     hint : str
         End of the message if there is no column of bags.
     """
-    info, bag_info = (
-        (*getattr(request, role), *(n for n in table.noted.get(role, ()) if n in table.columns))
-        for role in ("info", "bag_info")
-    )
-    roles = find_roles(
-        table.names,
-        bag=request.bag,
-        label=request.label,
-        instance_label=request.instance_label,
-        info=tuple(dict.fromkeys(info)),
-        bag_info=tuple(dict.fromkeys(bag_info)),
-        features=request.features if table.instances is None else None,
-        text=table.text,
-        others="features" if table.instances is None else "info",
-        what=str(table.path),
-        hint=hint,
-        error=BagFormatError,
-    )
+    roles = table_roles(table, request, hint=hint)
     groups = group_rows(
         table.column(roles.bag, "id", request),
         None if roles.label is None else table.column(roles.label, "label", request),
@@ -226,3 +233,17 @@ def typed_ids(path: Path, ids: NDArray[Any], want: type | None) -> NDArray[Any]:
         return text_array([want(value) for value in ids.tolist()])
     except (TypeError, ValueError) as error:
         raise_format_error(path, f"has ids that are not {want.__name__} ({error}).")
+
+
+def instance_labels(path: Path, labels: NDArray[Any]) -> NDArray[Any]:
+    """Return labels of instances with NaN where they are unknown, which only numbers can be."""
+    missing = [is_missing(value) for value in labels.tolist()] if labels.dtype == object else []
+    if not any(missing):
+        return labels
+    if any(isinstance(value, str) for value in labels[~np.array(missing)].tolist()):
+        raise_format_error(
+            path,
+            "has instance labels that are text, and some are missing.",
+            hint="Write a number for each class and leave the unknown ones empty, or name a class.",
+        )
+    return np.where(missing, np.nan, labels).astype(np.float64)

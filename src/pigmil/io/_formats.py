@@ -14,7 +14,7 @@ from pigmil._core.errors import BagFormatError
 from pigmil._core.text import listed
 from pigmil.bags import Bags, LazyBags, concatenate_lazy
 from pigmil.bags._columns import Column, as_names
-from pigmil.io._common import check_readable, raise_format_error
+from pigmil.io._defence import check_readable, raise_format_error
 
 
 @dataclass(frozen=True)
@@ -89,23 +89,23 @@ class Format:
 
 _ALL = (
     Format("csv", "delimited text, one row per instance", (".csv", ".tsv", ".tab"),
-           "_wrapped:scan_csv", "_csv:write", True, "io", ("header",)),
+           "_text:scan_csv", "_write:write_csv", True, "io", ("header",)),
     Format("parquet", "Parquet, one row per instance", (".parquet", ".pq"),
-           "_wrapped:scan_parquet", "_parquet:write", True, "io"),
+           "_tables:scan_table", "_write:write_parquet", True, "io"),
     Format("arrow", "Arrow or Feather, one row per instance", (".arrow", ".feather"),
-           "_wrapped:scan_parquet", columns=True, extra="io"),
-    Format("xlsx", "Excel, one row per instance", (".xlsx",), "_wrapped:scan_xlsx", columns=True,
-           extra="io"),
+           "_tables:scan_table", columns=True, extra="io"),
+    Format("xlsx", "Excel, one row per instance", (".xlsx",), "_other_tables:scan_xlsx",
+           columns=True, extra="io"),
     Format("arff", "ARFF, one row per bag (relational) or instance", (".arff",),
-           "_wrapped:scan_arff", columns=True),
+           "_other_tables:scan_arff", columns=True),
     Format("svmlight", "svmlight / libsvm text with qid as the bag",
-           (".svmlight", ".svm", ".libsvm"), "_wrapped:scan_svmlight",
+           (".svmlight", ".svm", ".libsvm"), "_other_tables:scan_svmlight",
            options=("n_features", "zero_based")),
     Format("npz", "NumPy arrays in one file, never pickled", (".npz",), "_arrays:scan_npz",
-           "_npz:write"),
+           "_write:write_npz"),
     Format("npy", "NumPy array, one bag per file", (".npy",), "_arrays:scan_file"),
     Format("h5", "HDF5, one data set or group per bag", (".h5", ".hdf5", ".hdf"),
-           "_arrays:scan_file", "_h5:write", True, "io"),
+           "_arrays:scan_file", "_write:write_h5", True, "io"),
     Format("zarr", "zarr, one array or group per bag", (".zarr",), "_arrays:scan_file",
            columns=True, extra="io"),
     Format("h5ad", "AnnData, bag and label as columns of obs", (".h5ad",), "_anndata:scan_anndata",
@@ -158,11 +158,11 @@ def detect_format(path: str | os.PathLike[str]) -> Format:
     """
     path = Path(os.fspath(path))
     check_readable(path, folder=True)
-    by_suffix = _by_suffix(path.name)
     if path.is_dir():
         return _of_folder(path)
-    if by_suffix is not None:
-        return by_suffix
+    named = by_suffix(path.name)
+    if named is not None:
+        return named
     with path.open("rb") as file:
         start = file.read(1 << 16)
     for magic, name in _MAGIC.items():
@@ -186,7 +186,8 @@ def detect_format(path: str | os.PathLike[str]) -> Format:
     )
 
 
-def _by_suffix(name: str) -> Format | None:
+def by_suffix(name: str) -> Format | None:
+    """Return the format that a file name ends with."""
     name = name.lower().removesuffix(".gz")
     return next((entry for entry in _ALL if name.endswith(entry.suffixes)), None)
 

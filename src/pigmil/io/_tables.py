@@ -1,0 +1,294 @@
+"""Parquet, Arrow and Feather: files, folders of them, and folders ``name=value``."""
+
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pigmil._core.optional import import_optional
+from pigmil._core.text import listed
+from pigmil.bags import LazyBags, concatenate_lazy
+from pigmil.bags._columns import (
+    Roles,
+    explode_lists,
+    is_list_type,
+    is_number_type,
+    numbers_of,
+    numbers_of_lists,
+    values_of,
+)
+from pigmil.bags._lazy import INSTANCE_LABELS, Source, Stamp
+from pigmil.io._build import Table, bags_of_table, table_roles
+from pigmil.io._defence import check_readable, parsing, raise_format_error
+from pigmil.io._formats import Request, table_files
+
+NOTES = b"pigmil"  # schema metadata: the roles of columns, where the names do not show them
+_PANDAS_INDEX = "__index_level_"  # columns in which pandas stores row labels
+_BLOCK_ROWS = 1 << 10  # rows that are copied from columns to a matrix at once: they fit the cache
+
+
+def scan_table(path: Path, request: Request) -> LazyBags:
+    """Scan a Parquet or Arrow file, or a folder of them; only bag, label and bag info are read.
+
+    There is one row per instance, with one column per feature or one column of vectors, or one row
+    per bag, with one column of lists per feature or one column of lists of vectors.
+    """
+    if not path.is_dir():
+        return _scan_file(path, request, {})
+    files = table_files(path)
+    for file in files:
+        check_readable(file)
+    scans = [_scan_file(file, request, folder_columns(file.relative_to(path))) for file in files]
+    return concatenate_lazy(scans)
+
+
+def _scan_file(path: Path, request: Request, fixed: dict[str, Any]) -> LazyBags:
+    with parsing(path, "Parquet or Arrow"), ArrowFile(path) as file:
+        table = _FileTable.of(path, file, fixed)
+        roles = table_roles(table, request)
+        lists = [name for name in roles.features if is_list_type(table.kind(name))]
+        if not lists or (len(lists) == 1 and hasattr(table.kind(lists[0]), "list_size")):
+            return bags_of_table(table, request)
+        # Lists of any length are not read in parts.
+        arrow = file.read_all([name for name in table.columns if name not in fixed])
+        exploded = replace(request, bag_info=roles.bag_info, info=roles.info, features=None)
+        if _one_vector_per_row(arrow, roles, fixed):
+            columns = {
+                name: values_of(arrow.column(name), keep_type=name in (roles.bag, roles.label))
+                for name in arrow.column_names
+                if name not in roles.features
+            }
+            instances = numbers_of_lists(arrow.column(roles.features[0]))
+        else:
+            columns, instances = explode_lists(arrow, roles)
+        n_rows = len(next(iter(columns.values())))
+        columns |= {name: np.full(n_rows, value) for name, value in fixed.items()}
+        if instances is None:
+            exploded = replace(exploded, features=roles.features)
+        return bags_of_table(Table(path, columns, instances, noted=table.noted), exploded)
+
+
+def _one_vector_per_row(table: Any, roles: Roles, fixed: dict[str, Any]) -> bool:
+    """Return whether a single column of lists has the features of one instance in each row."""
+    column = table.column(roles.features[0])
+    if len(roles.features) > 1 or is_list_type(column.type.value_type):
+        return False
+    lengths = {len(vector) for vector in column} if len(column) else set()
+    ids = None if roles.bag in fixed else table.column(roles.bag)
+    return ids is None or len(ids.unique()) < len(ids) or len(lengths) == 1
+
+
+def folder_columns(path: Path) -> dict[str, Any]:
+    """Return the columns that the folders of a path stand for; whole numbers become int.
+
+    Examples
+    --------
+    >>> folder_columns(Path("site=a%20b/bag_label=1/part-0.parquet"))
+    {'site': 'a b', 'bag_label': 1}
+    """
+    pairs = [part.split("=", 1) for part in path.parts[:-1] if "=" in part]
+    texts = {name: unquote(value) for name, value in pairs}
+    return {
+        name: int(text) if text.isascii() and text.isdigit() and len(text) < 19 else text
+        for name, text in texts.items()
+    }
+
+
+class ArrowFile:
+    """An open Parquet or Arrow file: row groups or record batches, one of them in memory.
+
+    Files are read, not mapped: a mapped file that is cut short meanwhile ends the process.
+    """
+
+    def __init__(self, path: Path) -> None:
+        pyarrow = import_optional("pyarrow", extra="io", purpose="Reading Parquet")
+        self._stack = contextlib.ExitStack()
+        handle = self._stack.enter_context(pyarrow.OSFile(str(path)))
+        self._batches: Any = None
+        if handle.read(4) == b"PAR1":
+            parquet = import_optional("pyarrow.parquet", extra="io", purpose="Reading Parquet")
+            self._file = parquet.ParquetFile(handle)
+            self.schema = self._file.schema_arrow
+            groups = map(self._file.metadata.row_group, range(self._file.num_row_groups))
+            lengths = [group.num_rows for group in groups]
+        else:
+            handle.seek(0)
+            ipc = import_optional("pyarrow.ipc", extra="io", purpose="Reading Arrow")
+            is_file = handle.read(6) == b"ARROW1"
+            handle.seek(0)
+            if is_file:
+                opened = ipc.open_file(handle)
+                self._batches = [opened.get_batch(at) for at in range(opened.num_record_batches)]
+            else:
+                self._batches = list(ipc.open_stream(handle))
+                opened = self._batches[0] if self._batches else None
+            if opened is None:
+                raise_format_error(path, "holds no rows.")
+            self.schema = opened.schema
+            for batch in self._batches:
+                batch.validate(full=True)  # Arrow follows offsets without a look at the ends
+            lengths = [batch.num_rows for batch in self._batches]
+        self.starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        self._group, self._columns = -1, dict[str, Any]()  # Arrow columns of one row group
+
+    def __enter__(self) -> "ArrowFile":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def read_all(self, names: list[str]) -> Any:
+        """Return columns of all rows as an Arrow table."""
+        if self._batches is None:
+            return self._file.read(columns=names)
+        import pyarrow
+
+        return pyarrow.Table.from_batches(self._batches, self.schema).select(names)
+
+    def columns(self, names: tuple[str, ...], group: int) -> list[Any]:
+        """Return columns of a row group; they stay in memory until another group is read."""
+        if group != self._group:
+            self._group, self._columns = group, {}
+        absent = [name for name in names if name not in self._columns]
+        if absent and self._batches is None:
+            read = self._file.read_row_group(group, columns=absent)
+            self._columns |= {name: read.column(name) for name in absent}
+        elif absent:
+            import pyarrow
+
+            batch = self._batches[group]
+            chunks = {name: pyarrow.chunked_array([batch.column(name)]) for name in absent}
+            self._columns |= chunks
+        return [self._columns[name] for name in names]
+
+    def groups(self, start: int, stop: int) -> Iterator[tuple[int, slice, slice]]:
+        """Yield the row groups of a range, the rows of the range, and those of the group."""
+        first = int(np.searchsorted(self.starts, start, side="right")) - 1
+        for group in range(first, len(self.starts) - 1):
+            begin, end = int(self.starts[group]), int(self.starts[group + 1])
+            if begin >= stop:
+                return
+            low, high = max(start, begin), min(stop, end)
+            yield group, slice(low - start, high - start), slice(low - begin, high - begin)
+
+
+@dataclass(frozen=True)
+class TableSource(Source):
+    """Rows of a Parquet or Arrow file.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        One column per feature, or one column of vectors.
+    width : int
+        Number of features.
+    """
+
+    columns: tuple[str, ...] = ()
+    width: int = 0
+
+    def open(self) -> contextlib.AbstractContextManager[Any]:
+        """Return the open file."""
+        with self.parser_errors():
+            return ArrowFile(Path(self.stamp.path))
+
+    def parser_errors(self) -> contextlib.AbstractContextManager[Any]:
+        """Turn errors of pyarrow into :class:`BagFormatError`."""
+        return parsing(Path(self.stamp.path), "Parquet or Arrow")
+
+    def read(self, file: ArrowFile, start: int, stop: int) -> NDArray[Any]:
+        """Return rows of the features."""
+        kinds = {str(file.schema.field(name).type) for name in self.columns}
+        single = kinds == {"float"} or "float>" in str(kinds)
+        out = np.empty((stop - start, self.width), dtype=np.float32 if single else np.float64)
+        self.read_into(file, start, stop, out)
+        return out
+
+    def read_into(self, file: ArrowFile, start: int, stop: int, out: NDArray[Any]) -> None:
+        """Write rows of the features into an array."""
+        for group, into, rows in file.groups(start, stop):
+            columns = [part.slice(rows.start, rows.stop - rows.start)
+                       for part in file.columns(self.columns, group)]  # fmt: skip
+            if is_list_type(columns[0].type):
+                out[into] = numbers_of_lists(columns[0])
+                continue
+            arrays = [numbers_of(column) for column in columns]
+            target = out[into]
+            # In blocks of rows: a whole column would touch every cache line of the matrix.
+            for first in range(0, len(target), _BLOCK_ROWS):
+                last = first + _BLOCK_ROWS
+                parts = [array[first:last] for array in arrays]
+                np.stack(parts, axis=1, out=target[first:last], casting="same_kind")
+
+    def read_column(self, file: ArrowFile, key: str, start: int, stop: int) -> NDArray[Any]:
+        """Return rows of a further column."""
+        parts = [
+            values_of(file.columns((key,), group)[0].slice(rows.start, rows.stop - rows.start))
+            for group, _, rows in file.groups(start, stop)
+        ]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+@dataclass
+class _FileTable(Table):
+    """A table in a file, of which columns are read when they are needed."""
+
+    file: Any = None
+    fixed: Any = None  # columns that folders stand for: one value for all rows
+
+    @classmethod
+    def of(cls, path: Path, file: ArrowFile, fixed: dict[str, Any]) -> "_FileTable":
+        schema = file.schema
+        names = [name for name in schema.names if not name.startswith(_PANDAS_INDEX)]
+        if len(set(names)) < len(names):
+            twice = [name for name, count in Counter(names).items() if count > 1]
+            raise_format_error(path, f"has several columns of the name {listed(twice)}.")
+        columns: dict[str, Any] = {name: schema.field(name).type for name in names} | fixed
+        text = [
+            name
+            for name in names
+            if not is_number_type(columns[name]) and not is_list_type(columns[name])
+        ]
+        noted = _noted(schema)
+        noted["bag_info"] = [*noted.get("bag_info", []), *fixed]
+        return cls(path, columns, None, None, text, noted, 1, file, fixed)
+
+    def kind(self, name: str) -> Any:
+        """Return the Arrow type of a column."""
+        return self.columns[name]
+
+    def column(self, name: str, role: str, request: Request) -> NDArray[Any]:
+        """Return a column for its role."""
+        if name in self.fixed:
+            return np.full(int(self.file.starts[-1]), self.fixed[name], dtype=object)
+        return values_of(self.file.read_all([name]).column(0), keep_type=role != "info")
+
+    def source(self, roles: Roles, request: Request) -> tuple[Source, int, Any, bool]:
+        """Return the source of the features and info, the width, the type and whether sparse."""
+        kinds = [self.kind(name) for name in roles.features]
+        lists = is_list_type(kinds[0])
+        width = kinds[0].list_size if lists else len(kinds)
+        values = [kinds[0].value_type] if lists else kinds
+        single = {str(kind) for kind in values} == {"float"}
+        info = {name: name for name in roles.info}
+        if roles.instance_label is not None:
+            info[INSTANCE_LABELS] = roles.instance_label
+        source = TableSource(Stamp.of(self.path), tuple(info.items()), roles.features, width)
+        return source, width, np.dtype(np.float32 if single else np.float64), False
+
+
+def _noted(schema: Any) -> dict[str, Any]:
+    """Return what the writer noted, or nothing if it cannot be read."""
+    try:
+        noted = json.loads((schema.metadata or {}).get(NOTES, b"{}"))
+        names = [*noted.get("info", []), *noted.get("bag_info", [])]
+    except (ValueError, AttributeError, TypeError):
+        return {}
+    return noted if all(isinstance(name, str) for name in names) else {}

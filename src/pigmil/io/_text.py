@@ -1,0 +1,367 @@
+"""Delimited text (CSV, TSV), read by pyarrow; delimiter and decimal sign are detected together."""
+
+import csv
+import gzip
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pigmil._core.errors import BagFormatError
+from pigmil._core.optional import import_optional
+from pigmil._core.text import listed
+from pigmil.bags import LazyBags, text_array
+from pigmil.io._build import Table, bags_of_table, table_roles
+from pigmil.io._defence import parsing, raise_format_error
+from pigmil.io._formats import Request
+
+DELIMITERS = ",;\t|"
+# Text that means a missing value.
+MISSING_MARKS = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "<NA>", "?")
+_LABEL_MARKS = frozenset(MISSING_MARKS) - {"None"}  # which may be the name of a class
+_MAX_ROW = 1 << 24  # characters
+_SAMPLE_ROWS = 100  # rows from which delimiter and decimal sign are detected
+_WHOLE = re.compile(r"-?[1-9][0-9]{0,17}|0")
+_SIGNED = re.compile(r"[+-]?[0-9]{1,18}")
+_EXPONENT = r"(?:[eE][+-]?+[0-9]++)?+"
+_NUMBER = re.compile(r"[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)" + _EXPONENT)
+_POINT = re.compile(r"[+-]?+[0-9]*+\.[0-9]++" + _EXPONENT)
+_COMMA = re.compile(r"[+-]?+[0-9]*+,[0-9]++" + _EXPONENT)
+_THOUSANDS = re.compile(r"[+-]?+[1-9][0-9]{0,2}(?:,[0-9]{3})++")
+
+
+def decode(values: Sequence[Any], *, want: Any = None, strict: bool = False) -> NDArray[Any]:
+    """Convert text to an array of integers, floats or booleans if possible, else of text.
+
+    Parameters
+    ----------
+    values : sequence
+        Text; other values are kept.
+    want : type, optional
+        ``str``, ``int`` or ``float`` to have exactly that.
+    strict : bool, default=False
+        Only text that Python itself would write for a whole number becomes one, so that ids
+        such as ``007`` stay text; no other numbers are made.
+
+    Examples
+    --------
+    >>> decode(["+1", "-1"]), decode(["a", "1"]), decode(["007"], strict=True)
+    (array([ 1, -1]), array(['a', '1'], dtype=object), array(['007'], dtype=object))
+    """
+    values = list(values)
+    if not all(isinstance(value, str) for value in values):
+        array = text_array(values) if values else np.array([], dtype=np.int64)
+        return array if want is None or array.dtype == object else array.astype(want)
+    if want is str:
+        return text_array(values)
+    if want is not None:
+        return np.array([want(value) for value in values])
+    whole = _WHOLE if strict else _SIGNED
+    if all(whole.fullmatch(value) for value in values):
+        return np.array([int(value) for value in values], dtype=np.int64)
+    if not strict and all(_NUMBER.fullmatch(value) for value in values):
+        numbers = [float(value) for value in values]
+        if all(math.isfinite(number) for number in numbers):
+            return np.array(numbers)
+    if not strict and set(values) <= {"True", "False"}:
+        return np.array([value == "True" for value in values])
+    return text_array(values)
+
+
+def decode_rows(values: Sequence[Any], role: str, want: type | None = None) -> NDArray[Any]:
+    """Return a column of text, with None where it is missing, for its role.
+
+    Parameters
+    ----------
+    values : sequence
+        One entry per row, text or numbers.
+    role : {"id", "label", "info"}
+        Missing ids and labels stay None; missing info becomes NaN or ''.
+    want : type, optional
+        ``str`` to keep ids as text, so that also NA is one.
+    """
+    marks = {""} if want is str or role == "info" else _LABEL_MARKS
+    distinct: dict[Any, int] = {}
+    codes = np.array([distinct.setdefault(value, len(distinct)) for value in values])
+    present = [value for value in distinct if not (value is None or value in marks)]
+    decoded = decode(present, want=str if want is str else None, strict=role == "id")
+    if len(present) == len(distinct):
+        return decoded[codes]
+    is_text = decoded.dtype == object
+    blank: Any = None if role != "info" else "" if is_text else np.nan
+    by_value = dict(zip(present, decoded.tolist(), strict=True))
+    filled = [by_value.get(value, blank) for value in distinct]
+    kind = object if role != "info" or is_text else np.float64
+    return np.array(filled, dtype=kind)[codes]
+
+
+def open_text(path: Path, encoding: str) -> IO[str]:
+    """Open a text file, gzipped or not; bytes that are no text become lone surrogates."""
+    with path.open("rb") as file:
+        is_gzip = file.read(2) == b"\x1f\x8b"
+    with parsing(path, "gzip"), gzip.open(path) if is_gzip else path.open("rb") as file:
+        start = file.read(4096)
+    if encoding.lower() in ("utf-8", "utf8"):
+        encoding = "utf-8-sig"
+        if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            raise_format_error(path, "is encoded as UTF-16.", hint="Pass encoding='utf-16'.")
+        if b"\0" in start:
+            raise_format_error(
+                path, "contains zero bytes, so it is not text.", hint="Pass format=."
+            )
+    opener: Any = gzip.open if is_gzip else open
+    try:
+        text: IO[str] = opener(path, "rt", encoding=encoding, errors="surrogateescape", newline="")
+    except LookupError:
+        raise BagFormatError(
+            f"{path}: encoding={encoding!r} is not known to Python.", parameter="encoding"
+        ) from None
+    return text
+
+
+def text_lines(path: Path, text: IO[str]) -> Iterator[str]:
+    """Yield the lines of a text; raise an error for one that is too long."""
+    number = 0
+    while line := text.readline(_MAX_ROW):
+        number += 1
+        if len(line) >= _MAX_ROW:
+            raise_format_error(
+                path,
+                "is too long for a row.",
+                where=f"line {number}",
+                hint="A quote that is opened and never closed does this.",
+            )
+        yield line
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a file of delimited text is written, from its first rows.
+
+    Attributes
+    ----------
+    delimiter, decimal : str
+        The signs.
+    first_row : list of str
+        The names of the columns, or the first values.
+    n_blank : int
+        Number of blank lines before it.
+    """
+
+    delimiter: str
+    decimal: str
+    first_row: list[str]
+    n_blank: int
+
+
+def detect_dialect(
+    path: Path, encoding: str, delimiter: str | None = None, decimal: str | None = None
+) -> Dialect:
+    """Detect delimiter and decimal sign of a text; what is given is taken.
+
+    The delimiter is the one that splits the first rows into most columns of equal number; the
+    decimal sign is the comma if more columns hold numbers with a comma than with a point.
+    """
+    for name, value in (("delimiter", delimiter), ("decimal", decimal)):
+        if value is not None and len(value) != 1:
+            raise BagFormatError(f"{path}: {name}={value!r} must be one character.", parameter=name)
+    with parsing(path, "delimited text"), open_text(path, encoding) as text:
+        lines = [line for line, _ in zip(text_lines(path, text), range(_SAMPLE_ROWS), strict=False)]
+    n_blank = next((at for at, line in enumerate(lines) if line.strip("\r\n")), len(lines))
+    lines = lines[n_blank:]
+    if not lines:
+        raise_format_error(path, "has no rows.")
+    best: tuple[tuple[bool, int], str, list[list[str]]] | None = None
+    for sign in delimiter or DELIMITERS:
+        try:
+            rows = [row for row in csv.reader(lines, delimiter=sign) if row]
+        except csv.Error as error:
+            raise_format_error(path, f"is not delimited text ({error}).")
+        width = len(rows[0])
+        equal = all(len(row) == width for row in rows[1 : max(2, len(rows) - 1)])
+        score = (equal and width > 1, width)
+        if best is None or score > best[0]:
+            best = (score, sign, rows)
+    assert best is not None
+    _, sign, rows = best
+    if any("\udc80" <= letter <= "\udcff" for cell in rows[0] for letter in cell):
+        _raise_encoding(path, "row 1")
+    if decimal is None:
+        decimal = _detect_decimal(path, sign, rows)
+    return Dialect(sign, decimal, rows[0], n_blank)
+
+
+def _detect_decimal(path: Path, delimiter: str, rows: list[list[str]]) -> str:
+    with_comma = with_point = 0
+    grouped = True  # whether all commas may separate thousands
+    for column in zip(*(row for row in rows[1:] if len(row) == len(rows[0])), strict=True):
+        cells = [cell.strip() for cell in column]
+        commas = [cell for cell in cells if _COMMA.fullmatch(cell)]
+        with_comma += bool(commas)
+        with_point += any(map(_POINT.fullmatch, cells))
+        grouped &= all(map(_THOUSANDS.fullmatch, commas))
+    if with_comma <= with_point:
+        return "."
+    if grouped and delimiter != ";":
+        raise BagFormatError(
+            f"{path}: the comma in its numbers may be the decimal sign or separate thousands. Pass "
+            "decimal=',' in the first case; remove it in the second.",
+            parameter="decimal",
+        )
+    return ","
+
+
+def _raise_encoding(path: Path, where: str = "") -> None:
+    raise BagFormatError(
+        f"{path}{', ' + where if where else ''}: is not valid UTF-8. Save it as UTF-8 or name its "
+        "encoding, for example encoding='latin-1'.",
+        parameter="encoding",
+    )
+
+
+def scan_csv(path: Path, request: Request) -> LazyBags:
+    """Read a long table of text, whose first row names the columns unless ``header=False``."""
+    dialect = detect_dialect(path, request.encoding, request.delimiter, request.decimal)
+    header = bool(request.options.get("header", True))
+    names = dialect.first_row if header else list(map(str, range(len(dialect.first_row))))
+    names = [name.strip() for name in names]
+    if len(names) == 1:
+        raise_format_error(
+            path,
+            f"has only one column, {names[0][:80]!r}.",
+            hint="Pass delimiter= if columns are separated by another sign than , ; | or a tab.",
+        )
+    hint = ""
+    if header and all(map(_NUMBER.fullmatch, names)):
+        hint = "The first row holds numbers only; if there is no header pass header=False."
+    if len(set(names)) < len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise_format_error(
+            path,
+            f"has several columns of the name {listed(twice)}.",
+            where="row 1",
+            hint=f"Rename them, or pass header=False and positions. {hint}".rstrip(),
+        )
+    outline = _TextTable(path, dict.fromkeys(names), first_row=1 + header)
+    roles = table_roles(outline, request, hint=hint)
+    columns = _read_columns(path, dialect, names, roles.features, request, header)
+    table = replace(outline, columns=columns, noted={"unnamed": not header})
+    return bags_of_table(table, request)
+
+
+@dataclass
+class _TextTable(Table):
+    """A table of which the features are numbers and all other columns text."""
+
+    def column(self, name: str, role: str, request: Request) -> NDArray[Any]:
+        encoded = self.columns[name].combine_chunks().dictionary_encode()
+        want = request.ids if role == "id" else None
+        codes = encoded.indices.to_numpy(zero_copy_only=False)
+        return decode_rows(encoded.dictionary.to_pylist(), role, want)[codes]
+
+
+def _read_columns(
+    path: Path,
+    dialect: Dialect,
+    names: list[str],
+    features: Sequence[str],
+    request: Request,
+    header: bool,
+) -> dict[str, Any]:
+    """Return features as arrays of numbers and the other columns as Arrow text."""
+    pyarrow = import_optional("pyarrow", extra="io", purpose="Reading csv")
+    arrow_csv = import_optional("pyarrow.csv", extra="io", purpose="Reading csv")
+    number = pyarrow.float32() if request.dtype == np.float32 else pyarrow.float64()
+    wanted = set(features)
+
+    def read(kind: Any, *, threads: bool) -> Any:
+        places = list(map(str, range(len(names))))  # of pyarrow, names may repeat or be empty
+        types = {
+            place: kind if name in wanted else pyarrow.string()
+            for place, name in zip(places, names, strict=True)
+        }
+        with pyarrow.OSFile(str(path)) as file:
+            is_gzip = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            return arrow_csv.read_csv(
+                pyarrow.CompressedInputStream(file, "gzip") if is_gzip else file,
+                read_options=arrow_csv.ReadOptions(
+                    use_threads=threads,
+                    block_size=max(1 << 20, 64 * sum(map(len, names))),
+                    column_names=places,
+                    # Blank rows are counted here, unlike those between the rows of data.
+                    skip_rows_after_names=dialect.n_blank + 1 if header else 0,
+                    encoding=request.encoding,
+                ),
+                parse_options=arrow_csv.ParseOptions(
+                    delimiter=dialect.delimiter, newlines_in_values=True
+                ),
+                convert_options=arrow_csv.ConvertOptions(
+                    column_types=types,
+                    null_values=list(MISSING_MARKS),
+                    strings_can_be_null=False,  # NA may be an id
+                    decimal_point=dialect.decimal,
+                ),
+            )
+
+    try:
+        table = read(number, threads=True)
+    except pyarrow.ArrowException as error:
+        _explain(path, error, lambda: read(pyarrow.string(), threads=False), dialect, names, wanted)
+    if not table.num_rows:
+        raise_format_error(path, "holds no instances.", hint="It may be cut short.")
+    columns = dict(zip(names, table.columns, strict=True))
+    return {
+        name: column.to_numpy() if name in wanted else column for name, column in columns.items()
+    }
+
+
+def _explain(
+    path: Path, error: Exception, read_text: Any, dialect: Dialect, names: list[str], wanted: Any
+) -> None:
+    """Raise an error with row, column and remedy for a text that pyarrow cannot read."""
+    if "utf8" in str(error).lower():
+        _raise_encoding(path)
+    with parsing(path, "delimited text", hint="A row may be cut short or hold a delimiter."):
+        table = read_text()
+    is_number = re.compile(_NUMBER.pattern.replace(r"\.", re.escape(dialect.decimal)))
+    only_text, first = [], None
+    for name, column in zip(names, table.columns, strict=True):
+        cells = column.to_pylist() if name in wanted else []
+        bad = [
+            row
+            for row, cell in enumerate(cells)
+            if cell not in MISSING_MARKS and not is_number.fullmatch(cell.strip())
+        ]
+        if bad:
+            first = first or (name, bad[0], cells[bad[0]])
+            if len(bad) == sum(cell not in MISSING_MARKS for cell in cells):
+                only_text.append(name)
+                if _COMMA.fullmatch(cells[bad[0]].strip()) and dialect.decimal == ".":
+                    first, only_text = (name, bad[0], cells[bad[0]]), []
+                    break
+    if first is None:
+        raise_format_error(path, f"cannot be read as delimited text ({error}).")
+    name, row, cell = first
+    where = f"row {row + 2}, column {name!r}"
+    if _COMMA.fullmatch(cell.strip()):
+        problem = f"{cell[:80]!r} has a decimal comma."
+        raise BagFormatError(f"{path}, {where}: {problem} Pass decimal=','.", parameter="decimal")
+    if only_text:
+        raise BagFormatError(
+            f"{path}: the columns {listed(only_text)} hold text, not numbers ({where}: "
+            f"{cell[:80]!r}). Keep them as information with info={only_text!r}, or encode the "
+            "text as numbers.",
+            parameter="info",
+        )
+    raise_format_error(
+        path,
+        f"{cell[:80]!r} is not a number.",
+        where=where,
+        hint=f"Correct it, leave the column out, or keep it with info={[name]!r}.",
+    )
