@@ -9,7 +9,7 @@ import pigmil
 from pigmil import ABMIL, Bags, MINet
 from pigmil._core.errors import ModelFileError
 from pigmil.estimators import all_estimators
-from pigmil.estimators._deep_training import equally_long, split_bags
+from pigmil.estimators._deep import equally_long, split_bags
 from pigmil.estimators._selection import FOLD_GROUP
 
 torch = pytest.importorskip("torch", reason="ABMIL and MI-Net are trained with torch")

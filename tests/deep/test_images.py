@@ -15,7 +15,7 @@ from pigmil.estimators._convolution import (
     convolve_numpy,
     convolve_torch,
 )
-from pigmil.estimators._deep_training import dropout_factors, padded_rows
+from pigmil.estimators._deep import dropout_factors, padded_rows
 
 torch = pytest.importorskip("torch", reason="ABMIL and MI-Net are trained with torch")
 pytestmark = [

@@ -1,4 +1,4 @@
-"""Logistic losses of linear scores, summed over blocks of bags, and their minimisation."""
+"""Linear scores of instances: logistic losses over blocks of bags, and their minimisation."""
 
 import functools
 import warnings
@@ -12,9 +12,10 @@ from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
 from pigmil._core.segments import offsets_of, segment_reduce
-from pigmil._core.typing import FloatArray, IntArray
+from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.estimators._standardise import centre_and_spread, linear_scores, standardised
+from pigmil.estimators.base import AcceptsWeights, MaxInstanceClassifier
 from pigmil.scale import LazyBags, hold_blocks, map_instances, map_reduce
 
 _KEPT_ELEMENTS = 1 << 25  # standardised values kept in memory; above that blocks are made anew
@@ -282,3 +283,30 @@ def minimise_penalised(
             stacklevel=4,
         )
     return result.x[:-1].copy(), float(result.x[-1]), int(result.nit)
+
+
+class LinearScores(AcceptsWeights, MaxInstanceClassifier):
+    """Score instances by ``coef_ . (x - centre_) / spread_ + intercept_``; the best decides."""
+
+    _accepts_sparse = True
+
+    def _set_linear(
+        self,
+        bags: Bags | LazyBags,
+        positive: BoolArray,
+        blocks: StandardisedBlocks,
+        linear: tuple[FloatArray, float],
+        costs: tuple[float, float] = (1.0, 1.0),
+        weights: FloatArray | None = None,
+    ) -> None:
+        """Set the fitted attributes; move the intercept so that 0 separates the best scores."""
+        self.centre_, self.spread_ = blocks.centre, blocks.spread
+        self.coef_, intercept = linear
+        scores = blocks.scores(self.coef_, intercept)
+        self._set_threshold(bags, positive, scores, costs=costs, weights=weights)
+        self.intercept_ = intercept - self.threshold_
+
+    def _score_instances(self, bags: Bags) -> FloatArray:
+        return linear_scores(
+            bags.instances, self.centre_, self.spread_, self.coef_, self.intercept_
+        )

@@ -1,4 +1,4 @@
-"""Methods that only need tables of bags by bags, and a fast grid search for them."""
+"""Methods that only need tables of bags by bags: SVMs on kernels, and a fast grid search."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,9 +8,13 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 
+from pigmil._core.segments import segment_gather
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.estimators.base import MILClassifier
+from pigmil.distances import length_unit
+from pigmil.estimators._parameters import with_parameters
+from pigmil.estimators._svm_solvers import fit_gram_svm
+from pigmil.estimators.base import AcceptsWeights, MILClassifier
 
 Scorer = Callable[[FloatArray], FloatArray]
 
@@ -36,6 +40,90 @@ class PairwiseBagClassifier(MILClassifier):
         Returns the function from the tables of any bags (rows) with these (columns) to the
         decision values of the rows.
         """
+
+
+@with_parameters
+class BagKernelSVM(AcceptsWeights, PairwiseBagClassifier):
+    """SVM on a precomputed matrix of bags by bags.
+
+    A subclass implements ``_describe`` and ``_gram``. Only the support bags and their descriptions
+    are kept: a prediction computes the kernel with these bags only.
+    """
+
+    C: float = 10.0
+    gamma: float = 1.0
+    length_unit: str | float = "auto"
+    class_weight: Any = None
+
+    _accepts_sparse = True
+    # Whether ``_describe`` gives one row per bag, or one per instance.
+    _describes_bags: ClassVar[bool] = True
+
+    @abstractmethod
+    def _describe(self, bags: Bags) -> FloatArray:
+        """Return what the kernel needs to know of each single bag (or instance)."""
+
+    @abstractmethod
+    def _gram(
+        self, queries: Bags, described: FloatArray, references: Bags | None, known: FloatArray
+    ) -> FloatArray:
+        """Return the kernel of queries with references, or of queries if there are none.
+
+        ``described`` and ``known`` are the results of ``_describe`` for queries and references.
+        """
+
+    def _fit(self, bags: Bags, positive: BoolArray, weights: FloatArray | None = None) -> None:
+        described, gram = self._described_gram(bags, weights)
+        signed, self.intercept_ = self._solve(gram, positive, weights)
+        self.support_ = np.flatnonzero(signed)
+        self.dual_coef_ = signed[self.support_]
+        self.support_bags_: Bags = bags[self.support_]
+        rows = (
+            self.support_ if self._describes_bags else segment_gather(bags.offsets, self.support_)
+        )
+        self.support_description_ = described[rows]
+
+    def _add_left_out(self, bags: Bags, kept: IntArray) -> None:
+        super()._add_left_out(bags, kept)
+        for model in getattr(self, "estimators_", [self]):
+            model.support_ = kept[model.support_]
+
+    def _described_gram(
+        self, bags: Bags, weights: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        own = None if weights is None else np.repeat(weights, bags.sizes)
+        self.length_unit_ = length_unit(bags.instances, self.length_unit, weights=own)
+        described = self._describe(bags)
+        return described, self._gram(bags, described, None, described)
+
+    def _solve(
+        self, gram: FloatArray, positive: BoolArray, weights: FloatArray | None = None
+    ) -> tuple[FloatArray, float]:
+        """Return the signed dual variable of every bag, and the intercept."""
+        # If all bags are similar, kernel values differ in their last digits, which libsvm's single
+        # precision would lose. Centring the kernel in feature space changes only the intercept,
+        # because the dual coefficients sum to zero.
+        means = gram.mean(axis=0)
+        signed, intercept = fit_gram_svm(
+            gram - means[:, None] - means + means.mean(),
+            positive,
+            C=self.C,
+            costs=self._class_costs(positive, weights),
+            weights=weights,
+        )
+        return signed, intercept - float(signed @ means)
+
+    def _pairwise_tables(self, bags: Bags) -> FloatArray:
+        return self._described_gram(bags)[1]
+
+    def _fit_pairwise(self, tables: FloatArray, positive: BoolArray) -> Scorer:
+        signed, intercept = self._solve(tables, positive)
+        return lambda rows: rows @ signed + intercept
+
+    def _score_bags(self, bags: Bags) -> FloatArray:
+        described = self._describe(bags)
+        gram = self._gram(bags, described, self.support_bags_, self.support_description_)
+        return gram @ self.dual_coef_ + self.intercept_
 
 
 def grid_accuracies(

@@ -1,6 +1,5 @@
 """ABMIL: attention over the instances of a bag, learned by a neural network."""
 
-from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -80,22 +79,9 @@ class ABMIL(DeepMIL):
     ABMIL(random_state=0, score_by='both')
     """
 
-    hidden_layer_sizes: Any = field(default=(256, 128, 64), kw_only=False)
-    image_shape: Any = None
     attention_size: int = 64
     gated: bool = True
     score_by: str = "logit"
-    dropout: float = 0.5
-    learning_rate: float = 5e-4
-    weight_decay: float = 5e-3
-    batch_size: int = 4
-    max_epochs: int = 200
-    patience: int = 50
-    validation_fraction: float = 0.2
-    n_networks: int = 5
-    probability: bool = False
-    pos_label: Any = None
-    random_state: Any = None
 
     card: ClassVar[Card] = Card(
         name="ABMIL",

@@ -19,8 +19,9 @@ from pigmil._core.segments import segment_argmax, segment_gather, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags, as_bags, check_no_missing, is_plain_table
 from pigmil.estimators._docs import DocLinks, fill_shared_entries
-from pigmil.estimators._parameters import complete_constraints
-from pigmil.estimators._selection import inner_folds, logistic_slope
+from pigmil.estimators._parameters import complete_constraints, with_parameters
+from pigmil.estimators._selection import inner_folds, logistic_slope, min_error_threshold
+from pigmil.estimators._svm_solvers import class_costs
 from pigmil.estimators.card import Card
 from pigmil.scale import LazyBags, map_instances, stream
 
@@ -64,6 +65,7 @@ class BaseMIL(DocLinks, BaseEstimator, metaclass=ABCMeta):
     _accepts_sparse: ClassVar[bool] = False
     _fits_lazy_bags: ClassVar[bool] = False  # whether ``_fit`` takes LazyBags too
     instance_scores_: FloatArray
+    threshold_: float
     detected_instances_: IntArray
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -187,6 +189,38 @@ class BaseMIL(DocLinks, BaseEstimator, metaclass=ABCMeta):
         """Set ``instance_scores_`` and pick the best-scored instance of each positive bag."""
         self.instance_scores_ = np.asarray(scores, dtype=np.float64)
         self.detected_instances_ = segment_argmax(self.instance_scores_, bags.offsets)[positive]
+
+    def _set_threshold(
+        self,
+        bags: Bags | LazyBags,
+        positive: BoolArray,
+        scores: FloatArray,
+        called: BoolArray | None = None,
+        **weighting: Any,
+    ) -> None:
+        """Set ``threshold_``, then the detection by the scores less the threshold.
+
+        Of all thresholds it is the one at which "the best instance is above it" agrees most often
+        with the labels of the training bags, or with what ``called`` says of them.
+        ``weighting`` is passed on to :func:`~pigmil.estimators._selection.min_error_threshold`.
+        """
+        best = segment_reduce(np.maximum, scores, bags.offsets)
+        self.threshold_ = min_error_threshold(
+            best, positive if called is None else called, **weighting
+        )
+        self._set_detection(bags, positive, scores - self.threshold_)
+
+    def _class_costs(
+        self, positive: BoolArray, weights: FloatArray | None = None
+    ) -> tuple[float, float]:
+        """Return the factors that ``class_weight`` gives negative and positive bags."""
+        return class_costs(
+            self.class_weight,  # type: ignore[attr-defined]
+            positive,
+            self.classes_,
+            self.positive_label_,
+            weights,
+        )
 
     def _check_X(self, X: Any, *, reset: bool) -> Bags:
         if isinstance(X, Bags):
@@ -389,11 +423,20 @@ class AcceptsWeights(BaseMIL):
         """Run the algorithm with weights of bags."""
 
 
+@with_parameters
 class MILClassifier(ClassifierMixin, BaseMIL):
     """Base class of the methods that label unseen bags.
 
     A subclass implements ``_score_bags(bags)``: above 0 the bag is called positive.
+
+    Parameters
+    ----------
+    {probability}
+    {pos_label}
     """
+
+    probability: bool = False
+    pos_label: Any = None
 
     @abstractmethod
     def _score_bags(self, bags: Bags) -> FloatArray:

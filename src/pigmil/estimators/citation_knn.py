@@ -78,8 +78,6 @@ class CitationKNN(PairwiseBagClassifier):
     n_references: int = 2
     n_citers: int = 4
     rank: int | None = 1
-    probability: bool = False
-    pos_label: Any = None
 
     _accepts_sparse = True
     _pairwise_parameters = frozenset({"rank"})

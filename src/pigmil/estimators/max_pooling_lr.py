@@ -6,16 +6,15 @@ import numpy as np
 
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
-from pigmil.estimators._linear_scores import LinearScores
 from pigmil.estimators._logistic import (
     Block,
+    LinearScores,
     Loss,
     StandardisedBlocks,
     minimise_penalised,
     pooled_loss,
 )
 from pigmil.estimators._parameters import POSITIVE, with_parameters
-from pigmil.estimators._svm_solvers import class_costs
 from pigmil.estimators.card import Card
 from pigmil.scale import LazyBags
 
@@ -89,8 +88,6 @@ class MaxPoolingLR(LinearScores):
     class_weight: Any = None
     max_iter: int = 500
     tol: float = 1e-5
-    probability: bool = False
-    pos_label: Any = None
 
     _fits_lazy_bags = True
     card: ClassVar[Card] = Card(
@@ -115,9 +112,7 @@ class MaxPoolingLR(LinearScores):
     ) -> None:
         blocks = StandardisedBlocks(bags, weights)
         targets = positive.astype(np.float64)
-        costs = class_costs(
-            self.class_weight, positive, self.classes_, self.positive_label_, weights
-        )
+        costs = self._class_costs(positive, weights)
         factors = np.where(positive, costs[1], costs[0])
         factors = factors if weights is None else factors * weights
 

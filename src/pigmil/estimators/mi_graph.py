@@ -11,7 +11,7 @@ from pigmil._core.typing import FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import gaussian_self_sums, gaussian_sums
 from pigmil.distances.bag_graphs import affinity_weights, edge_maps, gaussian_factor
-from pigmil.estimators._bag_kernel_svm import BagKernelSVM
+from pigmil.estimators._pairwise import BagKernelSVM
 from pigmil.estimators._parameters import with_parameters
 from pigmil.estimators.card import Card
 
@@ -73,13 +73,7 @@ class MiGraph(BagKernelSVM):
     """
 
     C: float = 100.0
-    gamma: float = 1.0
-    length_unit: str | float = "auto"
-    class_weight: Any = None
-    probability: bool = False
-    pos_label: Any = None
 
-    _accepts_sparse = True
     _describes_bags = False
     _pairwise_parameters = frozenset({"gamma", "length_unit"})
     card = Card(
@@ -172,16 +166,9 @@ class MIGraph(BagKernelSVM):
     (40,)
     """
 
-    C: float = 10.0
-    gamma: float = 1.0
     edge_gamma: float = 1.0
     balance: bool = False
-    length_unit: str | float = "auto"
-    class_weight: Any = None
-    probability: bool = False
-    pos_label: Any = None
 
-    _accepts_sparse = True
     _pairwise_parameters = frozenset({"gamma", "edge_gamma", "balance", "length_unit"})
     card = Card(
         name="MIGraph",

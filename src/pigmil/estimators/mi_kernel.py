@@ -8,7 +8,7 @@ from pigmil._core._sklearn_compat import StrOptions
 from pigmil._core.typing import FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import gaussian_self_sums, gaussian_sums, min_max_statistics
-from pigmil.estimators._bag_kernel_svm import BagKernelSVM
+from pigmil.estimators._pairwise import BagKernelSVM
 from pigmil.estimators._parameters import (
     AT_LEAST_ONE,
     with_parameters,
@@ -80,17 +80,10 @@ class MIKernel(BagKernelSVM):
     (40,)
     """
 
-    C: float = 10.0
-    gamma: float = 1.0
     power: int = 1
     kernel: str = "set"
     normalization: str | None = "feature-space"
-    length_unit: str | float = "auto"
-    class_weight: Any = None
-    probability: bool = False
-    pos_label: Any = None
 
-    _accepts_sparse = True
     _pairwise_parameters = frozenset({"gamma", "power", "kernel", "normalization", "length_unit"})
     card = Card(
         name="MI-Kernel",

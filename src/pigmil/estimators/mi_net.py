@@ -1,6 +1,5 @@
 """mi-Net and MI-Net: neural networks that pool instances or their hidden features."""
 
-from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -78,21 +77,8 @@ class MINet(DeepMIL):
     MINet(level='instance', random_state=0)
     """
 
-    hidden_layer_sizes: Any = field(default=(256, 128, 64), kw_only=False)
-    image_shape: Any = None
     level: str = "embedding"
     pooling: str = "max"
-    dropout: float = 0.5
-    learning_rate: float = 5e-4
-    weight_decay: float = 5e-3
-    batch_size: int = 4
-    max_epochs: int = 200
-    patience: int = 50
-    validation_fraction: float = 0.2
-    n_networks: int = 5
-    probability: bool = False
-    pos_label: Any = None
-    random_state: Any = None
 
     card: ClassVar[Card] = Card(
         name="MI-Net",

@@ -10,9 +10,9 @@ from pigmil._core._sklearn_compat import HasMethods, StrOptions
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import BAG_DISTANCES, bag_distances
+from pigmil.estimators._decision_values import decision_values
 from pigmil.estimators._pairwise import PairwiseBagClassifier, Scorer
 from pigmil.estimators._parameters import AT_LEAST_ONE, with_parameters
-from pigmil.estimators._svm_solvers import class_costs
 from pigmil.estimators.base import AcceptsWeights
 from pigmil.estimators.card import Card
 
@@ -82,8 +82,6 @@ class MInD(AcceptsWeights, PairwiseBagClassifier):
     classifier: Any = None
     C: float = 100.0
     class_weight: Any = None
-    probability: bool = False
-    pos_label: Any = None
 
     _accepts_sparse = True
     _pairwise_parameters = frozenset({"dissimilarity", "rank"})
@@ -142,10 +140,7 @@ class MInD(AcceptsWeights, PairwiseBagClassifier):
     def _new_classifier(self, positive: BoolArray, weights: FloatArray | None) -> Any:
         if self.classifier is not None:
             return clone(self.classifier)
-        costs = class_costs(
-            self.class_weight, positive, self.classes_, self.positive_label_, weights
-        )
-        by_class = {0: costs[0], 1: costs[1]}
+        by_class = dict(enumerate(self._class_costs(positive, weights)))
         return SVC(kernel="linear", C=self.C, class_weight=by_class, max_iter=_MAX_ITER)
 
     def _score_bags(self, bags: Bags) -> FloatArray:
@@ -154,9 +149,4 @@ class MInD(AcceptsWeights, PairwiseBagClassifier):
         )
 
     def _score_vectors(self, distances: FloatArray) -> FloatArray:
-        vectors = self._vectors(distances)
-        if hasattr(self.classifier_, "decision_function"):
-            return self.classifier_.decision_function(vectors)
-        if hasattr(self.classifier_, "predict_proba"):
-            return self.classifier_.predict_proba(vectors)[:, 1] - 0.5
-        return np.where(self.classifier_.predict(vectors), 1.0, -1.0)
+        return decision_values(self.classifier_, self._vectors(distances))

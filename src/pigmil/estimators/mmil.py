@@ -12,9 +12,9 @@ from pigmil._core._sklearn_compat import Interval, StrOptions
 from pigmil._core.segments import segment_gather
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.estimators._linear_scores import LinearScores
 from pigmil.estimators._logistic import (
     Block,
+    LinearScores,
     Loss,
     StandardisedBlocks,
     instance_loss,

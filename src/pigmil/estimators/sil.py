@@ -8,7 +8,6 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from pigmil._core._sklearn_compat import HasMethods
-from pigmil._core.segments import segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.estimators._decision_values import decision_values
@@ -20,7 +19,6 @@ from pigmil.estimators._logistic import (
     minimise_penalised,
 )
 from pigmil.estimators._parameters import with_parameters
-from pigmil.estimators._selection import min_error_threshold
 from pigmil.estimators._standardise import centre_and_spread, linear_scores, standardised
 from pigmil.estimators.base import AcceptsWeights, MaxInstanceClassifier
 from pigmil.estimators.card import Card
@@ -79,8 +77,6 @@ class SIL(AcceptsWeights, MaxInstanceClassifier):
     """
 
     estimator: Any = field(default=None, kw_only=False)
-    probability: bool = False
-    pos_label: Any = None
 
     _accepts_sparse = True
     _fits_lazy_bags = True
@@ -121,9 +117,7 @@ class SIL(AcceptsWeights, MaxInstanceClassifier):
             )
         self.threshold_ = 0.0
         scores = map_instances(self._score_instances, bags)
-        best = segment_reduce(np.maximum, scores, bags.offsets)
-        self.threshold_ = min_error_threshold(best, positive, weights=weights)
-        self._set_detection(bags, positive, scores - self.threshold_)
+        self._set_threshold(bags, positive, scores, weights=weights)
 
     def _fit_blocks(self, classifier: Any, bags: LazyBags, positive: BoolArray) -> None:
         """Fit a logistic regression on bags on disk; every step is a sum over blocks."""

@@ -8,12 +8,10 @@ import numpy as np
 from sklearn.base import clone
 
 from pigmil._core._sklearn_compat import HasMethods, StrOptions
-from pigmil._core.segments import segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.estimators._decision_values import decision_values
 from pigmil.estimators._parameters import with_parameters
-from pigmil.estimators._selection import min_error_threshold
 from pigmil.estimators.base import AcceptsWeights, MILClassifier
 from pigmil.estimators.card import Card
 from pigmil.estimators.mi_kernel import MIKernel
@@ -82,8 +80,6 @@ class SingleInstance(AcceptsWeights, MILClassifier):
 
     estimator: Any = field(default=None, kw_only=False)
     mode: str = "keep_only"
-    probability: bool = False
-    pos_label: Any = None
 
     _accepts_sparse = True
     card: ClassVar[Card] = Card(
@@ -109,11 +105,9 @@ class SingleInstance(AcceptsWeights, MILClassifier):
         passed_on = {} if weights is None else {"sample_weight": weights}
         self.estimator_ = clone(chosen).fit(bags, positive.astype(np.int64), **passed_on)
         self.threshold_ = 0.0
-        scores = self._score_instances(bags)
-        best = segment_reduce(np.maximum, scores, bags.offsets)
         called = self._score_bags(bags) > 0
-        self.threshold_ = min_error_threshold(best, called, weights=weights)
-        self._set_detection(bags, positive, scores - self.threshold_)
+        scores = self._score_instances(bags)
+        self._set_threshold(bags, positive, scores, called, weights=weights)
 
     def _score_bags(self, bags: Bags) -> FloatArray:
         return decision_values(self.estimator_, bags)
