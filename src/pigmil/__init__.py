@@ -19,6 +19,7 @@ _HOME = {
     "Bags": "pigmil.bags",
     "OnInstances": "pigmil.bags",
     "PaperReading": "pigmil.graph.reading",
+    "StoreError": "pigmil._core.errors",
     "all_estimators": "pigmil.estimators",
     "as_bags": "pigmil.bags",
     "diagnose": "pigmil.evaluation._diagnosis",
@@ -49,6 +50,7 @@ _ROOMS = (
 __all__ = ["__version__", *_HOME, *_ROOMS]
 
 if TYPE_CHECKING:
+    from pigmil._core.errors import StoreError as StoreError
     from pigmil.bags import BagImputer as BagImputer
     from pigmil.bags import Bags as Bags
     from pigmil.bags import BagScaler as BagScaler

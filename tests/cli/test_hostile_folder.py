@@ -10,7 +10,6 @@ import pytest
 
 from pigmil._core import isolation
 from pigmil.datasets import _wheel as wheel
-from pigmil.evaluation._executors import Call, ProcessExecutor
 
 # Imported early by a worker, by the process that enforces limits, or by a fit.
 HOSTILE = ("numpy", "joblib", "scipy", "sklearn", "numba", "pandas", "pickle", "pip", "queue")
@@ -71,8 +70,8 @@ def test_the_planted_modules_would_run(folder):
 
 def test_workers_run_nothing_of_the_folder(folder):
     plant(folder)
-    (outcome,) = ProcessExecutor(1, time_limit=100).run([Call("key", dict, {"a": 1})])
-    assert (outcome.result, outcome.error) == ({"a": 1}, None)
+    with isolation.Child(time_limit=100) as child:
+        assert child.call(dict, a=1) == {"a": 1}
     assert ran(folder) == []
 
 

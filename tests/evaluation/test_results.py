@@ -179,7 +179,7 @@ def test_markdown_parses_back(results, tmp_path):
     assert unescape[0] == ["data set", *NAMES]
     assert [line[0] for line in unescape[2:]] == list(SETS)
     marks = [re.sub(r"[\d.± ]+", "", cell).strip() for cell in unescape[2][1:]]
-    assert marks == ["", "†", "****"]  # only the best mean is bold
+    assert marks == ["", "", "****"]  # only the best mean is bold; few folds cannot decide more
     bare = [cell.strip("*†").strip() for cell in unescape[2][1:]]
     assert bare == results.table(statistic="text").iloc[0].tolist()
     assert "1 cells failed:\n\n- plain on third, repeat 2, fold 0: E: no \\| luck" in text
@@ -198,13 +198,11 @@ def test_latex_is_booktabs_with_special_characters_escaped(results, tmp_path):
     assert lines[4].startswith(r"set \#1 & ")
     assert lines[5].startswith(r"über\textasciicircum{}2 & ")
     mean = results.table()
-    for line, (name, values) in zip(lines[4:7], mean.iterrows(), strict=True):
+    for line, (_, values) in zip(lines[4:7], mean.iterrows(), strict=True):
         parts = re.split(r"(?<!\\)&", line.removesuffix(r" \\"))[1:]
         numbers = [float(re.search(r"[\d.]+", part).group()) for part in parts]
         assert numbers == [round(value, 1) for value in values]
-        assert [r"\textbf" in part or "dagger" in part for part in parts] == (
-            results.within_error().loc[name].tolist()
-        )
+        assert not any("dagger" in part for part in parts)  # few folds cannot decide
         assert [r"\textbf" in part for part in parts] == [False, False, True]
 
 
@@ -245,7 +243,7 @@ def test_a_store_with_several_runs_gives_the_last_one(tmp_path, caplog):
     with Store(path) as store:
         for folds, accuracy in (("5", 0.25), ("10", 0.75)):
             for fold in range(2):
-                store.finish(
+                store.add(
                     Cell(
                         "data", "x", "KDE", "pigmil.KDE", "{}", f'{{"folds":{folds}}}', 0, fold, "0"
                     ),

@@ -2,7 +2,8 @@
 
 After every kill the comparison is started again on the same store, until all kills are spent; then
 it runs to its end. At the end no cell may be missing or computed twice once it was saved, and the
-results must equal those of a comparison that was left in peace.
+results must equal those of a comparison that was left in peace. Then four comparisons fill
+one store at once, one of them is killed, and the others must return the same results.
 """
 
 import json
@@ -45,7 +46,9 @@ def workers_of(pid):
 def saved(store):
     if not store.exists():
         return {}
-    connection = sqlite3.connect(f"file:{store}?mode=ro", uri=True)
+    connection = sqlite3.connect(
+        f"file:{store}?mode=rw", uri=True, timeout=60
+    )  # recovers as a comparison does
     rows = connection.execute("SELECT key, finished FROM cells WHERE status = 'done'").fetchall()
     assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     connection.close()
@@ -84,8 +87,16 @@ def main(n_kills):
         results = json.loads(process.communicate()[0].splitlines()[-1])
         assert results == expected, "the results differ"
         assert len(saved(store)) == len(expected)
+        store = Path(folder) / "shared.sqlite"
+        killed, *others = [start(store) for _ in range(4)]
+        killed.stdout.readline()
+        killed.kill()
+        killed.communicate()
+        for process in others:
+            assert json.loads(process.communicate()[0].splitlines()[-1]) == expected
+        assert len(saved(store)) == len(expected)
     print(f"{n_parents} comparisons and {n_workers} workers killed: nothing lost, none twice, "
-          f"{len(expected)} results identical")  # fmt: skip
+          f"{len(expected)} results identical, also by four comparisons on one store")  # fmt: skip
 
 
 if __name__ == "__main__":

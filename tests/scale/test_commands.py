@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
@@ -10,7 +9,6 @@ from typer.testing import CliRunner
 from pigmil import Bags, write_bags
 from pigmil.cli._app import app
 from pigmil.evaluation import compare
-from pigmil.evaluation._executors import Call, ClusterExecutor, cloudpickle, make_executor
 
 
 def run(*arguments):
@@ -67,22 +65,21 @@ def test_a_wrong_address_is_reported_in_one_line(folder, tmp_path, monkeypatch):
 
 
 def test_a_comparison_on_a_cluster_is_that_in_this_process(cluster, lazy, tmp_path, monkeypatch):
-    """One process writes the store: what workers receive does not name it."""
-    submit, sent = ClusterExecutor._submit, []
-
-    def record(executor, call, known):
-        sent.append(cloudpickle.dumps(call))
-        return submit(executor, call, known)
-
-    monkeypatch.setattr(ClusterExecutor, "_submit", record)
+    """The data go to the cluster once."""
+    distributed = pytest.importorskip("distributed")
+    scatter, sent = distributed.Client.scatter, []
+    monkeypatch.setattr(
+        distributed.Client, "scatter", lambda *a, **k: sent.append(1) or scatter(*a, **k)
+    )
     sets = {"cohort": lazy.load()}
-    arguments = {"repeats": 1, "folds": 2, "tune": False}
-    with pytest.importorskip("distributed").Client(cluster):
+    arguments = {"repeats": 1, "folds": 3, "tune": False}
+    with distributed.Client(cluster):
         there = compare(["MISVM"], sets, store=tmp_path / "a.sqlite", **arguments)
+        with pytest.raises(ValueError, match="limit the workers of a cluster"):
+            compare(["MISVM"], sets, store=tmp_path / "a.sqlite", time_limit=3.0)
     here = compare(["MISVM"], sets, store=tmp_path / "b.sqlite", **arguments)
     assert not there.failures
-    assert len(sent) == 2
-    assert not [call for call in sent if b"a.sqlite" in call]
+    assert len(sent) == 1
     pd.testing.assert_frame_equal(there.table("accuracy"), here.table("accuracy"))
 
 
@@ -109,33 +106,3 @@ def test_detect_runs_on_a_cluster(folder, cluster, tmp_path):
         tables.append(pd.read_csv(table))
     assert len(tables[0]) == bags[bags.y == 1].n_instances
     pd.testing.assert_frame_equal(*tables, rtol=1e-6)
-
-
-def fail(number):
-    if number == 1:
-        raise ZeroDivisionError("on purpose")
-    return {"number": number}
-
-
-def test_a_failing_call_on_a_cluster_fails_alone(client):
-    executor = make_executor(None)
-    assert isinstance(executor, ClusterExecutor)
-    calls = [Call(str(number), fail, {"number": number}) for number in range(4)]
-    outcomes = {outcome.key: outcome for outcome in executor.run(calls)}
-    assert outcomes["1"].error.startswith("ZeroDivisionError: on purpose")
-    assert [outcomes[key].result for key in "023"] == [{"number": n} for n in (0, 2, 3)]
-    with pytest.raises(ValueError, match="limit the workers of a cluster"):
-        make_executor(None, time_limit=3.0)
-
-
-def weigh(values, factor):
-    return {"sum": float(np.sum(values) * factor)}
-
-
-def test_what_calls_share_is_sent_to_a_cluster_once(client):
-    values = np.arange(10.0)
-    calls = [
-        Call(str(n), weigh, {"factor": n}, {"values": ("the values", values)}) for n in range(5)
-    ]
-    sums = {outcome.key: outcome.result["sum"] for outcome in ClusterExecutor(client).run(calls)}
-    assert sums == {str(n): 45.0 * n for n in range(5)}

@@ -45,6 +45,10 @@ class ModelFileError(PigmilError, ValueError):
     """A saved model that is damaged, untrusted or does not fit this version."""
 
 
+class StoreError(PigmilError, ValueError):
+    """A results store that cannot be used; the message names the file and the reason."""
+
+
 class SingletonBagsWarning(UserWarning):
     """A model fitted on bags was handed a plain table, which is read as bags of one instance."""
 

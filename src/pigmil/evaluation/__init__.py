@@ -1,12 +1,16 @@
 """Comparison of methods, calls of instances with bounded error, and how far to trust a fit."""
 
-from pigmil.evaluation._assumptions import Assumptions, AssumptionTest, assumptions
 from pigmil.evaluation._audit import Finding, audit
+from pigmil.evaluation._checks import (
+    Assumptions,
+    AssumptionTest,
+    Faithfulness,
+    assumptions,
+    faithfulness,
+)
 from pigmil.evaluation._diagnosis import Diagnosis, diagnose
-from pigmil.evaluation._execution import Progress
-from pigmil.evaluation._faithfulness import Faithfulness, faithfulness
 from pigmil.evaluation._results import Results
-from pigmil.evaluation._runner import compare
+from pigmil.evaluation._runner import Progress, compare
 from pigmil.evaluation._selection import InstanceSelection, conformal_p_values, select_instances
 
 __all__ = [

@@ -1,5 +1,6 @@
 """Find defects of a data set before methods are compared on it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,9 +58,7 @@ def audit(
     >>> audit(make_ring(random_state=0))
     []
     """
-    findings: list[Finding] = []
-    findings += _class_sizes(bags, folds)
-    findings += _group_counts(groups, folds)
+    findings = [*_class_sizes(bags, folds), *_group_counts(groups, folds)]
     if any(finding.severe for finding in findings):
         return findings
     findings += _repeated_bags(bags, folds, repeats, random_state, groups)
@@ -69,85 +68,67 @@ def audit(
     return findings
 
 
-def _class_sizes(bags: Bags, folds: int) -> list[Finding]:
+def _class_sizes(bags: Bags, folds: int) -> Iterator[Finding]:
     if bags.y is None:
-        return [Finding("unlabelled", True, "The bags have no labels.")]
+        yield Finding("unlabelled", True, "The bags have no labels.")
+        return
     values, counts = np.unique(bags.y, return_counts=True)
-    if len(values) < 2:
-        message = f"At least two classes are needed, found {values.tolist()}."
-        return [Finding("classes", True, message)]
     smallest = int(counts.min())
-    if smallest < folds:
-        return [
-            Finding(
-                "small_class",
-                True,
-                f"The class {values[counts.argmin()].item()!r} has {smallest} bags, fewer than the "
-                f"{folds} folds; use at most {smallest} folds.",
-            )
-        ]
-    return []
+    if len(values) < 2:
+        yield Finding("classes", True, f"At least two classes are needed, found {values.tolist()}.")
+    elif smallest < folds:
+        yield Finding(
+            "small_class",
+            True,
+            f"The class {values[counts.argmin()].item()!r} has {smallest} bags, fewer than the "
+            f"{folds} folds; use at most {smallest} folds.",
+        )
 
 
-def _group_counts(groups: Any, folds: int) -> list[Finding]:
+def _group_counts(groups: Any, folds: int) -> Iterator[Finding]:
     n = folds if groups is None else len(np.unique(groups))
-    if n >= folds:
-        return []
-    return [
-        Finding(
+    if n < folds:
+        yield Finding(
             "few_groups",
             True,
             f"The bags form {n} groups, fewer than the {folds} folds; use at most {n} folds.",
         )
-    ]
 
 
 def _repeated_bags(
     bags: Bags, folds: int, repeats: int, random_state: int, groups: Any
-) -> list[Finding]:
+) -> Iterator[Finding]:
     group = duplicate_groups(bags)
     counts = np.bincount(group)
     repeated = counts[group] > 1
     if not repeated.any():
-        return []
-    apart = 0
-    splits = list(
-        bag_splits(bags, repeats=repeats, folds=folds, random_state=random_state, groups=groups)
+        return
+    splits = bag_splits(
+        bags, repeats=repeats, folds=folds, random_state=random_state, groups=groups
     )
-    for split in splits:
-        apart += int(np.isin(group[split.test], group[split.train]).sum())
+    apart = sum(int(np.isin(group[split.test], group[split.train]).sum()) for split in splits)
+    yield Finding(
+        "repeated_bags",
+        apart > 0,
+        f"{bags.n_bags - len(counts)} of {bags.n_bags} bags are copies of another "
+        f"({int(repeated.sum())} bags occur more than once); in "
+        f"{apart / max(1, repeats):.0f} cases a repeat the test bag's twin is among the "
+        "training bags" + (". Keep twins in one fold with groups='duplicates'." if apart else "."),
+    )
     labels = np.unique(np.column_stack([group, np.unique(bags.y, return_inverse=True)[1]]), axis=0)
     contradicting = int((np.bincount(labels[:, 0]) > 1).sum())
-    findings = [
-        Finding(
-            "repeated_bags",
-            apart > 0,
-            f"{bags.n_bags - len(counts)} of {bags.n_bags} bags are copies of another "
-            f"({int(repeated.sum())} bags occur more than once); in "
-            f"{apart / max(1, repeats):.0f} cases a repeat the test bag's twin is among the "
-            "training bags"
-            + (". Keep twins in one fold with groups='duplicates'." if apart else "."),
-        )
-    ]
     if contradicting:
-        findings.append(
-            Finding(
-                "contradicting_bags",
-                True,
-                f"{contradicting} groups of identical bags have both labels.",
-            )
-        )
-    return findings
+        message = f"{contradicting} groups of identical bags have both labels."
+        yield Finding("contradicting_bags", True, message)
 
 
-def _repeated_instances(bags: Bags) -> list[Finding]:
+def _repeated_instances(bags: Bags) -> Iterator[Finding]:
     _, group = np.unique(instance_hashes(bags), return_inverse=True)
     group = group.ravel()
     positive = _positive_rows(bags)
-    in_both = np.intersect1d(group[~positive], group[positive])
-    shared = np.isin(group, in_both) & positive
+    shared = np.isin(group, group[~positive]) & positive
     if not shared.any():
-        return []
+        return
     copies = np.bincount(bags.bag_index[shared], minlength=bags.n_bags)
     only = int((copies == bags.sizes).sum())
     message = (
@@ -156,41 +137,26 @@ def _repeated_instances(bags: Bags) -> list[Finding]:
     )
     if only:
         message += f"; {only} positive bags hold nothing else"
-    return [Finding("shared_instances", only > 0, message + ".")]
+    yield Finding("shared_instances", only > 0, message + ".")
 
 
-def _columns(bags: Bags) -> list[Finding]:
-    positive = _positive_rows(bags)
-    findings = []
+def _columns(bags: Bags) -> Iterator[Finding]:
     low, high = _ends(bags.instances)
     broken = np.flatnonzero(~(np.isfinite(low) & np.isfinite(high)))
     if broken.size:
-        findings.append(
-            Finding(
-                "non_finite_columns",
-                True,
-                f"Features {_list_features(bags, broken)} hold values that are NaN or infinite.",
-            )
-        )
+        message = f"Features {_list_features(bags, broken)} hold values that are NaN or infinite."
+        yield Finding("non_finite_columns", True, message)
     constant = low == high
     if constant.any():
-        findings.append(
-            Finding(
-                "constant_columns",
-                bool(constant.all()),
-                f"{int(constant.sum())} of {bags.n_features} features are constant.",
-            )
-        )
+        message = f"{int(constant.sum())} of {bags.n_features} features are constant."
+        yield Finding("constant_columns", bool(constant.all()), message)
     for kind, what, rows in (
-        ("label_column", "the bag label", positive),
+        ("label_column", "the bag label", _positive_rows(bags)),
         ("instance_label_column", "the instance label", _positive_instances(bags)),
     ):
         leaking = _splits_exactly(bags.instances, rows)
         if leaking.size:
-            findings.append(
-                Finding(kind, True, f"Features {_list_features(bags, leaking)} equal {what}.")
-            )
-    return findings
+            yield Finding(kind, True, f"Features {_list_features(bags, leaking)} equal {what}.")
 
 
 def _positive_rows(bags: Bags) -> BoolArray:

@@ -1,27 +1,33 @@
-"""One cell of a comparison: fit on the training bags of a fold, measure on its test bags."""
+"""One cell of a comparison: fit on the training bags of a fold, measure on its test bags.
+
+Methods of this library are scaled inside the fold and tuned on the training bags only.
+"""
 
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, roc_auc_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline
 from threadpoolctl import threadpool_limits
 
 from pigmil import metrics
 from pigmil._core.errors import BagsError
-from pigmil.bags import Bags
+from pigmil.bags import Bags, scaled_pipeline
+from pigmil.estimators._pairwise import PairwiseBagClassifier, grid_accuracies
 from pigmil.estimators.base import BaseMIL
-from pigmil.evaluation._protocol import protocol_estimator
 from pigmil.evaluation._splits import Split, inner_splits, with_fold_groups
+from pigmil.evaluation._store import PER_BAG, shorten
 
-PER_BAG = "bags"  # key of the predictions for single bags, among the metrics
 _RECALLS = (1, 5, 10)
+_PAIRWISE_REPEATS = 4  # of the inner folds, where a repeat costs almost nothing
 
 
 @dataclass(frozen=True)
@@ -148,7 +154,7 @@ def recorded_warnings() -> Iterator[list[str]]:
         warnings.simplefilter("always")
         yield messages
     messages += [
-        f"{item.category.__name__}: {item.message}"
+        shorten(f"{item.category.__name__}: {item.message}")
         for item in caught
         if issubclass(item.category, ConvergenceWarning | UserWarning)
     ]
@@ -177,52 +183,48 @@ def _bag_metrics(
     if not hasattr(estimator, "predict"):
         return {}
     units = split.test if groups is None else np.asarray(groups)[split.test]
-    if len(getattr(estimator, "classes_", ())) > 2:
-        return _several_classes(estimator, test, units)
+    classes = np.asarray(getattr(estimator, "classes_", ()))
+    if len(classes) > 2:
+        return _several_classes(estimator, test, classes, units)
     positive = positive_label(estimator, test.y)
     truth = np.asarray(test.y == positive)
     decision = bag_decision(estimator, test, positive)
     # The methods of the library call a bag positive above 0; others may have their own rule.
     called = decision > 0 if protocol else np.asarray(estimator.predict(test) == positive)
     both = 0 < truth.sum() < len(truth)
-    scores = called.astype(np.float64) if decision is None else decision
-    return {
-        "accuracy": float(accuracy_score(truth, called)),
-        "balanced_accuracy": float(balanced_accuracy_score(truth, called)) if both else np.nan,
-        "f1": float(f1_score(truth, called, zero_division=0.0)),
-        "auc": float(roc_auc_score(truth, scores)) if both and decision is not None else np.nan,
-        PER_BAG: {
-            "positive": truth.astype(int).tolist(),
-            "called": called.astype(int).tolist(),
-            "score": None if decision is None else decision.tolist(),
-            "group": np.asarray(units).tolist(),
-        },
-    }
+    area = float(roc_auc_score(truth, decision)) if both and decision is not None else np.nan
+    measured = _measured(truth.astype(int), called.astype(int), decision, area, units)
+    return measured if both else measured | {"balanced_accuracy": np.nan}
 
 
-def _several_classes(estimator: Any, test: Bags, units: Any) -> dict[str, Any]:
+def _several_classes(estimator: Any, test: Bags, classes: Any, units: Any) -> dict[str, Any]:
     """Measure a classifier of several classes; its AUC is the mean of each against the rest."""
-    predicted = np.asarray(estimator.predict(test))
-    scores = None
-    for name in ("decision_function", "predict_proba"):
-        if scores is None and hasattr(estimator, name):
-            scores = np.asarray(getattr(estimator, name)(test), dtype=np.float64)
-    classes = np.asarray(estimator.classes_)
+    names = [name for name in ("decision_function", "predict_proba") if hasattr(estimator, name)]
+    scores = np.asarray(getattr(estimator, names[0])(test), dtype=np.float64) if names else None
     areas = [np.nan]
     if scores is not None and np.isin(classes, test.y).all():
         pairs = zip(classes, scores.T, strict=True)
         areas = [roc_auc_score(test.y == label, column) for label, column in pairs]
+    truth = np.where(np.isin(test.y, classes), np.searchsorted(classes, test.y), len(classes))
+    called = np.searchsorted(classes, estimator.predict(test))
+    return _measured(truth, called, scores, float(np.mean(areas)), units, average="macro")
+
+
+def _measured(
+    truth: Any, called: Any, scores: Any, area: float, units: Any, average: str = "binary"
+) -> dict[str, Any]:
+    """Return the metrics of test bags, from the position of their class and the predicted one."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a label that no test bag has
-        balanced = balanced_accuracy_score(test.y, predicted)
+        balanced = float(balanced_accuracy_score(truth, called))
     return {
-        "accuracy": float(accuracy_score(test.y, predicted)),
-        "balanced_accuracy": float(balanced),
-        "f1": float(f1_score(test.y, predicted, average="macro", zero_division=0.0)),
-        "auc": float(np.mean(areas)),
+        "accuracy": float(accuracy_score(truth, called)),
+        "balanced_accuracy": balanced,
+        "f1": float(f1_score(truth, called, average=average, zero_division=0.0)),
+        "auc": area,
         PER_BAG: {
-            "positive": np.searchsorted(classes, test.y).tolist(),
-            "called": np.searchsorted(classes, predicted).tolist(),
+            "positive": truth.tolist(),
+            "called": called.tolist(),
             "score": None if scores is None else scores.tolist(),
             "group": np.asarray(units).tolist(),
         },
@@ -303,20 +305,128 @@ def _is_positive(labels: Any, positive: Any) -> Any:
 
 def _reset_peak_memory() -> None:
     """Let the kernel measure the peak memory of this process from now on, where it can."""
-    try:
-        with open("/proc/self/clear_refs", "w") as file:
-            file.write("5")
-    except OSError:
-        return
+    with suppress(OSError), open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
 
 
 def _peak_memory() -> float:
     """Return the peak memory of this process in mebibytes; NaN where it is not known."""
-    try:
-        with open("/proc/self/status") as file:
-            for line in file:
-                if line.startswith("VmHWM"):
-                    return int(line.split()[1]) / 1024
-    except OSError:
-        pass
+    with suppress(OSError), open("/proc/self/status") as file:
+        return next(int(line.split()[1]) / 1024 for line in file if line.startswith("VmHWM"))
     return float("nan")
+
+
+class PairwiseSearch(ClassifierMixin, BaseEstimator):
+    """Grid search over a pipeline whose last step is a :class:`PairwiseBagClassifier`.
+
+    As GridSearchCV, but the bags are scaled once, on all bags that ``fit`` receives, and every
+    table of bags by bags is computed once. Among equally good settings the first one is chosen.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+        Scaler and method.
+    grid : dict of str to sequence
+        Values of the parameters of the method.
+    cv : list of (array of int, array of int)
+        The inner folds.
+
+    Attributes
+    ----------
+    best_params_ : dict
+        The chosen setting.
+    best_estimator_ : Pipeline
+        Fitted with it on all bags.
+    classes_ : array
+        The two labels.
+    """
+
+    def __init__(self, pipeline: Pipeline, grid: dict[str, Any], cv: Any) -> None:
+        self.pipeline = pipeline
+        self.grid = grid
+        self.cv = cv
+
+    def fit(self, X: Bags, y: Any) -> "PairwiseSearch":
+        """Choose the setting and fit with it."""
+        scaled = clone(self.pipeline[:-1]).fit_transform(X)
+        scored = grid_accuracies(self.pipeline[-1], scaled, y, self.grid, self.cv)
+        best = np.argmax(np.round([accuracy for _, accuracy in scored], 9))
+        name = self.pipeline.steps[-1][0]
+        self.best_params_ = {f"{name}__{key}": value for key, value in scored[best][0].items()}
+        self.best_estimator_ = clone(self.pipeline).set_params(**self.best_params_).fit(X, y)
+        self.classes_ = self.best_estimator_.classes_
+        return self
+
+    def decision_function(self, X: Bags) -> Any:
+        """Return the decision value of every bag."""
+        return self.best_estimator_.decision_function(X)
+
+    def predict(self, X: Bags) -> Any:
+        """Return the label of every bag."""
+        return self.best_estimator_.predict(X)
+
+
+def protocol_estimator(
+    method: Any,
+    bags: Bags,
+    *,
+    tune: bool = True,
+    fixed: Collection[str] = (),
+    groups: Any = None,
+    random_state: int = 0,
+) -> Any:
+    """Return a method as the benchmark protocol fits it to training bags.
+
+    Features are z-scored on the training instances. The grid of the method's card is searched by
+    stratified cross-validation over the training bags, repeated four times for methods on tables
+    of bags by bags, for which a repeat costs almost nothing.
+
+    Parameters
+    ----------
+    method : estimator with a card
+        The method, not fitted.
+    bags : Bags
+        The labelled training bags.
+    tune : bool, default=True
+        Search the grid of the card; otherwise the parameters are used as they are.
+    fixed : collection of str
+        Parameters that are not searched.
+    groups : array of shape (n_bags,), optional
+        Bags of one group stay in one inner fold.
+    random_state : int, default=0
+        For the inner folds.
+
+    Returns
+    -------
+    estimator
+        A Pipeline, or a search over it: GridSearchCV, or :class:`PairwiseSearch`.
+
+    Examples
+    --------
+    >>> from pigmil import KDEMin
+    >>> from pigmil.datasets import make_ring
+    >>> protocol_estimator(KDEMin(), make_ring(random_state=0)).steps[0][0]
+    'scale'
+    """
+    method = clone(method)
+    pipeline = scaled_pipeline(method, bags)
+    if not tune:
+        return pipeline
+    grid = {name: values for name, values in method.card.grid.items() if name not in fixed}
+    # A single value needs no search.
+    method.set_params(**{name: values[0] for name, values in grid.items() if len(values) == 1})
+    grid = {name: values for name, values in grid.items() if len(values) > 1}
+    pairwise = isinstance(method, PairwiseBagClassifier) and len(np.unique(bags.y)) == 2
+    splits = inner_splits(
+        bags.y,
+        groups=groups,
+        repeats=_PAIRWISE_REPEATS if pairwise else 1,
+        random_state=random_state,
+    )
+    if not grid or not splits:
+        return pipeline
+    if pairwise:
+        return PairwiseSearch(pipeline, grid, splits)
+    return GridSearchCV(
+        pipeline, {f"method__{name}": values for name, values in grid.items()}, cv=splits
+    )

@@ -4,13 +4,15 @@ import itertools
 import json
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from pigmil._core.files import atomic_write
 from pigmil._core.optional import import_optional
-from pigmil.evaluation._cells import PER_BAG
-from pigmil.evaluation._exports import notes, write_results
+from pigmil._core.tables import Cell, Table, escape_latex
+from pigmil._core.text import escape_formula, escape_markdown, to_json_safe
 from pigmil.evaluation._statistics import (
     MIN_FOLDS,
     Comparison,
@@ -20,13 +22,17 @@ from pigmil.evaluation._statistics import (
     corrected_t_test,
     holm,
 )
-from pigmil.evaluation._store import Store
+from pigmil.evaluation._store import PER_BAG, Store
 
 _logger = logging.getLogger("pigmil")
 _LEVEL = 0.05  # of the tests that decide which methods are within error of the best
 _SHARES = ("accuracy", "balanced_accuracy", "f1", "auc", "detection_accuracy", "detection_ap",
            "instance_auc", "instance_ap", "per_bag_auc", "per_bag_ap", "top1", "top1_chance",
            "hit3", "hit3_chance", "froc", "recall_1", "recall_5", "recall_10")  # fmt: skip
+_NAMES = ("data", "method", "repeat", "fold")
+_SIGNIFICANCE = (
+    "Bold: the best mean; †: within error of it (corrected resampled t-test, Holm, level 0.05)"
+)
 
 
 class Results:
@@ -64,7 +70,7 @@ class Results:
         self.path = path
         self._tested: dict[str, Comparison] = {}
         self.failures = [
-            {key: row[key] for key in ("data", "method", "repeat", "fold", "error")}
+            {key: row[key] for key in (*_NAMES, "error")}
             for row in rows
             if row["status"] == "failed"
         ]
@@ -77,13 +83,11 @@ class Results:
         versions, the run that ended last counts.
         """
         with Store(path, read_only=True) as store:
-            findings = {row["data"]: row["findings"] for row in store.audits()}
-            rows = store.rows()
-        runs: dict[tuple[str, str], dict[tuple[str, ...], float]] = {}
-        for row in rows:
-            ended = runs.setdefault((row["data"], row["method"]), {})
-            ended[_run_of(row)] = max(ended.get(_run_of(row), 0.0), row["finished"])
-        latest = {pair: max(ended, key=ended.__getitem__) for pair, ended in runs.items()}
+            findings, rows = store.audits(), store.rows()
+        latest = {
+            (row["data"], row["method"]): _run_of(row)
+            for row in sorted(rows, key=lambda row: row["finished"])
+        }
         kept = [row for row in rows if latest[row["data"], row["method"]] == _run_of(row)]
         if len(kept) < len(rows):
             _logger.warning(
@@ -97,15 +101,19 @@ class Results:
     def frame(self) -> Any:
         """A pandas DataFrame with one row per finished cell and one column per metric."""
         pd = import_optional("pandas", extra="evaluation", purpose="Tables of results")
-        named, no_numbers = ("data", "method", "repeat", "fold"), ("warnings", PER_BAG)
+        no_numbers = ("warnings", PER_BAG)
         return pd.DataFrame(
             [
-                {key: row[key] for key in named}
+                {key: row[key] for key in _NAMES}
                 | {key: value for key, value in row["metrics"].items() if key not in no_numbers}
                 for row in self.rows
                 if row["status"] == "done"
             ]
         )
+
+    def _names(self, column: str) -> list[str]:
+        """Return the data sets or the methods in their order."""
+        return list(dict.fromkeys(row[column] for row in self.rows))
 
     def table(self, metric: str = "accuracy", *, statistic: str = "mean") -> Any:
         """Return a table with one row per data set and one column per method.
@@ -125,14 +133,13 @@ class Results:
         """
         frame = self.frame
         if frame.empty or metric not in frame:
-            have = sorted(set(frame.columns) - {"data", "method", "repeat", "fold"})
+            have = sorted(set(frame.columns) - set(_NAMES))
             raise ValueError(
                 f"There are no results for {metric!r}; there are {', '.join(have) or 'none'}. "
                 f"{self.summary()}"
             )
         # A method that failed everywhere keeps its column, empty.
-        data = list(dict.fromkeys(row["data"] for row in self.rows))
-        methods = list(dict.fromkeys(row["method"] for row in self.rows))
+        data, methods = self._names("data"), self._names("method")
         scale = 100.0 if metric in _SHARES else 1.0
         groups = frame.groupby(["data", "method"])[metric]
         tables = {
@@ -192,14 +199,11 @@ class Results:
 
     def _text(self, tables: dict[str, Any]) -> Any:
         """Return "mean ± std", with the number of cells where some failed."""
-        wanted: dict[tuple[str, str], int] = {}
-        for row in self.rows:
-            pair = row["data"], row["method"]
-            wanted[pair] = wanted.get(pair, 0) + 1
+        wanted = Counter((row["data"], row["method"]) for row in self.rows)
         text = tables["mean"].astype(object)
         for data in text.index:
             for method in text.columns:
-                count, of = int(tables["count"].loc[data, method]), wanted.get((data, method), 0)
+                count, of = int(tables["count"].loc[data, method]), wanted[data, method]
                 value = "-"
                 if count:
                     mean, std = (tables[name].loc[data, method] for name in ("mean", "std"))
@@ -239,7 +243,7 @@ class Results:
             for the number of pairs on the data set.
         """
         pd = import_optional("pandas", extra="evaluation", purpose="Tables of results")
-        methods = list(dict.fromkeys(row["method"] for row in self.rows))
+        methods = self._names("method")
         if baseline is not None and baseline not in methods:
             raise ValueError(f"There is no method {baseline!r}; there are {sorted(methods)}.")
         tests = []
@@ -255,7 +259,7 @@ class Results:
 
     def _folds_by_method(self, metric: str) -> Iterator[tuple[str, Any]]:
         """Yield each data set with a table of one row per fold and one column per method."""
-        methods = list(dict.fromkeys(row["method"] for row in self.rows))
+        methods = self._names("method")
         for data, part in self.frame.groupby("data", sort=False):
             wide = part.pivot_table(index=["repeat", "fold"], columns="method", values=metric)
             yield data, wide[[name for name in methods if name in wide]]
@@ -282,15 +286,14 @@ class Results:
         pandas.DataFrame
             Of bool, shaped as :meth:`table`.
         """
-        mean = self.table(metric)
+        mean, best = self.table(metric), self.best(metric)
         marked = mean.notna() & False
         for data, wide in self._folds_by_method(metric):
-            row = mean.loc[data].dropna()
-            if row.empty:
+            if data not in best:
                 continue
-            best = row.idxmin() if metric in self.lesser_is_better else row.idxmax()
-            marked.loc[data, best] = True
-            rivals = [(name, best) for name in row.index if name != best]
+            marked.loc[data, best[data]] = True
+            rivals = [(name, best[data]) for name in mean.columns[mean.loc[data].notna()]]
+            rivals.remove((best[data], best[data]))
             for _, name, _, _, _, _, p in self._tested_pairs(data, wide, rivals):
                 marked.loc[data, name] = not p < _LEVEL
         return marked
@@ -309,19 +312,14 @@ class Results:
         rows = ((data, row.dropna()) for data, row in self.table(metric).iterrows())
         return {data: getattr(row, pick)() for data, row in rows if len(row)}
 
-    def notes(self, metric: str = "accuracy") -> list[str]:
-        """Return paragraphs of Markdown: the best, intervals, failures and findings."""
-        return notes(self, metric)
-
     def best_methods(self, metric: str = "accuracy") -> list[str]:
         """Return one sentence per data set: the best method, and those within error of it."""
         mean, marked = self.table(metric), self.within_error(metric)
         sentences = []
-        for data, row in mean.iterrows():
-            if row.notna().sum() < 2:
+        for data, best in self.best(metric).items():
+            if mean.loc[data].notna().sum() < 2:
                 continue
-            best = row.idxmin() if metric in self.lesser_is_better else row.idxmax()
-            rivals = [name for name in row.index if marked.loc[data, name] and name != best]
+            rivals = [name for name in mean if marked.loc[data, name] and name != best]
             text = f"{data}: {best} has the best mean; "
             if not self.decides(data, metric):
                 worse = f"{self.n_folds(data, metric)} folds are too few to test the others"
@@ -347,6 +345,71 @@ class Results:
         posthocs.critical_difference_diagram(outcome.ranks, outcome.nemenyi, ax=ax)
         return ax
 
+    def notes(self, metric: str = "accuracy") -> list[str]:
+        """Return paragraphs of Markdown: the best, intervals, failures and findings."""
+        text = escape_markdown
+        lists = {
+            f"{_SIGNIFICANCE}:": [f"{text(line)}." for line in self.best_methods(metric)],
+            f"{len(self.failures)} cells failed:": [
+                f"{text(item['method'])} on {text(item['data'])}, repeat {item['repeat']}, "
+                f"fold {item['fold']}: {text(item['error'])}"
+                for item in self.failures
+            ],
+            "The audit of the data found:": [
+                f"{text(name)}: {text(item['message'])}"
+                for name, found in self.findings.items()
+                for item in found
+            ],
+        }
+        parts = [
+            "\n\n".join([title, "\n".join(f"- {line}" for line in lines)])
+            for title, lines in lists.items()
+            if lines
+        ]
+        if metric in ("accuracy", "auc") and len(self.intervals(metric)):
+            table = self.table(metric, statistic="interval")
+            rows = Table(["data set", *table.columns], table.reset_index().to_numpy())
+            how = "Mean with 95 % interval (bootstrap over groups of bags):"
+            parts.insert(bool(lists[f"{_SIGNIFICANCE}:"]), f"{how}\n\n{rows.markdown()}")
+        return parts
+
+    def best_table(self, metric: str = "accuracy", *, statistic: str = "text") -> Table:
+        """Return a table of text, in which the best mean is bold and those within error are marked.
+
+        Without enough folds to decide which means are within error, none is marked.
+
+        Parameters
+        ----------
+        metric, statistic
+            As in :meth:`table`.
+
+        Returns
+        -------
+        pigmil.report.Table
+        """
+        text, within = self.table(metric, statistic=statistic), self.within_error(metric)
+        best = self.best(metric)
+        rows = []
+        for data, row in text.iterrows():
+            decides = self.decides(data, metric)
+            cells = []
+            for method, cell in row.items():
+                bold = method == best.get(data)
+                marked = bool(decides and not bold and within.loc[data, method])
+                cells.append(Cell(cell, bold, marked))
+            rows.append([data, *cells])
+        return Table(["data set", *text.columns], rows)
+
+    def _latex(self, metric: str) -> str:
+        text = self.best_table(metric).latex() + "\n"
+        best = " ".join(f"{escape_latex(line)}." for line in self.best_methods(metric))
+        note = escape_latex(_SIGNIFICANCE)
+        return f"{text}\n\\par\\footnotesize {note}. {best}\n" if best else text
+
+    def _json(self) -> str:
+        content = {"rows": self.rows, "failures": self.failures, "findings": self.findings}
+        return json.dumps(to_json_safe(content), indent=1, ensure_ascii=False, allow_nan=False)
+
     def export(self, path: str | os.PathLike[str], metric: str = "accuracy") -> Path:
         """Write results, in the format of the suffix.
 
@@ -364,7 +427,25 @@ class Results:
         -------
         Path
         """
-        return write_results(self, path, metric)
+        path = Path(path)
+        texts: dict[str, Callable[[], str]] = {
+            ".md": lambda: (
+                "\n\n".join([self.best_table(metric).markdown(), *self.notes(metric)]) + "\n"
+            ),
+            ".tex": lambda: self._latex(metric),
+            ".csv": lambda: self.frame.map(escape_formula).to_csv(index=False),
+            ".json": lambda: self._json() + "\n",
+        }
+        if path.suffix not in (*texts, ".parquet"):
+            known = ", ".join([*texts, ".parquet"])
+            raise ValueError(f"Cannot export to '{path.name}'; suffixes are {known}.")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as temporary:
+            if path.suffix == ".parquet":
+                self.frame.to_parquet(temporary, index=False)
+            else:
+                temporary.write_text(texts[path.suffix](), encoding="utf-8")
+        return path
 
     def summary(self) -> str:
         """Return the number of cells, how many failed, and their errors."""

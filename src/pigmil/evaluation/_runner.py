@@ -1,29 +1,283 @@
 """``compare``: methods x data sets x repeats x folds, resumable, cell by cell."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+import os
+import random
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from joblib import effective_n_jobs
 from sklearn.base import clone
 
+from pigmil._core import isolation
 from pigmil._core.errors import BagsError
 from pigmil._core.text import to_json_safe
 from pigmil.bags import Bags, as_bags
-from pigmil.datasets import load_dataset
+from pigmil.datasets import content_sha256, load_dataset
 from pigmil.estimators import card_of, get_estimator
 from pigmil.evaluation._audit import audit
 from pigmil.evaluation._cells import Entry, compute_cell
-from pigmil.evaluation._execution import Progress, Task, run_tasks
-from pigmil.evaluation._executors import make_executor
-from pigmil.evaluation._identity import estimator_identity
 from pigmil.evaluation._results import Results
-from pigmil.evaluation._splits import bag_groups, bag_splits, data_checksum
-from pigmil.evaluation._store import Cell, Store, canonical_json
+from pigmil.evaluation._splits import bag_groups, bag_splits
+from pigmil.evaluation._store import Cell, Store, canonical_json, estimator_identity
+from pigmil.scale import active_client, check_cluster
 
 _logger = logging.getLogger("pigmil")
+Outcome = tuple[dict[str, Any], str | None]  # metrics, or the text of an error
+# An error of a child process, as it is stored; the first that fits.
+_CAUSES: dict[type[Exception], str] = {
+    isolation.ChildCallError: "",  # its text has the type
+    isolation.ChildTimeoutError: "TimeoutError: ",
+    isolation.ChildMemoryError: "MemoryError: ",
+    isolation.ChildDeathError: "ChildProcessError: ",
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """A cell, the arguments of :func:`compute_cell` but for the bags, and the bags."""
+
+    cell: Cell
+    arguments: dict[str, Any]
+    bags: Bags
+
+
+@dataclass(frozen=True)
+class Progress:
+    """State of the work after a finished cell, as passed to the callback.
+
+    Attributes
+    ----------
+    done, total, failed : int
+        Cells in the store and cells wanted; those that failed in this run.
+    cell : Cell
+        The one just finished.
+    error : str or None
+        The error it failed with.
+    elapsed, remaining : float
+        Seconds so far, and seconds left as estimated from the cells of this run.
+    """
+
+    done: int
+    total: int
+    failed: int
+    cell: Cell
+    error: str | None
+    elapsed: float
+    remaining: float
+
+
+def attempt(task: Task) -> Outcome:
+    """Compute a cell in this process; a failing method must not end the comparison."""
+    try:
+        return compute_cell(bags=task.bags, **task.arguments), None
+    except Exception as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        return {}, f"{type(error).__name__}: {error} ({frame.name}, line {frame.lineno})"
+
+
+class Children(ThreadPoolExecutor):
+    """Computes cells in child processes, one for each thread.
+
+    A child that is killed, for example for lack of memory, fails its cell only. Children end with
+    this process.
+
+    Parameters
+    ----------
+    n_jobs : int
+        Number of children.
+    **limits : float, optional
+        ``time_limit`` and ``memory_limit`` of a cell, see :class:`pigmil._core.isolation.Child`.
+    """
+
+    def __init__(self, n_jobs: int, **limits: float | None) -> None:
+        super().__init__(n_jobs)
+        self.limits = limits
+        self.children: list[isolation.Child] = []
+        self._own = threading.local()
+
+    def compute(self, task: Task) -> Outcome:
+        """Compute a cell in the child of this thread."""
+        if not hasattr(self._own, "child"):
+            # Imported early, so that they count neither as time nor as memory of a cell.
+            kind = type(task.arguments["entry"].estimator).__module__
+            modules = [name for name in (__name__, kind) if name.startswith("pigmil.")]
+            self._own.child = isolation.Child(preload=modules, **self.limits)
+            self.children.append(self._own.child)
+        shared = {"bags": (task.cell.checksum, task.bags)}
+        try:
+            return self._own.child.call(compute_cell, shared=shared, **task.arguments), None
+        except Exception as error:  # of the child, or of arguments that cannot be sent
+            causes = (text for kind, text in _CAUSES.items() if isinstance(error, kind))
+            return {}, f"{next(causes, type(error).__name__ + ': ')}{error}"
+
+    def __exit__(self, *error: Any) -> None:
+        """End the children, also in the middle of a cell."""
+        self.shutdown(wait=False, cancel_futures=True)
+        for child in self.children:
+            child.kill()
+        self.shutdown()
+        for child in self.children:
+            child.close()
+
+
+Submit = Callable[[Task], "Future[Outcome]"]
+
+
+@contextmanager
+def open_workers(
+    n_jobs: int | None, *, time_limit: float | None = None, memory_limit: float | None = None
+) -> Iterator[tuple[int, Submit]]:
+    """Yield how many cells are computed at a time, and a function that has one computed.
+
+    Parameters
+    ----------
+    n_jobs : int, optional
+        Number of child processes, -1 for one per processor. Without it the number set by
+        ``joblib.parallel_config`` is used; with none of the two, the cluster of an active
+        ``dask.distributed`` client; otherwise this process computes.
+    time_limit, memory_limit : float, optional
+        Seconds that a cell may take, and mebibytes that it may add to those of its process. With
+        a limit, child processes compute.
+    """
+    limits = {"time_limit": time_limit, "memory_limit": memory_limit}
+    for name, value in limits.items():
+        if value is not None and not value > 0:
+            raise ValueError(f"{name} must be a positive number or None; got {value!r}.")
+    if memory_limit is not None and sys.platform == "win32":
+        raise ValueError("memory_limit is not available on Windows; leave it out.")
+    limited = time_limit is not None or memory_limit is not None
+    client = active_client() if n_jobs is None else None
+    if client is not None:
+        if limited:
+            raise ValueError(
+                "time_limit and memory_limit are for worker processes of this machine; limit the "
+                "workers of a cluster when they are started (dask worker --memory-limit)."
+            )
+        check_cluster(client)
+        executor = client.get_executor(pure=False)
+        try:
+            yield max(1, sum(client.nthreads().values())), _submit_to_cluster(client, executor)
+        finally:
+            executor.shutdown(wait=False)
+        return
+    n_workers = effective_n_jobs(n_jobs)
+    if n_jobs is None and n_workers == 1 and not limited:
+        yield 1, _compute_here
+        return
+    with Children(n_workers, **limits) as children:
+        yield n_workers, lambda task: children.submit(children.compute, task)
+
+
+def _compute_here(task: Task) -> "Future[Outcome]":
+    future: Future[Outcome] = Future()
+    future.set_result(attempt(task))
+    return future
+
+
+def _submit_to_cluster(client: Any, executor: Executor) -> Submit:
+    """Return a function that sends cells to a cluster, and each data set once."""
+    sent: dict[str, Any] = {}
+
+    def submit(task: Task) -> "Future[Outcome]":
+        checksum = task.cell.checksum
+        if checksum not in sent:
+            sent[checksum] = client.scatter(task.bags, broadcast=True, hash=False)
+        return executor.submit(_attempt_with, task.cell, task.arguments, sent[checksum])
+
+    return submit
+
+
+def _attempt_with(cell: Cell, arguments: dict[str, Any], bags: Bags) -> Outcome:
+    return attempt(Task(cell, arguments, bags))
+
+
+def run_tasks(
+    tasks: Sequence[Task],
+    store: Store,
+    workers: tuple[int, Submit] = (1, _compute_here),
+    callback: Callable[[Progress], None] | None = None,
+) -> list[dict[str, Any]]:
+    """Compute the cells that the store does not hold yet, and return the rows of all.
+
+    Parameters
+    ----------
+    tasks : sequence of Task
+        The cells wanted; tasks with the same key are computed once.
+    store : Store
+        Each finished cell is saved at once, by this process. Other processes may write to the
+        store too: what they have finished is not computed here.
+    workers : (int, callable)
+        See :func:`open_workers`.
+    callback : callable, optional
+        Called with a :class:`Progress` after every cell finished here.
+
+    Returns
+    -------
+    list of dict
+        One row per task, in their order, under the names of the task.
+    """
+    wanted = {task.cell.key: task for task in tasks}
+    pending = [task for key, task in wanted.items() if not store.has(key)]
+    start, n_computed, n_failed = time.perf_counter(), 0, 0
+    outcomes = _compute(pending, store, *workers)
+    try:
+        for task, n_left, error in outcomes:
+            n_computed, n_failed = n_computed + 1, n_failed + (error is not None)
+            elapsed = time.perf_counter() - start
+            progress = Progress(
+                len(wanted) - n_left, len(wanted), n_failed, task.cell, error, elapsed,
+                elapsed * n_left / n_computed,
+            )  # fmt: skip
+            if callback is not None:
+                callback(progress)
+    finally:
+        outcomes.close()
+    rows = {row["key"]: row for row in store.rows() if row["key"] in wanted}
+    return [
+        {**rows[task.cell.key], "data": task.cell.data, "method": task.cell.method}
+        for task in tasks
+    ]
+
+
+def _compute(
+    pending: list[Task], store: Store, n_slots: int, submit: Submit
+) -> Generator[tuple[Task, int, str | None], None, None]:
+    """Compute and save cells; yield each with the number of cells left and its error.
+
+    If another process saves cells of the list too, cells are taken at random from then on, so
+    that few of them are computed twice.
+    """
+    draw = random.Random(os.getpid())
+    running: dict[Future[Outcome], Task] = {}
+    shared = False
+    while pending or running:
+        while pending and len(running) < n_slots:
+            task = pending.pop(draw.randrange(len(pending)) if shared else 0)
+            if store.has(task.cell.key):
+                shared = True
+            else:
+                running[submit(task)] = task
+        for future in wait(running, return_when=FIRST_COMPLETED).done:
+            task = running.pop(future)
+            problem = future.exception()  # a worker of a cluster that died again and again
+            metrics, error = (
+                future.result() if problem is None else ({}, f"{type(problem).__name__}: {problem}")
+            )
+            kept = store.add(task.cell, metrics, error)
+            shared = shared or not kept
+            if error is not None:
+                _logger.warning("%s on %s failed: %s", task.cell.method, task.cell.data, error)
+            yield task, len(pending) + len(running), error
 
 
 def compare(
@@ -112,35 +366,33 @@ def compare(
     ...     len(results.rows)
     2
     """
-    executor = make_executor(n_jobs, time_limit=time_limit, memory_limit=memory_limit)
     entries = _check_methods(methods)
-    given = _check_datasets(datasets)
-    sets = {
-        name: _with_positive_label(bags, _for_data_set(pos_label, name), name)
-        for name, bags in given.items()
-    }
-    grouping = {name: bag_groups(bags, _for_data_set(groups, name)) for name, bags in sets.items()}
-    with Store(store) as open_store:
-        findings = _audit_all(sets, grouping, open_store, folds, repeats, random_state, strict)
-        tasks = [
-            task
-            for name, bags in sets.items()
-            for task in _tasks(
-                name,
-                bags,
-                grouping[name],
-                {label: _relabel(entry, given[name], bags) for label, entry in entries.items()},
-                repeats,
-                folds,
-                tune,
-                random_state,
-            )
-        ]
-        # Repeat by repeat: if stopped early, every method has results on every data set.
-        tasks.sort(key=lambda task: task.cell.repeat)
-        if retry_failed:
-            open_store.forget_failures(task.cell.key for task in tasks)
-        rows = run_tasks(tasks, open_store, executor=executor, callback=callback)
+    with open_workers(n_jobs, time_limit=time_limit, memory_limit=memory_limit) as workers:
+        given = _check_datasets(datasets)
+        sets = {
+            name: _with_positive_label(bags, _for_data_set(pos_label, name), name)
+            for name, bags in given.items()
+        }
+        grouping = {
+            name: bag_groups(bags, _for_data_set(groups, name)) for name, bags in sets.items()
+        }
+        folding = {"folds": folds, "repeats": repeats, "random_state": random_state}
+        with Store(store) as open_store:
+            findings = _audit_all(sets, grouping, open_store, strict, folding)
+            tasks = [
+                task
+                for name, bags in sets.items()
+                for label, entry in entries.items()
+                for task in _tasks(
+                    name, bags, grouping[name], label, _relabel(entry, given[name], bags), tune,
+                    folding,
+                )
+            ]  # fmt: skip
+            # Repeat by repeat: if stopped early, every method has results on every data set.
+            tasks.sort(key=lambda task: task.cell.repeat)
+            if retry_failed:
+                open_store.forget_failures(task.cell.key for task in tasks)
+            rows = run_tasks(tasks, open_store, workers, callback)
     return Results(rows, findings=findings, path=Path(store))
 
 
@@ -148,46 +400,29 @@ def _tasks(
     name: str,
     bags: Bags,
     groups: Any,
-    entries: Mapping[str, Entry],
-    repeats: int,
-    folds: int,
+    label: str,
+    entry: Entry,
     tune: bool,
-    random_state: int,
+    folding: Mapping[str, int],
 ) -> Iterator[Task]:
-    checksum = data_checksum(bags)
-    splits = list(
-        bag_splits(bags, repeats=repeats, folds=folds, random_state=random_state, groups=groups)
-    )
-    for label, entry in entries.items():
-        path, parameters, version = estimator_identity(entry.estimator)
-        protocol = {
-            "folds": folds,
-            "seed": random_state,
-            "groups": groups,
-            "scale": entry.protocol,
-            "tune": tune and entry.protocol,
-            "fixed": sorted(entry.fixed),
-        }
-        for split in splits:
-            cell = Cell(
-                data=name,
-                checksum=checksum,
-                method=label,
-                estimator=path,
-                parameters=parameters,
-                protocol=canonical_json(protocol),
-                repeat=split.repeat,
-                fold=split.fold,
-                version=version,
-            )
-            arguments = {
-                "split": split,
-                "entry": entry,
-                "groups": groups,
-                "tune": tune,
-                "seed": random_state + split.repeat,
-            }
-            yield Task(cell, compute_cell, arguments, {"bags": (checksum, bags)})
+    """Yield one task per split of a data set for a method."""
+    path, parameters, version = estimator_identity(entry.estimator)
+    seed = folding["random_state"]
+    protocol = {
+        "folds": folding["folds"],
+        "seed": seed,
+        "groups": groups,
+        "scale": entry.protocol,
+        "tune": tune and entry.protocol,
+        "fixed": sorted(entry.fixed),
+    }
+    checksum, text = content_sha256(bags), canonical_json(protocol)
+    for split in bag_splits(bags, groups=groups, **folding):
+        cell = Cell(
+            name, checksum, label, path, parameters, text, split.repeat, split.fold, version
+        )
+        arguments = {"split": split, "entry": entry, "groups": groups, "tune": tune}
+        yield Task(cell, {**arguments, "seed": seed + split.repeat}, bags)
 
 
 def _check_datasets(datasets: Any) -> dict[str, Bags]:
@@ -260,16 +495,13 @@ def _relabel(entry: Entry, given: Bags, bags: Bags) -> Entry:
 
 def _check_methods(methods: Any) -> dict[str, Entry]:
     if isinstance(methods, Mapping):
-        entries = dict(_named_entry(str(label), value) for label, value in methods.items())
-        n_given = len(methods)
+        given = [(str(label), value) for label, value in methods.items()]
     else:
         alone = isinstance(methods, str) or hasattr(methods, "fit")
-        given = [methods] if alone else list(methods)
-        entries = dict(
-            _named_entry(one if isinstance(one, str) else type(one).__name__, one) for one in given
-        )
-        n_given = len(given)
-    if len(entries) < n_given:
+        listed = [methods] if alone else list(methods)
+        given = [(one if isinstance(one, str) else type(one).__name__, one) for one in listed]
+    entries = dict(_named_entry(label, value) for label, value in given)
+    if len(entries) < len(given):
         raise ValueError("Two methods have the same label; give a mapping of labels to estimators.")
     return entries
 
@@ -298,30 +530,23 @@ def _audit_all(
     sets: Mapping[str, Bags],
     grouping: Mapping[str, Any],
     store: Store,
-    folds: int,
-    repeats: int,
-    random_state: int,
     strict: bool,
+    folding: Mapping[str, int],
 ) -> dict[str, list[dict[str, Any]]]:
     findings: dict[str, list[dict[str, Any]]] = {}
     for name, bags in sets.items():
-        audited = audit(
-            bags, folds=folds, repeats=repeats, random_state=random_state, groups=grouping[name]
-        )
+        audited = audit(bags, groups=grouping[name], **folding)
         findings[name] = [to_json_safe(vars(finding)) for finding in audited]
-        store.save_audit(data_checksum(bags), name, findings[name])
+        store.save_audit(content_sha256(bags), name, findings[name])
         for finding in audited:
             _logger.warning("%s: %s", name, finding.message)
     impossible = {"unlabelled", "classes", "small_class", "few_groups"}
     refused = [
-        f"{name}: {finding['message']}"
+        f"- {name}: {finding['message']}"
         for name, audited in findings.items()
         for finding in audited
         if finding["severe"] and (strict or finding["kind"] in impossible)
     ]
     if refused:
-        raise BagsError("The comparison is refused:\n" + "\n".join(f"- {line}" for line in refused))
+        raise BagsError("\n".join(["The comparison is refused:", *refused]))
     return findings
-
-
-__all__ = ["Progress", "compare"]

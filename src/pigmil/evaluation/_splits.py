@@ -224,21 +224,6 @@ def instance_hashes(bags: Bags) -> Any:
     )
 
 
-def data_checksum(bags: Bags) -> str:
-    """Return the sha256 of the content of labelled bags: values, bags, labels."""
-    digest = hashlib.sha256()
-    for part in (bags.offsets, _label_bytes(bags.y), _label_bytes(bags.instance_labels)):
-        digest.update(np.ascontiguousarray(part).tobytes())
-    digest.update(str(bags.shape).encode())
-    for bag in bags:
-        digest.update(_values(bag).tobytes())
-    return digest.hexdigest()
-
-
-def _label_bytes(labels: Any) -> Any:
-    return np.array("none") if labels is None else np.char.encode(labels.astype(str), "utf-8")
-
-
 def _values(bag: Any) -> Any:
     dense = bag.toarray() if sp.issparse(bag) else np.asarray(bag)
     return np.ascontiguousarray(dense, dtype=np.float64) + 0.0  # -0.0 and 0.0 are one value

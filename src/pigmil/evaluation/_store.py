@@ -1,53 +1,41 @@
 """The results store: one SQLite file with one row per finished cell, safe against kill -9."""
 
-import contextlib
 import hashlib
+import importlib.metadata
+import inspect
 import json
 import math
 import os
-import re
 import sqlite3
-import tempfile
-import threading
+import sys
 import time
-import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pigmil._core.errors import PigmilError
+import joblib
+import numpy as np
+
+from pigmil._core.errors import StoreError
 from pigmil._core.text import to_json_safe
+from pigmil._core.version import __version__
 
-SCHEMA = 2
+SCHEMA = 3
+PER_BAG = "bags"  # key of the predictions for single bags, among the metrics
 _APPLICATION = 0x5047494C  # marks the file as a store, so that no other database is written to
-_SQLITE_ERRORS = (sqlite3.Error, UnicodeError)  # the second where a message is damaged text
-_OWNER = re.compile(r"[0-9a-f]{32}")
+_SQLITE_ERRORS = (sqlite3.Error, UnicodeError, OSError)  # the second where text is damaged
 _WAIT_SECONDS = 60.0  # for other processes that write
-_TABLES = {
-    "cells": """
-        key TEXT PRIMARY KEY, data TEXT NOT NULL, checksum TEXT NOT NULL, method TEXT NOT NULL,
-        estimator TEXT NOT NULL, parameters TEXT NOT NULL, protocol TEXT NOT NULL,
-        repeat INTEGER NOT NULL, fold INTEGER NOT NULL, version TEXT NOT NULL,
-        status TEXT NOT NULL CHECK (status IN ('done', 'failed')),
-        metrics TEXT NOT NULL, error TEXT, finished REAL NOT NULL""",
-    "claims": "key TEXT PRIMARY KEY, owner TEXT NOT NULL",
-    "audits": """
-        data TEXT NOT NULL, checksum TEXT NOT NULL, findings TEXT NOT NULL,
-        PRIMARY KEY (data, checksum)""",
-}
-
-
-# Of the columns of cells that are not text.
-_COLUMN_TYPES: dict[str, tuple[type, ...]] = {
-    "repeat": (int,), "fold": (int,), "finished": (int, float), "error": (str, type(None)),
-    "metrics": (object,),  # decoded apart
-}  # fmt: skip
-
-
-class StoreError(PigmilError, ValueError):
-    """A results store that cannot be used."""
+_MAX_ERROR, _ERROR_END = 2000, 200  # characters of an error that are kept, and of its end
+_TABLES = (
+    "CREATE TABLE cells (key TEXT PRIMARY KEY, data TEXT, checksum TEXT, method TEXT, "
+    "estimator TEXT, parameters TEXT, protocol TEXT, repeat INTEGER, fold INTEGER, version TEXT, "
+    "status TEXT, metrics TEXT, error TEXT, finished REAL)",
+    "CREATE TABLE audits (data TEXT, checksum TEXT, findings TEXT, PRIMARY KEY (data, checksum))",
+)
+_NOT_TEXT: dict[str, Any] = {"repeat": int, "fold": int, "finished": float, "error": str | None}
 
 
 @dataclass(frozen=True)
@@ -104,14 +92,20 @@ def canonical_json(value: Any) -> str:
     return json.dumps(safe, sort_keys=True, separators=(",", ":"))
 
 
+def shorten(text: str) -> str:
+    """Return a long error without its middle; its end says where it was raised."""
+    if len(text) <= _MAX_ERROR:
+        return text
+    return f"{text[: _MAX_ERROR - _ERROR_END]} … {text[-_ERROR_END:]}"
+
+
 class Store:
     """Results of comparisons, saved cell by cell.
 
-    Every finished cell is one committed transaction in write-ahead-log mode: a process that is
-    killed loses no finished cell and leaves no half-finished one. Several comparisons on one
-    machine may share a store: each claims a cell before computing it. A claim lasts as long as
-    its process: it holds a lock on a file beside the store, which the operating system releases
-    when the process ends, for whatever reason.
+    Every finished cell is one committed transaction: a process that is killed loses no finished
+    cell and leaves no half-finished one. Several processes of one machine may write to a store at
+    a time, SQLite locks it; of a cell that two of them computed the first result is kept, unless
+    it failed and the second did not.
 
     Parameters
     ----------
@@ -124,149 +118,116 @@ class Store:
     --------
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
-    >>> store = Store(folder.name + "/results.sqlite")
     >>> cell = Cell("ring", "abc", "KDE", "pigmil.KDE", "{}", "{}", 0, 0, "0.1.0")
-    >>> store.claim(cell.key)
-    True
-    >>> store.finish(cell, {"accuracy": 1.0})
-    >>> store.claim(cell.key)
-    False
-    >>> [row["metrics"] for row in store.rows()]
+    >>> with Store(folder.name + "/results.sqlite") as store:
+    ...     store.add(cell, {"accuracy": 1.0}), store.add(cell, {"accuracy": 0.5})
+    ...     [row["metrics"] for row in store.rows()]
+    (True, False)
     [{'accuracy': 1.0}]
-    >>> store.close(); folder.cleanup()
+    >>> folder.cleanup()
     """
 
     def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False) -> None:
         self.path = Path(path)
-        self.owner = uuid.uuid4().hex
-        self._owner_lock: int | None = None
-        self._lock = threading.RLock()
         try:
-            if not read_only and not self.path.exists():
+            if not read_only:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                _create(self.path)
-            _check_header(self.path)
-            self._connection = _open_to_read(self.path) if read_only else _open(self.path)
-        except (*_SQLITE_ERRORS, OSError) as error:
-            raise _unusable(self.path, error) from error
+            elif not self.path.is_file():
+                raise FileNotFoundError("there is no such file")
+            # A file that may not be written to is opened to read.
+            address = f"{self.path.absolute().as_uri()}?mode={'rw' if read_only else 'rwc'}"
+            self._connection = sqlite3.connect(
+                address, uri=True, timeout=_WAIT_SECONDS, isolation_level=None
+            )
+        except _SQLITE_ERRORS as error:
+            raise self._unusable(error) from error
+        self._connection.row_factory = sqlite3.Row
         try:
-            self._check_tables()
+            with self._transaction("DEFERRED" if read_only else "IMMEDIATE") as connection:
+                self._open(connection, read_only)
+            self._connection.execute(
+                "PRAGMA query_only=ON" if read_only else "PRAGMA synchronous=FULL"
+            )
         except BaseException:
             self._connection.close()
             raise
 
-    def _check_tables(self) -> None:
-        """Raise unless the file has these tables and nothing else: no views, no triggers."""
-        rows = self._read("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")
-        found = {str(row["name"]): " ".join(str(row["sql"]).split()) for row in rows}
-        for table, columns in _TABLES.items():
-            if found.pop(table, None) != " ".join(_creation(table, columns).split()):
-                raise _unusable(self.path, f"its table '{table}' is missing or damaged")
-        if found:
-            raise _unusable(self.path, f"it holds '{next(iter(found))[:60]}' too")
+    def _open(self, connection: sqlite3.Connection, read_only: bool) -> None:
+        """Create the tables of a new file; raise if the file is not a store of this schema."""
+
+        def tables() -> list[str]:
+            found = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
+            return sorted(row["sql"] for row in found)
+
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (schema,) = connection.execute("PRAGMA user_version").fetchone()
+        if not (read_only or application or tables()):
+            for statement in _TABLES:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id={_APPLICATION}")
+        elif application != _APPLICATION:
+            raise self._unusable("it is not a store but a database of another program")
+        elif schema != SCHEMA:
+            raise self._unusable(f"it has schema {schema}, this version of pigmil writes {SCHEMA}")
+        if tables() != sorted(_TABLES):
+            raise self._unusable("its tables are not those of a store")
+        if not read_only:  # fails where the file cannot be written, before any work is done
+            connection.execute(f"PRAGMA user_version={SCHEMA}")
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def _transaction(self, kind: str = "IMMEDIATE") -> Iterator[sqlite3.Connection]:
         try:
-            with self._lock:
-                self._connection.execute("BEGIN IMMEDIATE")
-                try:
-                    yield self._connection
-                except BaseException:
-                    self._connection.execute("ROLLBACK")
-                    raise
-                self._connection.execute("COMMIT")
+            with self._connection as connection:  # commits, or rolls back after an error
+                connection.execute(f"BEGIN {kind}")
+                yield connection
         except _SQLITE_ERRORS as error:
-            raise _unusable(self.path, error) from error
+            raise self._unusable(error) from error
 
-    def _read(self, query: str) -> list[sqlite3.Row]:
-        try:
-            with self._lock:
-                return self._connection.execute(query).fetchall()
-        except _SQLITE_ERRORS as error:
-            raise _unusable(self.path, error) from error
+    def _unusable(self, reason: object) -> StoreError:
+        detail = " ".join(str(reason).split())[:200]
+        return StoreError(
+            f"'{self.path}' cannot be used as a results store ({detail}); name a new file or one "
+            "that an earlier comparison wrote.",
+            parameter="store",
+        )
 
-    def claim(self, key: str) -> bool:
-        """Reserve a cell for this store; False if it is finished or being computed elsewhere."""
-        with self._lock:
-            if self._owner_lock is None:
-                self._owner_lock = _take_lock(self._lock_path(self.owner))
+    def add(self, cell: Cell, metrics: dict[str, Any], error: str | None = None) -> bool:
+        """Save the metrics of a cell, or the error it failed with; return whether it was kept."""
+        status = "done" if error is None else "failed"
+        row = (cell.key, *asdict(cell).values(), status, canonical_json(metrics),
+               None if error is None else shorten(error), time.time())  # fmt: skip
         with self._transaction() as connection:
-            if connection.execute("SELECT 1 FROM cells WHERE key = ?", (key,)).fetchone():
-                return False
-            row = connection.execute("SELECT owner FROM claims WHERE key = ?", (key,)).fetchone()
-            if row is not None and row["owner"] != self.owner and self._is_alive(row["owner"]):
-                return False
-            connection.execute("INSERT OR REPLACE INTO claims VALUES (?, ?)", (key, self.owner))
-        return True
+            if error is None:
+                connection.execute(
+                    "DELETE FROM cells WHERE key = ? AND status = 'failed'", (cell.key,)
+                )
+            marks = ", ".join("?" * len(row))
+            added = connection.execute(f"INSERT OR IGNORE INTO cells VALUES ({marks})", row)
+            return added.rowcount == 1
 
-    def _lock_path(self, owner: str) -> Path:
-        return self.path.with_name(f".{self.path.name}.{owner}.lock")
+    def has(self, key: str) -> bool:
+        """Return whether a cell is finished, or failed."""
+        with self._transaction("DEFERRED") as connection:
+            return bool(connection.execute("SELECT 1 FROM cells WHERE key = ?", (key,)).fetchone())
 
-    def _is_alive(self, owner: Any) -> bool:
-        # The owner comes from the file and becomes part of a path.
-        if not isinstance(owner, str) or not _OWNER.fullmatch(owner):
-            return False
-        path = self._lock_path(owner)
-        if not path.exists():
-            return False
-        lock = _take_lock(path)
-        if lock is None:
-            return True
-        os.close(lock)
-        path.unlink(missing_ok=True)
-        return False
-
-    def release(self, keys: Iterable[str]) -> None:
-        """Release the claims of this store on cells that it will not compute."""
+    def forget_failures(self, keys: Iterable[str]) -> None:
+        """Delete those of the cells that failed, to compute them again."""
         with self._transaction() as connection:
             connection.executemany(
-                "DELETE FROM claims WHERE key = ? AND owner = ?",
-                [(key, self.owner) for key in keys],
-            )
-
-    def finish(self, cell: Cell, metrics: dict[str, Any], error: str | None = None) -> None:
-        """Save the metrics of a cell, or the error it failed with."""
-        status = "done" if error is None else "failed"
-        row = (cell.key, *asdict(cell).values(), status, canonical_json(metrics), error,
-               time.time())  # fmt: skip
-        with self._transaction() as connection:
-            connection.execute(
-                f"INSERT OR REPLACE INTO cells VALUES ({', '.join('?' * len(row))})", row
-            )
-            connection.execute("DELETE FROM claims WHERE key = ?", (cell.key,))
-
-    def forget_failures(self, keys: Iterable[str]) -> int:
-        """Delete those of the cells that failed, to compute them again; return their number."""
-        with self._transaction() as connection:
-            return connection.executemany(
                 "DELETE FROM cells WHERE status = 'failed' AND key = ?", [(key,) for key in keys]
-            ).rowcount
-
-    def finished(self) -> set[str]:
-        """Return the keys of all finished cells, failed ones included."""
-        return {row["key"] for row in self._read("SELECT key FROM cells")}
+            )
 
     def rows(self) -> list[dict[str, Any]]:
         """Return all finished cells as dictionaries, in a fixed order, with decoded metrics."""
-        order = "data, method, parameters, repeat, fold, key"
-        rows = self._read(f"SELECT * FROM cells ORDER BY {order}")
-        for row in rows:
-            self._check_cell(row)
-        return [self._decode(row, "metrics") for row in rows]
+        return self._decoded("cells ORDER BY data, method, parameters, repeat, fold, key", _cell_of)
 
-    def _check_cell(self, row: sqlite3.Row) -> None:
-        """Raise an error for values of another type than their column: SQLite stores any."""
-        for name in row.keys():  # noqa: SIM118 - iterating over a row yields its values
-            kinds = _COLUMN_TYPES.get(name, (str,))
-            if not isinstance(row[name], kinds) or row[name] in (math.inf, -math.inf):
-                raise _unusable(self.path, f"the {name} of a row is damaged")
+    def _decoded(self, source: str, decode: Callable[[sqlite3.Row], Any]) -> list[Any]:
+        with self._transaction("DEFERRED") as connection:
+            rows = connection.execute(f"SELECT * FROM {source}").fetchall()
         try:
-            folds = json.loads(row["protocol"]).get("folds", 2)
-        except (ValueError, AttributeError, RecursionError):
-            folds = None
-        if type(folds) is not int or folds < 2:
-            raise _unusable(self.path, "the protocol of a row is damaged")
+            return [decode(row) for row in rows]
+        except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+            raise self._unusable("a row is damaged") from error
 
     def save_audit(self, checksum: str, data: str, findings: Any) -> None:
         """Save the findings of the audit of a data set."""
@@ -276,28 +237,13 @@ class Store:
                 (data, checksum, canonical_json(findings)),
             )
 
-    def audits(self) -> list[dict[str, Any]]:
-        """Return the findings of all audits, one dictionary per data set."""
-        rows = self._read("SELECT * FROM audits ORDER BY data")
-        return [self._decode(row, "findings") for row in rows]
-
-    def _decode(self, row: sqlite3.Row, column: str) -> dict[str, Any]:
-        try:
-            decoded = json.loads(row[column])
-            if column == "metrics" and not isinstance(decoded, dict):
-                raise ValueError("they have no names")
-            return {**dict(row), column: decoded}
-        except (ValueError, TypeError, RecursionError) as error:
-            raise _unusable(self.path, f"the {column} of a row are damaged: {error}") from error
+    def audits(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the findings of all audits, by data set."""
+        return dict(self._decoded("audits ORDER BY data", _audit_of))
 
     def close(self) -> None:
-        """Close the file and give up all claims."""
-        with self._lock:
-            self._connection.close()
-            if self._owner_lock is not None:
-                os.close(self._owner_lock)
-                self._owner_lock = None
-                self._lock_path(self.owner).unlink(missing_ok=True)
+        """Close the file."""
+        self._connection.close()
 
     def __enter__(self) -> "Store":
         return self
@@ -306,106 +252,108 @@ class Store:
         self.close()
 
 
-def _creation(table: str, columns: str) -> str:
-    return f"CREATE TABLE {table} ({columns})"
+def _cell_of(row: sqlite3.Row) -> dict[str, Any]:
+    """Return a row with its metrics; raise if a value has another type: SQLite stores any."""
+    values = dict(row)
+    values["metrics"] = metrics = json.loads(row["metrics"])
+    tested = metrics.get(PER_BAG, {"positive": [], "called": [], "score": None, "group": []})
+    numbers = [value for name, value in metrics.items() if name not in ("warnings", PER_BAG)]
+    shapes = {len(tested[name] or tested["group"]) for name in ("positive", "called", "score")}
+    np.array([*tested["positive"], *tested["called"]], dtype=np.int64)
+    np.array(tested["score"] or 0.0, dtype=np.float64)
+    if not (
+        all(isinstance(row[name], _NOT_TEXT.get(name, str)) for name in values)
+        and all(type(value) in (int, float) for value in numbers)
+        and all(type(text) is str for text in metrics.get("warnings", []))
+        and all(type(unit) in (int, str) for unit in tested["group"])
+        and shapes == {len(tested["group"])}
+        and math.isfinite(row["finished"])
+        and row["status"] in ("done", "failed")
+        and json.loads(row["protocol"]).get("folds", 2) >= 2
+    ):
+        raise ValueError("a value has another type")
+    return {**values, "error": row["error"] and shorten(row["error"])}
 
 
-def _create(path: Path) -> None:
-    """Create an empty store atomically, even if several processes do so at the same time."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".new")
-    os.close(handle)
-    try:
-        with contextlib.closing(sqlite3.connect(name, isolation_level=None)) as connection:
-            connection.execute(f"PRAGMA application_id={_APPLICATION}")
-            connection.execute(f"PRAGMA user_version={SCHEMA}")
-            for table, columns in _TABLES.items():
-                connection.execute(_creation(table, columns))
-            connection.execute("PRAGMA journal_mode=WAL")
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)  # mkstemp creates files for the owner alone
+def _audit_of(row: sqlite3.Row) -> tuple[str, Any]:
+    findings = json.loads(row["findings"])
+    if not all({"kind", "severe", "message"} <= set(finding) for finding in findings):
+        raise ValueError("a finding lacks its message")
+    return str(row["data"]), findings
+
+
+def estimator_identity(estimator: Any) -> tuple[str, str, str]:
+    """Return import path of the class, canonical parameters, and versions of what is inside.
+
+    Equal estimators have equal identities in every process. Nested estimators, as in pipelines
+    and searches, are described in full.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Anything with ``get_params``.
+
+    Returns
+    -------
+    path, parameters, version : str
+        ``version`` names every package that a class comes from; code that belongs to no
+        installed package is identified by a hash of its source instead.
+
+    Examples
+    --------
+    >>> from pigmil import MILES
+    >>> estimator_identity(MILES(C=2.0))[0]
+    'pigmil.estimators.miles.MILES'
+    """
+    packages: dict[str, str] = {"pigmil": __version__}
+    described = _describe(estimator, packages)
+    version = ", ".join(f"{name} {packages[name]}" for name in sorted(packages))
+    return described["class"], canonical_json(described["parameters"]), version
+
+
+def _describe(value: Any, packages: dict[str, str]) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.ndarray | np.generic) and value.dtype != object and value.size <= 1000:
+        return value.tolist()
+    if isinstance(value, dict):
+        return {str(key): _describe(item, packages) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_describe(item, packages) for item in value]
+    is_code = isinstance(value, type) or inspect.isroutine(value)
+    thing = value if is_code else type(value)
+    path = f"{thing.__module__}.{thing.__qualname__}"
+    _note_version(thing, path, packages)
+    if is_code:
+        code = getattr(value, "__code__", None)  # two lambdas have one name
+        if code is None:
+            return path
+        constants = [item for item in code.co_consts if not inspect.iscode(item)]
+        return [path, joblib.hash((code.co_code, code.co_names, repr(constants)))]
+    if hasattr(value, "get_params"):
+        parameters = value.get_params(deep=False)
+        described = {name: _describe(item, packages) for name, item in parameters.items()}
+        return {"class": path, "parameters": described}
+    return [path, joblib.hash(value)]
+
+
+def _note_version(thing: Any, path: str, packages: dict[str, str]) -> None:
+    package = str(thing.__module__).partition(".")[0]
+    if package in packages or package in sys.stdlib_module_names:
+        return
+    version = _installed_version(package)
+    if version is not None:
+        packages[package] = version
+    elif inspect.isclass(thing):
         try:
-            os.link(name, path)
-        except FileExistsError:
-            return
-        except OSError:  # a file system without links
-            os.replace(name, path)
-    finally:
-        Path(name).unlink(missing_ok=True)
+            source = hashlib.sha256(inspect.getsource(thing).encode()).hexdigest()[:16]
+        except (OSError, TypeError):  # typed into an interpreter
+            source = "unknown"
+        packages[path] = f"source {source}"
 
 
-def _check_header(path: Path) -> None:
-    """Raise unless the file is a store of this schema, from its first bytes alone."""
-    if not path.is_file():
-        raise FileNotFoundError("there is no such file")
-    with open(path, "rb") as file:
-        header = file.read(100)
-    if len(header) < 100 or not header.startswith(b"SQLite format 3\0"):
-        raise _unusable(path, "it is not a database")
-    if int.from_bytes(header[68:72], "big") != _APPLICATION:
-        raise _unusable(path, "it is a database of another program")
-    schema = int.from_bytes(header[60:64], "big")
-    if schema != SCHEMA:
-        raise StoreError(
-            f"'{path}' has schema {schema or 1}, this version of pigmil writes {SCHEMA}; name a "
-            "new file."
-        )
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=rw",
-        uri=True,
-        timeout=_WAIT_SECONDS,
-        isolation_level=None,
-        check_same_thread=False,
-    )
-    connection.row_factory = sqlite3.Row
-    try:
-        connection.execute("PRAGMA synchronous=FULL")
-        # Fails where the file cannot be written, before any work is done.
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute("ROLLBACK")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _open_to_read(path: Path) -> sqlite3.Connection:
-    """Open an existing store without writing, also in a folder that cannot be written to."""
-    address = path.absolute().as_uri()
-    connection = sqlite3.connect(f"{address}?mode=ro", uri=True, timeout=_WAIT_SECONDS)
-    try:
-        connection.execute("SELECT count(*) FROM sqlite_master")
-    except sqlite3.OperationalError:  # the index of the log cannot be created there
-        connection.close()
-        connection = sqlite3.connect(f"{address}?immutable=1", uri=True)
-    connection.row_factory = sqlite3.Row
-    return connection
-
-
-def _take_lock(path: Path) -> int | None:
-    """Lock a file for this process and return its descriptor; None if it is locked already."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        if os.name == "nt":  # pragma: no cover
-            import msvcrt
-
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        else:
-            import fcntl
-
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor
-
-
-def _unusable(path: Path, reason: object) -> StoreError:
-    detail = " ".join(str(reason).split())[:200]
-    return StoreError(
-        f"'{path}' cannot be used as a results store ({detail}); name a new file or one that an "
-        "earlier comparison wrote."
-    )
+@cache
+def _installed_version(package: str) -> str | None:
+    for name in importlib.metadata.packages_distributions().get(package, []):
+        return importlib.metadata.version(name)
+    return None

@@ -12,7 +12,7 @@ import numpy as np
 from pigmil._core.text import count, probability, sanitize, to_json_safe
 from pigmil._core.version import __version__
 from pigmil.bags import Bags
-from pigmil.evaluation._splits import data_checksum
+from pigmil.datasets import content_sha256
 from pigmil.report._pictures import (
     feature_differences,
     graph_picture,
@@ -140,7 +140,7 @@ def detection_summary(
         "graph": graph_picture(model, bags),
         "updating": updating_replay(model, bags),
         "provenance": provenance(
-            command, seed=seed, checksums={sanitize(source): data_checksum(known)}
+            command, seed=seed, checksums={sanitize(source): content_sha256(known)}
         ),
     }
     parameters = {**model.get_params(deep=False)}

@@ -1,6 +1,5 @@
 """Methods that record what is done with them, for the tests of the comparison."""
 
-import ctypes
 import hashlib
 import os
 import signal as signals
@@ -118,43 +117,3 @@ class Tuned(MeanRule):
 def register(methods=registry.METHODS):
     for name in ("MeanRule", "Counting", "Failing", "Warning_", "FirstFeature", "Tuned"):
         methods[name] = "fake_methods"
-
-
-def sleep(seconds):
-    threading.Event().wait(seconds)
-    return {"slept": seconds}
-
-
-def sleep_in_c(seconds, folder, lock):
-    """Sleep in compiled code, with or without the lock of the interpreter."""
-    Path(folder, str(os.getpid())).touch()
-    (ctypes.PyDLL if lock else ctypes.CDLL)(None).sleep(seconds)
-    return {}
-
-
-def allocate(mebibytes):
-    return {"sum": float(np.ones(int(mebibytes) * 2**17).sum())}
-
-
-def die(signal):
-    os.kill(os.getpid(), getattr(signals, signal))
-
-
-class CountedPickle:
-    """Counts how often it is sent to another process."""
-
-    pickled = 0
-
-    def __reduce__(self):
-        CountedPickle.pickled += 1
-        return CountedPickle, ()
-
-
-def which_process(value):
-    return {"pid": os.getpid()}
-
-
-def chatter():
-    os.write(1, b"printed by a method\n")
-    print("and more")
-    return {"said": 2}
