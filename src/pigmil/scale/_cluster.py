@@ -1,5 +1,6 @@
 """Clusters of dask.distributed: connect, check the workers, and map over them."""
 
+import atexit
 import contextlib
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -193,12 +194,18 @@ def cluster_client(address: str | None = None, n_workers: int | None = None) -> 
         if n_workers is not None and n_workers < 1:
             raise ClusterError(f"The number of workers must be at least 1; got {n_workers}.")
         with safe_children(), sys.modules["dask"].config.set(_LOCAL_SETTINGS):
-            cluster = distributed.LocalCluster(
-                n_workers=n_workers,
-                threads_per_worker=1,
-                processes=True,
-                dashboard_address="127.0.0.1:0",
-            )
+            try:
+                cluster = distributed.LocalCluster(
+                    n_workers=n_workers,
+                    threads_per_worker=1,
+                    processes=True,
+                    dashboard_address="127.0.0.1:0",
+                )
+            except KeyboardInterrupt:
+                # Workers that are still starting end with this process; dask would fail to close
+                # them at its end, with a traceback.
+                atexit.unregister(sys.modules["distributed.deploy.spec"].close_clusters)
+                raise
             with cluster, distributed.Client(cluster) as client:
                 yield client
         return
