@@ -8,7 +8,7 @@ import contextlib
 import os
 import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import IO, Any
@@ -36,6 +36,7 @@ from pigmil.io._defence import (
     zarr_group,
 )
 from pigmil.io._formats import Request
+from pigmil.io._labels import with_splits
 from pigmil.io._tensors import read_tensors
 
 FEATURES = ("features", "feats", "instances")
@@ -140,7 +141,7 @@ SLIDES = (*_H5, *_PLAIN)
 def _beside(path: Path) -> dict[str, NpyArray]:
     """Return the arrays of a slide in folders next to its features, as torchmil writes them."""
     files = ((kind, folder / kind / f"{path.stem}.npy")
-             for kind in _BESIDE for folder in (path.parent, path.parent.parent))  # fmt: skip
+             for kind in _BESIDE for folder in list(path.parents)[:3])  # fmt: skip
     return {kind: read_npy(file) for kind, file in files if file.is_file()}
 
 
@@ -186,7 +187,8 @@ class ArraySource(Source):
 
     def read(self, file: Any, start: int, stop: int) -> NDArray[Any]:
         """Return rows of the features."""
-        return _rows(file, self.key, start, stop)
+        array = file[self.key]
+        return _rows(array, start, stop, batched=len(array.shape) == 3)
 
     def read_into(self, file: Any, start: int, stop: int, out: NDArray[Any]) -> None:
         """Write rows of the features into an array, without a copy where possible."""
@@ -198,18 +200,15 @@ class ArraySource(Source):
 
     def read_column(self, file: Any, key: str, start: int, stop: int) -> NDArray[Any]:
         """Return rows of another array; labels may be stored as a table of one column."""
-        values = _rows(file, key, start, stop)
+        values = _rows(file[key], start, stop, batched=len(file[self.key].shape) == 3)
         return values.reshape(-1) if key.rpartition("/")[2] in MARKS else values
 
 
-def _rows(file: Any, key: str, start: int, stop: int) -> NDArray[Any]:
-    """Return rows of an array; tools write ``(1, n, d)`` too, with the rows second."""
-    array = file[key]
+def _rows(array: Any, start: int, stop: int, *, batched: bool = False) -> NDArray[Any]:
+    """Return rows of an array; tools also write arrays ``(1, n, ...)``, with the rows second."""
     if array.dtype.kind in "OS" and hasattr(array, "asstr"):
         array = array.asstr()
-        values = array[()] if len(array.shape) == 3 else array[start:stop]
-        return np.asarray(values, dtype=object)
-    if len(array.shape) > 1 and array.shape[0] == 1 and array.shape[1] >= stop > 1:
+    if batched and len(array.shape) > 1 and array.shape[0] == 1:
         return np.asarray(array[0:1])[0, start:stop]
     return np.asarray(array[start:stop])
 
@@ -244,7 +243,7 @@ def _add_bag(
     info = {}
     for other, array in arrays.items():
         rows = tuple(array.shape)
-        rows = rows[1:] if len(rows) > 1 and rows[0] == 1 != size else rows
+        rows = rows[1:] if len(features.shape) == 3 and rows[:1] == (1,) else rows
         if other in (name, NAMES):
             continue
         if other in LABELS and prod(rows) == 1:
@@ -283,8 +282,8 @@ def _add_container(found: ArrayBags, path: Path, kind: str, top: Group, *, alone
     wanted = found.request.features
     names = (wanted,) if isinstance(wanted, str) else FEATURES
     if NAMES in top.arrays and found.names is None:
-        stored = _rows(top.arrays, NAMES, 0, top.arrays[NAMES].shape[0])
-        found.names = tuple(str(name) for name in stored)
+        stored = top.arrays[NAMES]
+        found.names = tuple(str(name) for name in _rows(stored, 0, stored.shape[0]))
     if alone or any(name in top.arrays for name in names):
         holders = (top.attributes, *(array.attrs for array in top.arrays.values()))
         attributes = {name: value for holder in holders[::-1] for name, value in holder.items()}
@@ -367,7 +366,10 @@ def scan_folder(path: Path, request: Request) -> LazyBags:
             )
         check_readable(file)
         _add_file(found, file, alone=True)
-    return found.build()
+    lazy, splits = found.build(), path / "splits.csv"  # of torchmil
+    if request.splits is None and splits.is_file():
+        return with_splits(lazy, replace(request, splits=splits))
+    return lazy
 
 
 def _walk(folder: Path, depth: int) -> Iterator[tuple[Path, list[Path]]]:

@@ -1,5 +1,6 @@
 """From what a format finds in a file to lazy bags: one array per bag, or one table of rows."""
 
+import warnings
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pigmil._core.errors import BagFormatError, Problems
-from pigmil._core.text import listed
+from pigmil._core.text import count, listed
 from pigmil.bags import LazyBags, text_array
 from pigmil.bags._checks import is_missing
 from pigmil.bags._columns import ROW, Roles, find_roles, group_rows
@@ -53,16 +54,13 @@ class ArrayBags:
         shape = shape[1:] if len(shape) == 3 and shape[0] == 1 else shape
         where = f"{source.stamp.path}: the bag {id!r}"
         widths = {width for width, _ in self._kinds}
-        if len(shape) != 2 or np.dtype(dtype).kind not in "iuf":
+        if len(shape) != 2 or np.dtype(dtype).kind not in "biuf":
             self.problems.add(
                 f"{where} has features of shape {shape} and type {dtype}; expected a table of "
                 "numbers."
             )
-        elif label is not None and not isinstance(label, bool | int | float | str | np.generic):
-            self.problems.add(f"{where} has the label {str(label)[:80]!r}; expected one value.")
         elif shape[0] == 0:
-            if self.request.empty == "raise":
-                self.problems.add(f"{where} has no instances; pass empty='drop' to leave it out.")
+            self._bags.append((source, id, 0, label, info or {}))  # join_labels refuses or drops it
         elif widths and shape[1] not in widths:
             (width, _), other = next(iter(self._kinds.items()))
             self.problems.add(
@@ -76,14 +74,15 @@ class ArrayBags:
     def build(self) -> LazyBags:
         """Return the bags, or raise one error that lists all problems."""
         self.problems.raise_if_any(BagFormatError)
-        if not self._bags:
+        where, request = str(self.what), self.request
+        if not self._kinds:
             raise_format_error(
                 self.what,
-                "holds no bags.",
+                "holds no bags with instances.",
                 hint="See pigmil.scan_bags for the layouts that are recognized.",
             )
         sources, ids, sizes, labels, infos = zip(*self._bags, strict=True)
-        twice = [name for name, count in Counter(ids).items() if count > 1]
+        twice = [name for name, times in Counter(ids).items() if times > 1]
         if twice:
             raise_format_error(
                 self.what,
@@ -91,19 +90,63 @@ class ArrayBags:
                 hint="Give different names to different bags; to join the parts of a bag, give "
                 "their files as a list to scan_bags.",
             )
-        count = np.arange(len(ids))
-        names = set.intersection(*(set(info) for info in infos))
-        return LazyBags(
+        filled = [source for source, size in zip(sources, sizes, strict=True) if size]
+        held = [{name for name, _ in source.info} for source in filled]
+        partly = sorted(set.union(*held) - set.intersection(*held))
+        if partly:
+            message = f"{where}: left out {listed(partly)}, which some of the bags do not have."
+            warnings.warn(message, UserWarning, stacklevel=6)
+        each = np.arange(len(ids))
+        lazy = LazyBags(
             sources,
-            np.column_stack([count, np.zeros_like(count), sizes]),
+            np.column_stack([each, np.zeros_like(each), sizes]),
             np.arange(len(ids) + 1),
             ids=list(ids),
-            y=None if any(label is None for label in labels) else list(labels),
-            bag_info={name: [info[name] for info in infos] for name in sorted(names)},
+            bag_info={
+                name: column_of([info.get(name) for info in infos])
+                for name in {name: None for info in infos for name in info}
+            },
             n_features=next(iter(self._kinds))[0],
             dtype=np.result_type(*(dtype for _, dtype in self._kinds)),
             feature_names=self.names,
         )
+        known = [label for label in labels if label is not None]
+        if not known or request.labels is not None:
+            return lazy
+        if len({isinstance(label, str) for label in known}) > 1:
+            raise_format_error(self.what, "has labels that are text and labels that are numbers.")
+        absent = np.array([label is None for label in labels])
+        names = [str(name) for name in lazy.ids[absent]]
+        report_bags(where, request.missing, "missing", [(names, "without a label")])
+        return lazy[~absent].with_labels(known)
+
+
+def column_of(values: Sequence[Any]) -> NDArray[Any]:
+    """Return values as an array of numbers or text; a missing one is NaN, or '' among text.
+
+    Examples
+    --------
+    >>> column_of([0.5, None]), column_of(["a", None])
+    (array([0.5, nan]), array(['a', ''], dtype=object))
+    """
+    is_text = any(isinstance(value, str) for value in values)
+    return text_array([("" if is_text else np.nan) if v is None else v for v in values])
+
+
+def report_bags(
+    where: str, action: str, parameter: str, kinds: Sequence[tuple[Sequence[str], str]]
+) -> None:
+    """Raise one error that lists bags of each kind, or warn that they are left out."""
+    lines = [
+        f"{count(len(names), 'bag')} {what}: {listed(names, 10)}" for names, what in kinds if names
+    ]
+    if lines and action == "raise":
+        listing = "\n".join(f"- {line}." for line in lines)
+        raise BagFormatError(
+            f"{where}:\n{listing}\nPass {parameter}='drop' to leave them out.", parameter=parameter
+        )
+    if lines:
+        warnings.warn(f"{where}: left out {'; '.join(lines)}.", UserWarning, stacklevel=7)
 
 
 @dataclass

@@ -348,8 +348,6 @@ def scan_paths(paths: Sequence[Path], request: Request) -> LazyBags:
     if request.dtype is not None:
         changes["dtype"] = request.dtype
     lazy = lazy._replace(**changes)
-    if request.labels is None and request.splits is None and request.level == "slide":
-        return lazy
     from pigmil.io._labels import join_labels
 
     return join_labels(lazy, request)

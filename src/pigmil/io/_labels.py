@@ -1,11 +1,12 @@
 """Labels, patients and splits of bags, from tables beside the files; for read and scan alike."""
 
+import csv
 import os
 import re
-import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,12 @@ from pigmil._core.text import count, listed
 from pigmil.bags import LazyBags, is_frame, text_array
 from pigmil.bags._checks import is_missing
 from pigmil.bags._columns import LABEL_NAMES
+from pigmil.io._build import column_of, report_bags
+from pigmil.io._defence import check_readable, parsing, raise_format_error
 from pigmil.io._formats import Request
+from pigmil.io._other_tables import sheet_rows
+from pigmil.io._tables import ArrowFile
+from pigmil.io._text import MISSING_MARKS, decode, detect_dialect, open_text, text_lines
 
 _ID_NAMES = ("slide_id", "slide", "FILENAME", "bag_name", "bag", "bag_id", "image_id", "id")
 _GROUP_NAMES = ("patient", "patient_id", "PATIENT", "case_id")
@@ -25,7 +31,7 @@ _ENDINGS = (  # of names of slides in tables, which the names of feature files l
     ".h5", ".hdf5", ".hdf", ".pt", ".pth", ".npy", ".npz", ".svs", ".tif", ".tiff", ".ndpi",
     ".mrxs", ".scn", ".czi", ".dcm", ".png",
 )  # fmt: skip
-_NO_LABEL = ("nan", "NaN", "NA", "<NA>", "null", "NULL")  # text that other programs write for none
+_NO_LABEL = frozenset(MISSING_MARKS) - {"None"}  # which may be the name of a class
 _LEADING_ZERO = re.compile(r"[+-]?0[0-9]")
 
 
@@ -69,10 +75,46 @@ def read_label_table(source: Any, request: Request) -> LabelTable:
             f"{type(source).__name__}.",
             parameter="labels",
         )
-    from pigmil.io._label_table import read_label_table as read_old
-
-    columns = read_old(source, delimiter=request.delimiter, encoding=request.encoding).columns
+    path = Path(os.path.abspath(source))
+    check_readable(path)
+    with path.open("rb") as file:
+        start = file.read(4)
+    if start == b"PAR1":
+        with parsing(path, "parquet"), ArrowFile(path) as opened:
+            flat = [one.name for one in opened.schema if not hasattr(one.type, "value_field")]
+            names = [name for name in flat if not name.startswith("__index_level_")]
+            columns = opened.read_all(names).to_pydict()
+    else:
+        rows = sheet_rows(path) if start == b"PK\x03\x04" else _text_rows(path, request)
+        columns = _by_column(path, rows)
     return LabelTable(str(source), {name: _cells(values) for name, values in columns.items()})
+
+
+def _text_rows(path: Path, request: Request) -> Iterator[list[str]]:
+    sign = detect_dialect(path, request.encoding, request.delimiter, ".").delimiter
+    with parsing(path, "delimited text"), open_text(path, request.encoding) as text:
+        yield from (row for row in csv.reader(text_lines(path, text), delimiter=sign) if any(row))
+
+
+def _by_column(path: Path, rows: Iterable[Sequence[Any]]) -> dict[str, list[Any]]:
+    """Return rows as columns; the first row has their names."""
+    header, *rest = rows
+    names = ["" if name is None else str(name).strip() for name in header]
+    while names and not names[-1]:
+        names.pop()
+    # Tables written by pandas begin with an unnamed column of row numbers.
+    names = [name or f"column {position}" for position, name in enumerate(names)]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise_format_error(path, f"has several columns of the name {listed(twice)}.")
+    for number, row in enumerate(rest, start=2):
+        if any(cell not in (None, "") for cell in row[len(names) :]):
+            raise_format_error(
+                path, f"expected {len(names)} values, got {len(row)}.", where=f"row {number}"
+            )
+    width = len(names)
+    cells = [[*row, *[None] * width][:width] for row in rest]
+    return {name: [row[at] for row in cells] for at, name in enumerate(names)}
 
 
 def _cells(values: Sequence[Any]) -> list[Any]:
@@ -97,7 +139,7 @@ def id_text(value: Any) -> str:
     return str(value).strip()
 
 
-def column_of(values: Sequence[Any]) -> NDArray[Any]:
+def decoded(values: Sequence[Any]) -> NDArray[Any]:
     """Return the values of a column as an array of numbers or text.
 
     Text becomes numbers if all values are numbers and none has a leading zero, as codes
@@ -105,46 +147,20 @@ def column_of(values: Sequence[Any]) -> NDArray[Any]:
 
     Examples
     --------
-    >>> column_of(["1", "2"]), column_of(["01", "2"]), column_of([0.5, None])
+    >>> decoded(["1", "2"]), decoded(["01", "2"]), decoded(["0.5", None])
     (array([1, 2]), array(['01', '2'], dtype=object), array([0.5, nan]))
     """
     known = [value for value in values if value is not None]
-    if any(isinstance(value, str) for value in known):
-        texts = [id_text(value) for value in known]
-        known = texts
-        for kind in (int, float):
-            if any(_LEADING_ZERO.match(text) for text in texts):
-                break
-            try:
-                known = [kind(text) for text in texts]
-                break
-            except (ValueError, OverflowError):
-                continue
-    if len(known) < len(values):
-        blank = "" if any(isinstance(value, str) for value in known) else np.nan
-        remaining = iter(known)
-        known = [blank if value is None else next(remaining) for value in values]
-    return text_array(known)
-
-
-def report_bags(
-    where: str, action: str, parameter: str, kinds: Sequence[tuple[Sequence[str], str]]
-) -> None:
-    """Raise one error that lists bags of each kind, or warn that they are left out."""
-    lines = [
-        f"{count(len(names), 'bag')} {what}: {listed(names, 10)}" for names, what in kinds if names
-    ]
-    if lines and action == "raise":
-        listing = "\n".join(f"- {line}." for line in lines)
-        raise BagFormatError(
-            f"{where}:\n{listing}\nPass {parameter}='drop' to leave them out.", parameter=parameter
-        )
-    if lines:
-        warnings.warn(f"{where}: left out {'; '.join(lines)}.", UserWarning, stacklevel=6)
+    if not any(isinstance(value, str) for value in known):
+        return column_of(values)
+    texts = [id_text(value) for value in known]
+    coded = any(_LEADING_ZERO.match(text) for text in texts)
+    remaining = iter(texts if coded else decode(texts).tolist())
+    return column_of([None if value is None else next(remaining) for value in values])
 
 
 def join_labels(lazy: LazyBags, request: Request) -> LazyBags:
-    """Return bags with the labels and info of the tables, splits, and one bag per patient.
+    """Return bags with instances, with the labels and info of tables, splits, one per patient.
 
     The bags keep the order of the files.
     """
@@ -155,8 +171,14 @@ def join_labels(lazy: LazyBags, request: Request) -> LazyBags:
         for other in given[1:]:
             table = _join(table, read_label_table(other, request), request.group)
         lazy, group, id_name = _with_labels(lazy, table, request)
+    empty = lazy.sizes == 0
+    if empty.any():
+        names = [str(name) for name in lazy.ids[empty]]
+        kinds = [(names, "without instances")]
+        report_bags(str(lazy.paths[0]), request.empty, "empty", kinds)
+        lazy = lazy[~empty]
     if request.splits is not None:
-        lazy = _with_splits(lazy, request)
+        lazy = with_splits(lazy, request)
     if request.level == "slide":
         return lazy
     if group is None or group not in lazy.bag_info:
@@ -220,12 +242,12 @@ def _with_labels(
         raise BagFormatError(f"{table.name}: no bag has a label in the column {label!r}.")
     chosen = [row for row in rows if row >= 0 and labels[row] is not None]
     info = {
-        name: column_of([values[row] for row in chosen])
+        name: decoded([values[row] for row in chosen])
         for name, values in columns.items()
         if name not in (id_name, label)
     }
     lazy = lazy[kept]
-    y = column_of([labels[row] for row in chosen])
+    y = decoded([labels[row] for row in chosen])
     return lazy._replace(y=y, bag_info={**lazy.bag_info, **info}), group, id_name
 
 
@@ -267,7 +289,7 @@ def _join(left: LabelTable, right: LabelTable, group: str | None) -> LabelTable:
     return LabelTable(left.name, joined)
 
 
-def _with_splits(lazy: LazyBags, request: Request) -> LazyBags:
+def with_splits(lazy: LazyBags, request: Request) -> LazyBags:
     """Return bags with the part of each split they belong to, '' for none."""
     given = request.splits if isinstance(request.splits, list | tuple) else [request.splits]
     columns = {}
