@@ -7,7 +7,6 @@ from sklearn.base import clone
 
 import pigmil
 from pigmil import ABMIL, Bags, MINet
-from pigmil._core.errors import ModelFileError
 from pigmil.estimators._convolution import (
     centre_and_spread_of_pixels,
     channels_and_sides,
@@ -187,15 +186,6 @@ def test_saved_models_score_alike(method, bags, tmp_path):
     assert tuple(loaded.image_shape) == (16, 17)
     np.testing.assert_array_equal(loaded.decision_function(bags), model.decision_function(bags))
     np.testing.assert_array_equal(loaded.decision_function_instances(bags), model.instance_scores_)
-
-
-@pytest.mark.parametrize("shape", [(16, 16), (2, 16, 17), None])
-def test_a_file_with_another_image_shape_is_refused(shape, bags, tmp_path):
-    model = ABMIL(**SMALL).set_params(max_epochs=2).fit(bags)
-    model.image_shape = shape
-    path = pigmil.save_model(model, tmp_path / "model.pigmil")
-    with pytest.raises(ModelFileError):
-        pigmil.load_model(path)
 
 
 def test_dropout_sets_the_share_to_0_and_keeps_the_mean():

@@ -10,7 +10,6 @@ from sklearn.pipeline import make_pipeline
 
 import pigmil
 from pigmil import Bags, BagScaler, CitationKNN, MiGraph, MIKernel, MInD, SingleInstance
-from pigmil._core.errors import ModelFileError
 from pigmil.estimators import single_instance
 from pigmil.estimators._decision_values import decision_values
 from pigmil.estimators.single_instance import keep_only, leave_out
@@ -184,12 +183,3 @@ def test_saved_models_score_alike(tmp_path, estimator):
     model = SingleInstance(estimator, mode="leave_out").fit(bags)
     loaded = pigmil.load_model(pigmil.save_model(model, tmp_path / "model.pigmil"))
     np.testing.assert_array_equal(loaded.decision_function_instances(bags), model.instance_scores_)
-
-
-def test_a_saved_model_whose_classifier_takes_other_features_is_refused(tmp_path):
-    bags = planted_bags()
-    model = SingleInstance().fit(bags)
-    wider = bags.with_instances(np.hstack([bags.instances, bags.instances]))
-    model.estimator_ = MIKernel().fit(wider)
-    with pytest.raises(ModelFileError, match="takes other features"):
-        pigmil.load_model(pigmil.save_model(model, tmp_path / "model.pigmil"))

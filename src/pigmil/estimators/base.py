@@ -71,7 +71,7 @@ class BaseMIL(DocLinks, BaseEstimator, metaclass=ABCMeta):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls.__doc__ = fill_shared_entries(cls.__doc__)
-        if cls.__init__ is not object.__init__:
+        if "__init__" in vars(cls):
             cls._parameter_constraints = complete_constraints(cls)
 
     @fit_context(prefer_skip_nested_validation=True)
