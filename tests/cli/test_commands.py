@@ -6,8 +6,11 @@ import re
 
 import numpy as np
 import pytest
+import typer
 
 from pigmil import Bags, __version__, read_bags, write_bags
+from pigmil._core.errors import BagFormatError
+from pigmil.cli._app import app
 from pigmil.estimators import all_estimators
 
 COLUMNS = ("--bag", "molecule", "--label", "active", "--info", "note")
@@ -148,8 +151,8 @@ def test_predict_picks_features_by_name(pigmil, table, folder):
 @pytest.mark.parametrize("suffix", ["npz", "parquet", "h5", "tsv"])
 def test_convert_there_and_back(pigmil, table, folder, suffix):
     bags = read_bags(table, bag="molecule", label="active", info=["note"])
-    lossy = () if suffix != "tsv" else ("--lossy",)
-    assert pigmil("convert", table, f"out.{suffix}", *COLUMNS, *lossy).status == 0
+    found = pigmil("convert", table, f"out.{suffix}", *COLUMNS)
+    assert found.status == 0, found.err
     again = pigmil("convert", f"out.{suffix}", "again.npz", "--json",
                    *(("--info", "note") if suffix == "tsv" else ()))  # fmt: skip
     assert again.status == 0
@@ -216,6 +219,42 @@ def test_compare_resumes_and_reports(pigmil, table, folder):
     assert again.json["table"] == first.json["table"]
     assert again.json["files"] == ["c.md", "c.html", "pigmil-results.sqlite"]
     assert "Accuracy" in (folder / "c.html").read_text("utf-8")
+
+
+def test_export_replaces_only_what_a_comparison_wrote(pigmil, table, folder):
+    call = ("compare", table, *LABELLED, "-m", "MI-Kernel", "--repeats", "1", "--folds", "2",
+            "--no-tune", "--export")  # fmt: skip
+    write_bags(read_bags(table, bag="molecule", label="active", info=["note"]), "mine.parquet")
+    (folder / "mine.csv").write_text("my,only,copy\n")
+    for name in ("mine.csv", "mine.parquet"):
+        before = (folder / name).read_bytes()
+        found = pigmil(*call, name)
+        assert found.status == 2
+        assert "pass --force to replace it" in found.err
+        assert (folder / name).read_bytes() == before
+        assert pigmil(*call, name, "--force").status == 0
+        assert pigmil(*call, name).status == 0  # now it is a file of a comparison
+
+
+def test_commands_offer_few_options_in_groups(pigmil):
+    for name in ("detect", "compare"):
+        command = typer.main.get_command(app).commands[name]
+        options = [one for one in command.params if one.param_type_name == "option"]
+        assert len(options) <= 25
+        assert {"Data", "Method", "Results"} <= {one.rich_help_panel for one in options}
+
+
+@pytest.mark.parametrize(
+    ("parameter", "prefix"), [("bag", "--bag: "), ("decimal", "--read decimal: "), ("other", "")]
+)
+def test_errors_name_the_option_of_their_parameter(pigmil, table, monkeypatch, parameter, prefix):
+    def fail(*_, **__):
+        raise BagFormatError("There is no column 'x'.", parameter=parameter)
+
+    monkeypatch.setattr("pigmil.io._formats.scan_bags", fail)
+    found = pigmil("detect", table)
+    assert found.status == 2
+    assert found.err == f"error: {prefix}There is no column 'x'.\n"
 
 
 def test_compare_distinguishes_more_than_two_classes(pigmil, folder):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pigmil import Bags, write_bags
-from pigmil.cli._heatmap import _file_names
+from pigmil.cli._models import _file_names
 
 
 @pytest.fixture

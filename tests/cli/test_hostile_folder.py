@@ -28,7 +28,7 @@ COMMANDS = {
     ),
     "compare with limits": (
         "compare", "data.csv", *LABELLED, "--methods", "MILES", "--folds", "2", "--repeats", "1",
-        "--time-limit", "100", "--no-tune", "--store", "s.sqlite",
+        "--set", "time_limit=100", "--no-tune", "--store", "s.sqlite",
     ),
 }  # fmt: skip
 

@@ -12,7 +12,6 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from pigmil import SIL, Bags, BagScaler, save_model, write_bags
-from pigmil.cli._hints import as_options
 from pigmil.datasets import make_ring
 
 COLUMNS = ("--bag", "molecule", "--label", "active", "--info", "note")
@@ -27,11 +26,11 @@ LABELLED = (*COLUMNS, "--positive", "yes")
         (("detect", "molecules.csv", *COLUMNS), "text: 'no' (12 bags), 'yes' (12 bags)."),
         (("detect", "molecules.csv", *COLUMNS, "--positive", "y"), "no bag has this label"),
         (("detect", "molecules.csv", *LABELLED, "-m", "MILESS"), "Did you mean MILES"),
-        (("detect", "molecules.csv"), "Say with --bag and --label"),
+        (("detect", "molecules.csv"), "with --bag and --label"),
         (("detect", "molecules.csv", "--bag", "molecule", "--label", "active"), "with --info"),
         (("detect", "molecules.csv", "--bag", "molecule", "--info", "active", "--info", "note"),
          "name their column with --label"),
-        (("detect", "molecules.csv", *LABELLED, "-o", "molecules.csv"), "would overwrite the data"),
+        (("detect", "molecules.csv", *LABELLED, "-o", "molecules.csv"), "overwrite the data"),
         (("fit", "molecules.csv", *LABELLED, "-o", os.devnull), "is not a regular file"),
         (("convert", "molecules.csv", os.devnull, *COLUMNS), "is not a regular file"),
         (("detect", "molecules.csv", *LABELLED, "-o", "x.xlsx"), "the suffix must be .csv"),
@@ -42,9 +41,11 @@ LABELLED = (*COLUMNS, "--positive", "yes")
         (("detect", "molecules.csv", *LABELLED, "--set", "foo=1"), "expected name=value"),
         (("detect", "molecules.csv", *LABELLED, "-m", "PIGMIL", "--set", "reading__damping=7"),
          "from 0 to 1"),
-        (("convert", "molecules.csv", "molecules.csv"), "would overwrite the data"),
+        (("convert", "molecules.csv", "molecules.csv"), "overwrite the data"),
         (("convert", "molecules.csv", "out.xyz", *COLUMNS), "Pass --to-format"),
-        (("convert", "molecules.csv", "out.arff", *COLUMNS), "Pass --lossy"),
+        (("detect", "molecules.csv", "--read", "bags=x"), "expected name=value"),
+        (("compare", "molecules.csv", *LABELLED, "--set", "foo=1"), "time_limit, memory_limit"),
+        (("compare", "molecules.csv", *LABELLED, "--export", "molecules.csv"), "the data"),
         (("compare", "molecules.csv", "molecules.csv", *LABELLED), "Two data sets are called"),
         (("compare", "molecules.csv", *LABELLED, "-m", "PIGMIL,Bar"), "Unknown method 'Bar'"),
         (("compare", "molecules.csv", *LABELLED, "--metric", "luck"), "choose one of accuracy"),
@@ -139,14 +140,9 @@ def test_labels_the_model_does_not_know_are_not_compared(pigmil, table, folder):
 
 def test_all_cells_failed_has_status_one(pigmil, table):
     found = pigmil("compare", table, *LABELLED, "-m", "MISVM", "--repeats", "1", "--folds", "2",
-                   "--no-tune", "--time-limit", "0.001")  # fmt: skip
+                   "--no-tune", "--set", "time_limit=0.001")  # fmt: skip
     assert found.status == 1
     assert "All cells failed" in found.err
-
-
-def test_hints_name_options():
-    text = as_options("bag= or instance_label='x' or info=[...] or format=, not mybag=1")
-    assert text == "--bag or --instance-label x or --info or --format, not mybag=1"
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pigmil import MILES, Bags, KDEMin, StoreError, read_bags, save_model, write
 from pigmil._core.errors import BagFormatError
 from pigmil._core.files import atomic_write_folder
 from pigmil.cli._console import write_table
-from pigmil.cli._heatmap import _draw
+from pigmil.cli._models import _draw
 from pigmil.datasets._fetch import write_atomically
 from pigmil.evaluation import compare
 from pigmil.evaluation._store import Cell, Store

@@ -48,12 +48,16 @@ def test_summary_has_tables_ranks_and_failures(results):
     summary = comparison_summary(results, command="pigmil compare")
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
     accuracy = summary["tables"][0]
-    assert accuracy["rows"][0]["cells"][0] == {"text": "90.0 ± 0.0", "best": True}
+    best = {"text": "90.0 ± 0.0", "bold": True, "marked": False}
+    assert accuracy["table"]["rows"][0][:2] == ["one", best]
+    assert accuracy["test"] == "3 data sets cannot decide whether methods differ: the tests need 6"
     assert [item["method"] for item in accuracy["ranks"]] == ["PIGMIL", "A|<b>$x", "B"]
     assert [item["rank"] for item in accuracy["ranks"]] == ["1", "2", "3"]
     assert summary["n_failures"] == 1
     seconds = next(table for table in summary["tables"] if table["metric"] == "fit_seconds")
-    assert [cell["best"] for cell in seconds["rows"][0]["cells"]] == [True, False, False]
+    cells = seconds["table"]["rows"][0][1:]
+    assert [cell["bold"] for cell in cells] == [True, False, False]
+    assert not any(cell["marked"] for cell in cells)  # two folds cannot decide
 
 
 def test_page_shows_the_diagram_and_hostile_names_as_text(results):
@@ -118,7 +122,8 @@ def test_one_data_set_is_one_table(on_one_set):
     assert [item["metric"] for item in single["metrics"]] == ["accuracy", "fit_seconds"]
     assert [row["method"] for row in single["rows"]] == ["Other", "Good", "Bad <i>"]
     assert [cell["text"] for cell in single["rows"][1]["cells"]] == ["90.0", "2"]
-    assert [row["cells"][0]["best"] for row in single["rows"]] == [True, True, False]
+    assert [row["cells"][0]["bold"] for row in single["rows"]] == [True, False, False]
+    assert [row["cells"][0]["marked"] for row in single["rows"]] == [False, True, False]
     # No predictions of single bags, so one standard deviation: sqrt(2) per cent around 90.
     assert single["rows"][1]["interval"] == "88.6 to 91.4"
     assert "standard deviation" in single["how"]
@@ -132,6 +137,9 @@ def test_differences_beyond_chance_are_sentences(on_one_set):
     }  # fmt: skip
     assert any("by 29.6 (p " in text for text in found)
     same = significant_differences(on_one_set, "fit_seconds")
+    few = Results([row for row in on_one_set.rows if row["fold"] < 4])
+    (sentence,) = significant_differences(few, "accuracy")
+    assert sentence.startswith("4 folds cannot decide")
     assert same == ["No difference is beyond chance: none of 3 pairs has p < 0.05 after correction"]
 
 

@@ -45,7 +45,7 @@ def test_fit_takes_a_table_of_labels(folder, tmp_path):
 def test_commands_run_on_a_cluster(folder, cluster, tmp_path):
     """The model and the scores are those of this process."""
     tables = []
-    for where in (["--cluster", cluster.scheduler_address], ["--stream"]):
+    for where in (["--workers", cluster.scheduler_address], ["--stream"]):
         model, scores = tmp_path / f"{where[0]}.skops", tmp_path / where[0]
         run("fit", folder, *where, "-m", "KDEMin", "-o", model, "--json")
         run("predict", model, folder, *where, "--instances", scores, "--json")
@@ -58,7 +58,7 @@ def test_a_wrong_address_is_reported_in_one_line(folder, tmp_path, monkeypatch):
     monkeypatch.setattr("pigmil.scale._cluster._CONNECT_SECONDS", 0.3)
     done = CliRunner().invoke(
         app,
-        ["fit", str(folder), "--cluster", "tcp://127.0.0.1:1", "-o", str(tmp_path / "m.skops")],
+        ["fit", str(folder), "--workers", "tcp://127.0.0.1:1", "-o", str(tmp_path / "m.skops")],
     )
     assert done.exit_code == 2
     assert "No dask scheduler answers at 'tcp://127.0.0.1:1'" in " ".join(done.stderr.split())
@@ -87,7 +87,7 @@ def test_compare_runs_on_a_cluster_of_its_own(folder, tmp_path):
     bags = Bags.scan(folder).load()
     write_bags(bags, tmp_path / "cohort.parquet")
     tables = []
-    for where in (["--workers", "1"], []):
+    for where in (["--set", "workers=1"], []):
         store, table = tmp_path / f"{len(where)}.sqlite", tmp_path / f"{len(where)}.csv"
         options = ["-m", "SIL", "--repeats", "1", "--folds", "2", "--no-tune", "--export", table]
         run("compare", tmp_path / "cohort.parquet", *options, "--store", store, "--json", *where)
@@ -99,7 +99,7 @@ def test_detect_runs_on_a_cluster(folder, cluster, tmp_path):
     bags = Bags.scan(folder).load()
     write_bags(bags, tmp_path / "cohort.parquet")
     tables = []
-    for where in (["--cluster", cluster.scheduler_address], []):
+    for where in (["--workers", cluster.scheduler_address], []):
         table = tmp_path / f"{len(where)}.csv"
         run("detect", tmp_path / "cohort.parquet", "-m", "SoftPIGMIL", "--set", "n_landmarks=20",
             "-o", table, "--no-report", "--json", *where)  # fmt: skip

@@ -30,7 +30,8 @@ class Table:
         Titles of the columns.
     rows : sequence of sequences
         One value or :class:`Cell` per column; None is an empty cell. A row of a single value is a
-        heading of the rows below it, in LaTeX.
+        heading of the rows below it, in LaTeX. ``dataclasses.asdict`` turns a table into plain
+        values, and ``Table(**values)`` turns them back.
     left : sequence of int, default=(0,)
         Columns that are aligned left; the others are aligned right.
     title : str, optional
@@ -54,11 +55,7 @@ class Table:
     title: str | None = None
 
     def _cells(self) -> list[list[Cell]]:
-        return [
-            [value if isinstance(value, Cell) else Cell("" if value is None else value)
-             for value in row]
-            for row in self.rows
-        ]  # fmt: skip
+        return [[_cell(value) for value in row] for row in self.rows]
 
     def markdown(self) -> str:
         """Return the table in Markdown."""
@@ -130,6 +127,12 @@ class Table:
                 )
             )  # fmt: skip
         return table
+
+
+def _cell(value: Any) -> Cell:
+    if isinstance(value, dict):  # of a table that was turned into plain values
+        return Cell(**value)
+    return value if isinstance(value, Cell) else Cell("" if value is None else value)
 
 
 def _class(**kinds: bool) -> str:

@@ -9,9 +9,7 @@ from pigmil.cli import _listing as listing
 from pigmil.cli import _models as models
 from pigmil.cli._compare import compare
 from pigmil.cli._console import unwrap_paragraphs
-from pigmil.cli._demo import demo
-from pigmil.cli._detect import detect
-from pigmil.cli._heatmap import heatmap
+from pigmil.cli._detect import demo, detect
 
 app = typer.Typer(
     name="pigmil",
@@ -26,7 +24,7 @@ app.command("demo")(demo)
 app.command("detect")(detect)
 app.command("fit")(models.fit)
 app.command("predict")(models.predict)
-app.command("heatmap")(heatmap)
+app.command("heatmap")(models.heatmap)
 app.command("compare")(compare)
 app.command("convert")(listing.convert)
 app.command("methods")(listing.methods)

@@ -14,23 +14,34 @@ from pigmil.cli._console import (
     command,
     command_line,
 )
-from pigmil.cli._hints import as_options
 from pigmil.cli._inputs import (
     NO_OPTIONS,
-    ClusterOption,
     Impute,
-    JobsOption,
     PositiveOption,
     ReadOptions,
     SeedOption,
-    WorkersOption,
     complete_method,
     find_positive_label,
+    method_option,
+    named_values,
     open_bags,
+    result_option,
+    start_cluster,
 )
 
 DEFAULT_METHODS = "PIGMIL,MILES,MI-Kernel,miGraph,Citation-kNN"
-EXPORTS = (".md", ".tex", ".csv", ".parquet", ".json")
+# The suffixes of exported results, and how the files begin that this command writes.
+EXPORTS = {
+    ".md": b"| data set |",
+    ".tex": rb"\begin{tabular}",
+    ".csv": b"data,method,repeat,fold",
+    ".parquet": b"PAR1",
+    ".json": b'{\n "rows"',
+}
+# Rare parameters of a comparison, for --set.
+SETTINGS = (
+    "strict", "group_duplicates", "retry_failed", "time_limit", "memory_limit", "workers",
+)  # fmt: skip
 
 
 @command
@@ -41,7 +52,7 @@ def compare(
     ],
     methods: Annotated[
         list[str] | None,
-        typer.Option(
+        method_option(
             "--methods",
             "-m",
             help="Methods, separated by commas; may be repeated.",
@@ -49,38 +60,43 @@ def compare(
             autocompletion=complete_method,
         ),
     ] = None,
-    repeats: Annotated[int, typer.Option(help="Repeats of cross-validation.", min=1)] = 5,
-    folds: Annotated[int, typer.Option(help="Number of folds.", min=2)] = 10,
-    store: Annotated[Path, typer.Option(help="Results file; resumed if it exists.")] = Path(
-        "pigmil-results.sqlite"
-    ),
-    tune: Annotated[bool, typer.Option(help="Tune parameters by inner cross-validation.")] = True,
-    group_duplicates: Annotated[
-        bool, typer.Option("--group-duplicates", help="Keep identical bags in one fold.")
-    ] = False,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Stop if the audit finds severe defects.")
-    ] = False,
-    time_limit: Annotated[
-        float | None, typer.Option(help="Time limit per cell, in seconds.")
+    repeats: Annotated[
+        int, method_option("--repeats", help="Repeats of cross-validation.", min=1)
+    ] = 5,
+    folds: Annotated[int, method_option("--folds", help="Number of folds.", min=2)] = 10,
+    tune: Annotated[
+        bool, method_option("--tune/--no-tune", help="Tune parameters by inner cross-validation.")
+    ] = True,
+    set_: Annotated[
+        list[str] | None,
+        method_option(
+            "--set",
+            help="Other parameter of the comparison, as name=value: strict=true (stop if the audit "
+            "finds severe defects), group_duplicates=true (keep identical bags in one fold), "
+            "retry_failed=true, time_limit=SECONDS and memory_limit=MIB of a cell, workers=N or "
+            "ADDRESS (of dask). May be repeated.",
+        ),
     ] = None,
-    memory_limit: Annotated[
-        float | None, typer.Option(help="Memory limit per cell, in MiB.")
-    ] = None,
-    metric: Annotated[str, typer.Option(help="Metric to print.")] = "accuracy",
+    store: Annotated[
+        Path, result_option("--store", help="Results file; resumed if it exists.")
+    ] = Path("pigmil-results.sqlite"),
+    metric: Annotated[str, result_option("--metric", help="Metric to print.")] = "accuracy",
     export: Annotated[
         list[Path] | None,
-        typer.Option("--export", help="Write results: .md, .tex, .csv, .parquet or .json."),
+        result_option("--export", help="Write results: .md, .tex, .csv, .parquet or .json."),
     ] = None,
-    report: Annotated[Path | None, typer.Option("--report", help="Report: .html or .md.")] = None,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Run failed cells again.")
+    force: Annotated[
+        bool,
+        result_option(
+            "--force", help="Let --export replace files of other origin.", show_default=False
+        ),
     ] = False,
-    positive: PositiveOption = None,
+    report: Annotated[Path | None, result_option("--report", help="Report: .html or .md.")] = None,
+    pos_label: PositiveOption = None,
     read: ReadOptions = NO_OPTIONS,
-    jobs: JobsOption = 1,
-    cluster: ClusterOption = None,
-    workers: WorkersOption = None,
+    jobs: Annotated[
+        int, method_option("--jobs", "-j", help="Number of parallel workers.", min=1)
+    ] = 1,
     seed: SeedOption = 0,
 ) -> None:
     """Compare methods on data sets by repeated cross-validation.
@@ -96,27 +112,21 @@ def compare(
 
       pigmil compare musk1 elephant fox --repeats 1 --report comparison.html
     """  # fmt: skip
-    import numpy as np
-
     from pigmil.estimators import card_of
     from pigmil.evaluation import compare as run
     from pigmil.report._comparison import METRICS
-    from pigmil.scale import cluster_client
 
-    names = [
-        name.strip() for text in methods or [DEFAULT_METHODS] for name in text.split(",")
-        if name.strip()
-    ]  # fmt: skip
+    names = [name.strip() for text in methods or [DEFAULT_METHODS] for name in text.split(",")]
+    names = [name for name in names if name]
     for name in names:
         card_of(name)  # report a misspelt name before reading data
     if metric not in METRICS:
         raise ValueError(f"--metric {metric}: choose one of {', '.join(METRICS)}.")
-    targets: dict[str, Path | None] = {"--store": store, "--report": report}
-    targets |= {f"--export {path.name}": path for path in export or []}
-    check_targets(
-        data[0], targets,
-        {"--report": REPORTS} | {f"--export {path.name}": EXPORTS for path in export or []},
-    )  # fmt: skip
+    settings = named_values("--set", set_, SETTINGS, " of the comparison")
+    exports = {f"--export {path.name}": (path, tuple(EXPORTS)) for path in export or []}
+    check_targets(data[0], {"--store": (store, ()), "--report": (report, REPORTS)} | exports)
+    for path in [] if force else export or []:
+        _check_replaceable(path)
     if read.impute == Impute.mean:
         raise ValueError("--impute mean: a comparison imputes the median of the training bags.")
     sets: dict[str, Any] = {}
@@ -124,14 +134,11 @@ def compare(
         name = Path(item).stem if Path(item).exists() else item
         if name in sets:
             raise ValueError(f"Two data sets are called '{name}'; rename one of the files.")
-        bags = open_bags(item, read, output=output)
-        # Methods distinguish more than two classes; none of them is the positive one.
-        several = positive is None and len(np.unique(bags.y)) > 2
-        chosen = None if several else find_positive_label(bags, positive)
-        sets[name] = bags if chosen is None else bags.with_labels((bags.y == chosen).astype(int))
-    grouping = (*(read.group or []), *(["duplicates"] if group_duplicates else []))
+        sets[name] = _with_two_labels(open_bags(item, read, output=output), pos_label)
+    duplicates = ["duplicates"] if settings.pop("group_duplicates", False) else []
+    workers = settings.pop("workers", None)
     with (
-        cluster_client(cluster, workers) as client,
+        start_cluster(None if workers is None else str(workers)) as client,
         output.progress("comparing") as report_progress,
     ):
         results = run(
@@ -143,14 +150,11 @@ def compare(
             n_jobs=None if client else jobs,
             tune=tune,
             random_state=seed,
-            groups=grouping or None,
-            strict=strict,
-            retry_failed=retry_failed,
-            time_limit=time_limit,
-            memory_limit=memory_limit,
+            groups=(*(read.group or []), *duplicates) or None,
             callback=lambda step: report_progress(
                 step.done, step.total, f"{step.cell.data} {step.cell.method}"
             ),
+            **settings,
         )
     _print_comparison(output, results, metric)
     for path in export or []:
@@ -163,50 +167,53 @@ def compare(
     output.add_file(store, "all cells; run again to resume or extend")
 
 
+def _check_replaceable(path: Path) -> None:
+    """Raise an error for an existing file that does not look like exported results."""
+    start = EXPORTS[path.suffix.lower()]
+    if not path.exists():
+        return
+    content = path.read_bytes()
+    # The columns of a Parquet file are named in its last part.
+    known = all(name in content[-65536:] for name in (b"method", b"repeat", b"fold"))
+    if not content.startswith(start) or not (path.suffix.lower() != ".parquet" or known):
+        raise ValueError(
+            f"--export: '{path}' exists and does not hold results of a comparison; pass --force "
+            "to replace it."
+        )
+
+
+def _with_two_labels(bags: Any, positive: str | None) -> Any:
+    """Return bags with the labels 0 and 1; methods distinguish more classes, none is positive."""
+    import numpy as np
+
+    if positive is None and len(np.unique(bags.y)) > 2:
+        return bags
+    chosen = find_positive_label(bags, positive)
+    return bags if chosen is None else bags.with_labels((bags.y == chosen).astype(int))
+
+
 def _print_comparison(output: Output, results: Any, metric: str) -> None:
-    """Print the table of results and the ranks."""
-    from pigmil.report._comparison import (
-        INTERVALS,
-        METRICS,
-        significant_differences,
-        single_set,
-    )
+    """Print the table of results and the ranks; fill the JSON result."""
+    from pigmil.report import _comparison as comparison
 
     if len(results.rows) == len(results.failures):
         raise CommandFailedError(f"All cells failed.\n{results.summary()}")
-    output.print(as_options(results.summary()))
-    single = single_set(results, metric) if results.table(metric).shape[0] == 1 else None
-    if single is not None:
-        output.table(
-            ["method", single["short"], "interval"],
-            [
-                (row["method"], "-" if row["mean"] is None else f"{row['mean']:.1f}",
-                 row["interval"])
-                for row in single["rows"]
-            ],
-            title=f"{single['data']}: {METRICS[metric]}",
-        )  # fmt: skip
-        output.print(f"interval: {single['how']}")
-    else:
-        kind = "interval" if metric in INTERVALS and len(results.intervals(metric)) else "text"
-        table = results.table(metric, statistic=kind)
-        output.table(["data set", *table.columns], [(name, *row) for name, row in table.iterrows()])
+    output.print(results.summary())
+    table = comparison.printed_table(results, metric)
+    output.table(table.columns, table.rows, title=table.title)
+    output.print(comparison.legend(results, metric))
     for sentence in results.best_methods(metric):
         output.print(sentence)
-    differences = significant_differences(results, metric)
+    differences = comparison.significant_differences(results, metric)
     for sentence in differences[:10]:
         output.print(f"- {sentence}")
     if len(differences) > 10:
         output.print(f"- and {count(len(differences) - 10, 'more pair')}; see --report")
     significance = results.significance(metric)
     if significance.n_datasets > 1:
-        output.print(
-            "average ranks: "
-            + ", ".join(
-                f"{name} {rank:.2f}" for name, rank in significance.ranks.sort_values().items()
-            )
-            + f"; Friedman p = {significance.friedman_p:.3g}"
-        )
+        ranks = significance.ranks.sort_values().items()
+        listed = ", ".join(f"{name} {rank:.2f}" for name, rank in ranks)
+        output.print(f"average ranks: {listed}; {comparison.outcome_over_sets(significance)}")
     output.result = {
         "metric": metric,
         "table": results.table(metric).to_dict(orient="index"),

@@ -1,5 +1,6 @@
 """Output of commands: text, JSON, tables, progress and errors, on any terminal or stream."""
 
+import ast
 import codecs
 import dataclasses
 import functools
@@ -7,13 +8,14 @@ import inspect
 import json
 import logging
 import os
+import re
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 from rich.console import Console
@@ -27,20 +29,24 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
 
 from pigmil._core.errors import PigmilError
 from pigmil._core.files import atomic_write
 from pigmil._core.optional import import_optional
+from pigmil._core.tables import Table
 from pigmil._core.text import escape_formula, sanitize, to_json_safe
-from pigmil.cli._hints import as_options
 
 FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
-_ASCII = {"±": "+/-", "–": "-", "…": "...", "×": "x", "≤": "<=", "≥": ">="}
+_ASCII = {"±": "+/-", "–": "-", "…": "...", "×": "x", "≤": "<=", "≥": ">=", "†": "*"}
 TABLES = (".csv", ".tsv", ".parquet", ".json")
 REPORTS = (".html", ".htm", ".md")
 # Errors in what the user passed; their messages are shown without a traceback.
 _INPUT_ERRORS = (PigmilError, ValueError, TypeError, OSError)
+# A parameter in a message of the library, with the value that it suggests.
+_PARAMETER = re.compile(
+    r"(?<![\w.-])(?<!--read )(?<!--set )(?<!--write )([a-z_]+)="
+    r"(\[[^\]]*\]|'[^']*'|\"[^\"]*\"|(?:True|False)\b|-?\d+)?"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,15 +69,19 @@ class CommandFailedError(Exception):
     """The command ran as asked but produced no result; exit status 1."""
 
 
+class OutputError(Exception):
+    """Standard output cannot be written to."""
+
+
 class Output:
     """Output of a command: text on a terminal, or one JSON object at the end.
 
     Parameters
     ----------
-    as_json : bool
-        Print one JSON object on standard output and no text.
-    quiet : bool
-        Print no text.
+    options : OutputOptions
+        Whether to print JSON or no text at all.
+    parameters : sequence of inspect.Parameter
+        The parameters of the command, which hold its options.
 
     Attributes
     ----------
@@ -81,11 +91,12 @@ class Output:
         The files that were written.
     """
 
-    def __init__(self, *, as_json: bool, quiet: bool) -> None:
-        self.as_json = as_json
-        self.silent = quiet or as_json
+    def __init__(self, options: OutputOptions, parameters: Sequence[inspect.Parameter]) -> None:
+        self.as_json = options.as_json
+        self.silent = options.quiet or options.as_json
         self.console = Console(quiet=self.silent, highlight=False, emoji=False)
-        self.errors = Console(stderr=True, quiet=quiet, highlight=False, emoji=False)
+        self.errors = Console(stderr=True, quiet=options.quiet, highlight=False, emoji=False)
+        self.parameters = parameters
         self.result: dict[str, Any] = {}
         self.files: list[str] = []
 
@@ -96,36 +107,24 @@ class Output:
 
     def warn(self, text: str) -> None:
         """Print a warning on standard error."""
-        self.errors.print(f"[yellow]warning:[/] {_visible(as_options(text))}", soft_wrap=True)
+        text = name_options(text, option_names(self.parameters))
+        self.errors.print(f"[yellow]warning:[/] {_visible(text)}", soft_wrap=True)
 
-    def table(
-        self,
-        columns: Sequence[str],
-        rows: Sequence[Sequence[Any]],
-        *,
-        title: str | None = None,
-        left: Sequence[int] = (0,),
-    ) -> None:
-        """Print a table; columns are aligned right unless they are in ``left``."""
-        table = Table(title=None if title is None else escape(title), title_justify="left")
-        for number, column in enumerate(columns):
-            table.add_column(escape(column), justify="left" if number in left else "right")
-        for row in rows:
-            table.add_row(*(escape(sanitize(value)) for value in row))
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], **look: Any) -> None:
+        """Print a table; the arguments are those of :class:`pigmil.report.Table`."""
         with writing_output():
-            self.console.print(table)
+            self.console.print(Table(columns, rows, **look).rich())
 
     def add_file(self, path: Path, description: str) -> None:
         """Report a file that was written."""
         self.files.append(str(path))
         self.print(f"wrote {path}  ({description})")
 
-    def finish(self) -> None:
-        """Print the JSON object, if it was asked for, and flush."""
+    def print_json(self, content: dict[str, Any]) -> None:
+        """Print the JSON object, if it was asked for."""
         if self.as_json:
-            _print_json({**self.result, "files": self.files})
-        with writing_output():
-            sys.stdout.flush()
+            with writing_output():
+                sys.stdout.write(json.dumps(to_json_safe(content), allow_nan=False) + "\n")
 
     @contextmanager
     def progress(self, task_name: str) -> Iterator[Callable[[int, int, str], None]]:
@@ -157,6 +156,60 @@ class Output:
 
             yield report
 
+    def fail(self, error: Exception, status: int, *, debug: bool) -> None:
+        """Print an error and exit with a status."""
+        if debug:
+            self.errors.print_exception()
+        parameter = getattr(error, "parameter", None)
+        text = name_options(str(error), option_names(self.parameters), parameter)
+        text = text or type(error).__name__
+        if status == FAILED and not isinstance(error, CommandFailedError):
+            text = f"{type(error).__name__}: {text} (--debug shows where)"
+        self.print_json({"error": text, "status": status})
+        errors = Console(stderr=True, highlight=False, emoji=False)
+        errors.print(f"[bold red]error:[/] {_visible(text)}", soft_wrap=True)
+        raise typer.Exit(status) from None
+
+
+def name_options(message: str, options: Mapping[str, str], parameter: str | None = None) -> str:
+    """Name the options of the command line in a message about parameters.
+
+    Parameters
+    ----------
+    message : str
+        Message of the library; it has parameters as ``name=`` or ``name=value``.
+    options : mapping of str to str
+        Option by parameter; ``--read name=`` for one that is passed on by name.
+    parameter : str, optional
+        The parameter of the error; its option is put in front if the message does not have it.
+
+    Examples
+    --------
+    >>> names = {"info": "--info", "header": "--read header="}
+    >>> name_options("Keep it with info=['a', 'b'] or pass header=False.", names)
+    'Keep it with --info a --info b or pass --read header=False.'
+    >>> name_options("There is no column 'c'.", names, "info")
+    "--info: There is no column 'c'."
+    """
+
+    def option(match: re.Match[str]) -> str:
+        flag, text = options.get(match[1]), match[2] or ""
+        if flag is None:
+            return match[0]
+        if flag.endswith("="):  # passed on by name
+            return flag + shlex.quote(text.strip("'\"") or "VALUE")
+        if text in ("", "True", "[...]") or " " in flag:
+            return flag
+        value = ast.literal_eval(text)
+        values = value if isinstance(value, list) else [value]
+        return " ".join(f"{flag} {shlex.quote(str(one))}" for one in values)
+
+    named = _PARAMETER.sub(option, message)
+    flag = options.get(parameter or "")
+    if flag is None or flag.rstrip("=") in named:
+        return named
+    return f"{flag.rstrip('=')}: {named}"
+
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """Turn the errors of a command into one message and an exit status.
@@ -177,29 +230,27 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             fields = [field.name for field in dataclasses.fields(group)]
             options[name] = group(**{field: options.pop(field) for field in fields})
         asked: OutputOptions = options.pop("common")
-        output, debug = Output(as_json=asked.as_json, quiet=asked.quiet), asked.debug
+        output, debug = Output(asked, parameters), asked.debug
         _configure_logging(output.errors, debug)
         try:
             with _warnings_as_lines(output):
                 function(output, *args, **options)
-            output.finish()
+            output.print_json({**output.result, "files": output.files})
+            with writing_output():
+                sys.stdout.flush()
         except KeyboardInterrupt:
-            if output.as_json:
-                _print_json({"error": "stopped", "status": INTERRUPTED})
+            output.print_json({"error": "stopped", "status": INTERRUPTED})
             output.errors.print("stopped; finished work is kept, unfinished files were removed")
             raise typer.Exit(INTERRUPTED) from None
-        except (BrokenPipeError, OutputError):
+        except (BrokenPipeError, OutputError, typer.Exit, typer.Abort):
             raise  # handled by the entry point
-        except _INPUT_ERRORS as error:
-            _fail(output, error, debug, WRONG_INPUT)
-        except (typer.Exit, typer.Abort):
-            raise
         except Exception as error:
-            _fail(output, error, debug, FAILED)
+            wrong_input = isinstance(error, _INPUT_ERRORS)
+            output.fail(error, WRONG_INPUT if wrong_input else FAILED, debug=debug)
 
     # Typer builds the options from the signature, which lacks the first argument.
     guarded.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    guarded.__annotations__ = {one.name: one.annotation for one in parameters}
+    guarded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     guarded.__doc__ = unwrap_paragraphs(function.__doc__)
     return guarded
 
@@ -217,10 +268,28 @@ def _expand_option_classes(
         classes[parameter.name] = kind
         types = get_type_hints(kind, include_extras=True)
         parameters += [
-            parameter.replace(name=one.name, annotation=types[one.name], default=one.default)
-            for one in dataclasses.fields(kind)
+            parameter.replace(name=field.name, annotation=types[field.name], default=field.default)
+            for field in dataclasses.fields(kind)
         ]
     return parameters, classes
+
+
+def option_names(parameters: Sequence[inspect.Parameter]) -> dict[str, str]:
+    """Return the options of a command by parameter; those of reading may be passed on by name."""
+    names: dict[str, str] = {}
+    for parameter in parameters:
+        for option in get_args(parameter.annotation)[1:]:
+            # In an annotation, typer keeps the first name as the default.
+            given = [text for text in (option.default, *(option.param_decls or ())) if text]
+            flags = [str(text).partition("/")[0] for text in given if str(text)[:2] == "--"]
+            keys = [parameter.name, *(flag[2:].replace("-", "_") for flag in flags)]
+            names |= {key: flags[0] for key in keys if flags}
+    if "read" in names:
+        from pigmil.cli._inputs import reading_parameters
+
+        names = {name: f"--read {name}=" for name in reading_parameters()} | names
+        names["missing_values"] = "--impute median"
+    return names
 
 
 def unwrap_paragraphs(text: str | None) -> str:
@@ -236,28 +305,9 @@ def command_line() -> str:
     return shlex.join(["pigmil", *sys.argv[1:]])
 
 
-def _print_json(content: dict[str, Any]) -> None:
-    with writing_output():
-        sys.stdout.write(json.dumps(to_json_safe(content), allow_nan=False) + "\n")
-
-
 def _visible(text: str) -> str:
     """Return text without markup or control characters: ids of a file may contain both."""
     return escape("\n".join(sanitize(line, limit=len(line)) for line in text.split("\n")))
-
-
-def _fail(output: Output, error: Exception, debug: bool, status: int) -> None:
-    if debug:
-        output.errors.print_exception()
-    text = as_options(str(error)) or type(error).__name__
-    if status == FAILED and not isinstance(error, CommandFailedError):
-        text = f"{type(error).__name__}: {text} (--debug shows where)"
-    if output.as_json:
-        _print_json({"error": text, "status": status})
-    Console(stderr=True, highlight=False, emoji=False).print(
-        f"[bold red]error:[/] {_visible(text)}", soft_wrap=True
-    )
-    raise typer.Exit(status) from None
 
 
 @contextmanager
@@ -272,6 +322,7 @@ def _warnings_as_lines(output: Output) -> Iterator[None]:
 
     with warnings.catch_warnings():
         if not sys.warnoptions:
+            warnings.simplefilter("always", UserWarning)
             warnings.showwarning = show
         yield
 
@@ -281,10 +332,6 @@ def _configure_logging(console: Console, debug: bool) -> None:
     logger.handlers = [RichHandler(console=console, show_time=False, show_path=False)]
     logger.setLevel(logging.INFO if debug else logging.WARNING)
     logger.propagate = False
-
-
-class OutputError(Exception):
-    """Standard output cannot be written to."""
 
 
 def run_app(app: Callable[[], Any]) -> None:
@@ -341,36 +388,33 @@ def _to_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
     return safe, error.end
 
 
-def check_targets(source: str, targets: dict[str, Path | None], suffixes: Any) -> None:
+def check_targets(source: str, targets: Mapping[str, tuple[Path | None, Sequence[str]]]) -> None:
     """Raise an error for files that cannot be written or would overwrite the data.
 
     Parameters
     ----------
     source : str
         The data that the command reads.
-    targets : dict of str to Path
-        Files by option; None if not requested.
-    suffixes : dict of str to sequence of str
-        Allowed suffixes by option; all if an option is missing.
+    targets : mapping of str to (Path, sequence of str)
+        Files by option, None if not requested, and their suffixes, all if there are none.
     """
     used: dict[Path, str] = {Path(source).resolve(): "the data"}
-    for option, path in targets.items():
+    for option, (path, suffixes) in targets.items():
         if path is None:
             continue
-        allowed = suffixes.get(option)
-        if allowed and path.suffix.lower() not in allowed:
-            raise ValueError(
-                f"{option}: cannot write '{path}'; the suffix must be {', '.join(allowed)}."
-            )
-        if path.is_dir() or not path.absolute().parent.is_dir():
-            what = "is a folder" if path.is_dir() else f"there is no folder '{path.parent}'"
-            raise ValueError(f"{option}: cannot write '{path}': {what}.")
-        if path.exists() and not path.is_file():
-            raise ValueError(f"{option}: cannot write '{path}': it is not a regular file.")
-        if path.resolve() in used:
-            raise ValueError(
-                f"{option}: '{path}' would overwrite {used[path.resolve()]}; choose another name."
-            )
+        reason = None
+        if suffixes and path.suffix.lower() not in suffixes:
+            reason = f"the suffix must be {', '.join(suffixes)}"
+        elif path.is_dir():
+            reason = "it is a folder"
+        elif not path.absolute().parent.is_dir():
+            reason = f"there is no folder '{path.parent}'"
+        elif path.exists() and not path.is_file():
+            reason = "it is not a regular file"
+        elif path.resolve() in used:
+            reason = f"it would overwrite {used[path.resolve()]}; choose another name"
+        if reason is not None:
+            raise ValueError(f"{option}: cannot write '{path}': {reason}.")
         used[path.resolve()] = option
 
 
@@ -386,29 +430,19 @@ def write_table(columns: dict[str, Any], path: Path, *, raw: bool = False) -> Pa
     raw : bool, default=False
         Write text to .csv and .tsv unchanged, also where a spreadsheet would run it as a formula.
     """
-    suffix = path.suffix.lower()
-    if suffix not in TABLES:
-        raise ValueError(f"Cannot write '{path}': the suffix must be {', '.join(TABLES)}.")
     pa = import_optional("pyarrow", extra="io", purpose="Writing a table")
-    ready = {name: _to_arrow(values) for name, values in columns.items()}
-    if suffix in (".csv", ".tsv") and not raw:
-        ready = {
-            escape_formula(name): list(map(escape_formula, values))
-            if isinstance(values, list)
-            else values
-            for name, values in ready.items()
-        }
-    table = pa.table(ready)
+    suffix = path.suffix.lower()
+    text = suffix in (".csv", ".tsv") and not raw
+    shown = escape_formula if text else lambda value: value
+    table = pa.table({shown(name): _to_arrow(values, shown) for name, values in columns.items()})
     with atomic_write(path) as temporary:
         if suffix == ".parquet":
-            import_optional("pyarrow.parquet", extra="io", purpose="Writing parquet").write_table(
-                table, temporary
-            )
+            writer = import_optional("pyarrow.parquet", extra="io", purpose="Writing parquet")
+            writer.write_table(table, temporary)
         elif suffix == ".json":
-            records = json.dumps(
-                to_json_safe(table.to_pylist()), ensure_ascii=False, allow_nan=False
-            )
-            temporary.write_text(records + "\n", "utf-8")
+            records = to_json_safe(table.to_pylist())
+            line = json.dumps(records, ensure_ascii=False, allow_nan=False)
+            temporary.write_text(line + "\n", "utf-8")
         else:
             csv = import_optional("pyarrow.csv", extra="io", purpose="Writing csv")
             delimiter = "\t" if suffix == ".tsv" else ","
@@ -416,8 +450,8 @@ def write_table(columns: dict[str, Any], path: Path, *, raw: bool = False) -> Pa
     return path
 
 
-def _to_arrow(values: Any) -> Any:
+def _to_arrow(values: Any, shown: Callable[[Any], Any]) -> Any:
     import numpy as np
 
     array = np.asarray(values)
-    return [str(value) for value in array] if array.dtype.kind in "OU" else array
+    return [shown(str(value)) for value in array] if array.dtype.kind in "OU" else array

@@ -1,12 +1,10 @@
-"""``pigmil detect``: find the instances that make bags positive."""
+"""``pigmil detect`` and ``pigmil demo``: find the instances that make bags positive."""
 
+import re
 import time
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
 
 from pigmil._core.text import count
 from pigmil.cli._console import (
@@ -20,20 +18,23 @@ from pigmil.cli._console import (
 )
 from pigmil.cli._inputs import (
     NO_OPTIONS,
-    ClusterOption,
     DataArgument,
     MethodOption,
     PositiveOption,
     RawOption,
     ReadOptions,
+    ScaleOption,
     SeedOption,
     SetOption,
     WorkersOption,
     build_method,
     find_positive_label,
     fit_with_progress,
-    has_columns,
+    is_table,
+    method_option,
     open_bags,
+    result_option,
+    start_cluster,
 )
 
 if TYPE_CHECKING:
@@ -44,6 +45,12 @@ _FOLDS, _MAX_SECONDS = 5, 60.0
 # Calls and diagnosis take seven more fits; beyond this size only where --fdr asks for them.
 _FDR, _MAX_INSTANCES = 0.1, 20_000
 _MAX_COLUMNS = 3  # of information on an instance, in the printed table
+# Table I of the paper: detected instances that are positive, in per cent.
+TABLE_I = {
+    "BASIC": {"PIGMIL": 95, "KDE_min": 80, "KDE": 80, "KDE_max": 80},
+    "RHOMBUS": {"PIGMIL": 95, "KDE_min": 85, "KDE": 90, "KDE_max": 95},
+    "RING": {"PIGMIL": 100, "KDE_min": 100, "KDE": 0, "KDE_max": 0},
+}
 
 
 @command
@@ -53,7 +60,7 @@ def detect(
     method: MethodOption = "SoftPIGMIL",
     fdr: Annotated[
         float | None,
-        typer.Option(
+        method_option(
             "--fdr",
             help="False discovery rate: average share of false detections to allow.",
             min=0.001,
@@ -63,7 +70,7 @@ def detect(
     ] = None,
     to: Annotated[
         Path | None,
-        typer.Option(
+        result_option(
             "--output",
             "-o",
             help="Ranked table: .csv, .tsv, .parquet or .json.",
@@ -72,22 +79,21 @@ def detect(
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option("--report", help="Report: .html or .md.", show_default="DATA-report.html"),
+        result_option("--report", help="Report: .html or .md.", show_default="DATA-report.html"),
     ] = None,
     no_report: Annotated[
-        bool, typer.Option("--no-report", help="Write no report.", show_default=False)
+        bool, result_option("--no-report", help="Write no report.", show_default=False)
     ] = False,
-    top: Annotated[int, typer.Option("--top", help="Rows to print.", min=0)] = 10,
-    scale: Annotated[bool, typer.Option(help="Standardise the features first.")] = True,
+    top: Annotated[int, result_option("--top", help="Rows to print.", min=0)] = 10,
+    scale: ScaleOption = True,
     set_: SetOption = None,
-    positive: PositiveOption = None,
+    pos_label: PositiveOption = None,
     images: Annotated[
         str | None,
-        typer.Option("--images", help="Column with picture files to show in the report."),
+        result_option("--images", help="Column with picture files to show in the report."),
     ] = None,
     read: ReadOptions = NO_OPTIONS,
     raw: RawOption = False,
-    cluster: ClusterOption = None,
     workers: WorkersOption = None,
     seed: SeedOption = 0,
 ) -> None:
@@ -117,23 +123,17 @@ def detect(
     stem = Path(data).stem
     to = to or Path(f"{stem}-instances.csv")
     page = None if no_report else report or Path(f"{stem}-report.html")
-    check_targets(
-        data, {"--output": to, "--report": page}, {"--output": TABLES, "--report": REPORTS}
-    )
+    check_targets(data, {"--output": (to, TABLES), "--report": (page, REPORTS)})
     model = build_method(method, set_, seed, detects=True)
-    if images is not None and has_columns(data, read):
+    if images is not None and is_table(data):
         read = replace(read, info=list(dict.fromkeys([*(read.info or []), images])))
     bags = open_bags(data, read, output=output)
     if read.impute is not None:
         bags = BagImputer(strategy=read.impute.value).fit_transform(bags)
-    model.set_params(pos_label=find_positive_label(bags, positive))
+    model.set_params(pos_label=find_positive_label(bags, pos_label))
     scaled = BagScaler().fit_transform(bags) if scale else bags
     diagnosis = None
-    with ExitStack() as stack:
-        if cluster is not None or workers is not None:
-            from pigmil.scale import cluster_client
-
-            stack.enter_context(cluster_client(cluster, workers))
+    with start_cluster(workers):
         start = time.perf_counter()
         fit_with_progress(output, model, scaled)
         seconds = time.perf_counter() - start
@@ -143,9 +143,8 @@ def detect(
             )
     selection = None if diagnosis is None else diagnosis.selection
     rows = ranked_rows(model, bags)
-    ranked = ranking_columns(
-        bags, model.instance_scores_, rows, detected_mask(model, bags, selection)
-    )
+    detected = detected_mask(model, bags, selection)
+    ranked = ranking_columns(bags, model.instance_scores_, rows, detected)
     ranked["best_of_bag"] = ranked["rank"] == 1
     if selection is not None:
         adjusted = np.full(bags.n_instances, np.nan)
@@ -210,28 +209,25 @@ def _diagnose(
 
 
 def _print_detection(
-    output: Output,
-    bags: "Bags",
-    model: Any,
-    ranked: dict[str, Any],
-    top: int,
-    diagnosis: Any,
+    output: Output, bags: "Bags", model: Any, ranked: dict[str, Any], top: int, diagnosis: Any
 ) -> None:
     """Print the diagnosis and the top of the ranking; fill the JSON result."""
     import numpy as np
 
+    from pigmil.report._ranking import info_columns
     from pigmil.report._summary import reasons, verdict
 
     n_positive = int((bags.y == model.positive_label_).sum())
     n_detected = int(ranked["detected"].sum())
+    fdr = None if diagnosis is None else diagnosis.selection.fdr
+    level = (
+        "; the share of false detections is not known."
+        if fdr is None
+        else f", at a false discovery rate of {100 * fdr:g} %."
+    )
     output.print(
         f"{model.card.name} detected {count(n_detected, 'instance')} in "
-        f"{count(n_positive, 'positive bag')} (of {count(bags.n_bags, 'bag')})"
-        + (
-            "; the share of false detections is not known."
-            if diagnosis is None
-            else f", at a false discovery rate of {100 * diagnosis.selection.fdr:g} %."
-        )
+        f"{count(n_positive, 'positive bag')} (of {count(bags.n_bags, 'bag')}){level}"
     )
     if diagnosis is not None:
         output.print(f"How sure is this? {verdict(diagnosis)}")
@@ -239,7 +235,12 @@ def _print_detection(
             output.print(f"- {reason}")
     n_rows = min(top, len(ranked["bag"]))
     if n_rows:
-        known = _known_columns(bags, ranked)
+        known = [
+            title
+            for name in info_columns(bags)[0]
+            for title in ranked
+            if title == name or re.fullmatch(rf"{re.escape(name)}_\d+", title)
+        ][:_MAX_COLUMNS]
         output.table(
             ["bag", "instance", "score", "detected", "best of bag", *known],
             [
@@ -259,7 +260,7 @@ def _print_detection(
         "method": model.card.name,
         "bags": bags.n_bags,
         "positive_bags": n_positive,
-        "fdr": None if diagnosis is None else diagnosis.selection.fdr,
+        "fdr": fdr,
         "detected": _listed(ranked, ranked["detected"]),
         "best_of_each_bag": _listed(ranked, ranked["best_of_bag"]),
         "diagnosis": None if diagnosis is None else diagnosis.to_dict(),
@@ -271,24 +272,72 @@ def _print_detection(
         output.result["detection_accuracy"] = share
 
 
-def _known_columns(bags: "Bags", ranked: dict[str, Any]) -> list[str]:
-    """Return the first columns of a ranking that say which instance of its bag it is."""
-    from pigmil.report._ranking import info_columns
-
-    names, _ = info_columns(bags)
-    known = [
-        title
-        for name in names
-        for title in ranked
-        if title == name or (title.startswith(f"{name}_") and title[len(name) + 1 :].isdigit())
-    ]
-    return known[:_MAX_COLUMNS]
-
-
 def _listed(ranked: dict[str, Any], chosen: Any) -> list[dict[str, Any]]:
     """Return bag, instance and score of the chosen rows."""
-    columns = [ranked[name][chosen] for name in ("bag", "instance", "score")]
-    return [
-        {"bag": bag, "instance": row, "score": score}
-        for bag, row, score in zip(*columns, strict=True)
-    ]
+    names = ("bag", "instance", "score")
+    columns = [ranked[name][chosen] for name in names]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+@command
+def demo(
+    output: Output,
+    folder: Annotated[
+        Path, result_option("--output", "-o", help="Folder for the picture and the report.")
+    ] = Path("pigmil-demo"),
+    seeds: Annotated[
+        int, method_option("--seeds", help="Number of random draws of each data set.", min=1)
+    ] = 10,
+    seed: SeedOption = 0,
+) -> None:
+    """Detect the positive instances of the paper's three synthetic sets.
+
+    Prints the percentage of detected instances that are truly positive, with the figures of the
+    paper's Table I for comparison, and writes a picture and a report. Takes about a minute.
+
+    Example:
+
+      pigmil demo --output demo
+    """
+    import numpy as np
+    from matplotlib.figure import Figure
+
+    from pigmil import datasets
+    from pigmil.report import detection_summary, plot_bags, write_report
+    from pigmil.report._figures import write_figure
+
+    shares: dict[str, dict[str, float]] = {name: {} for name in TABLE_I}
+    examples: dict[str, Any] = {}
+    jobs = [(name, method) for name, printed in TABLE_I.items() for method in printed]
+    with output.progress("detecting") as report:
+        for done, (name, method) in enumerate(jobs):
+            right = []
+            for number in range(seeds):
+                bags = getattr(datasets, f"make_{name.lower()}")(random_state=seed + number)
+                model = build_method(method, None, seed).fit(bags)
+                right.append(np.mean(bags.instance_labels[model.detected_instances_] == 1))
+                if method == "PIGMIL" and number == 0:
+                    examples[name] = (bags, model)
+                report(seeds * done + number + 1, seeds * len(jobs), f"{name} {method}")
+            shares[name][method] = 100 * float(np.mean(right))
+    output.table(
+        ["data set", *TABLE_I["RING"]],
+        [
+            (name, *(f"{shares[name][m]:.0f} (paper {value})" for m, value in printed.items()))
+            for name, printed in TABLE_I.items()
+        ],
+        title=f"Detected instances that are truly positive, % (mean of {count(seeds, 'draw')})",
+    )
+    output.result = {"seeds": seeds, "detection_accuracy": shares}
+    folder.mkdir(parents=True, exist_ok=True)
+    figure = Figure(figsize=(13, 5), layout="constrained")
+    for ax, (name, (bags, model)) in zip(figure.subplots(1, 3), examples.items(), strict=True):
+        plot_bags(bags, detected=model, title=name, ax=ax)
+    write_figure(figure, folder / "detected.png", dpi=110)
+    output.add_file(folder / "detected.png", "the three sets; detected instances are circled")
+    bags, model = examples["RHOMBUS"]
+    summary = detection_summary(
+        model, bags, source="RHOMBUS, synthetic", seed=seed, command=command_line()
+    )
+    page = write_report(summary, folder / "report.html")
+    output.add_file(page, "report on RHOMBUS; open it in a browser")

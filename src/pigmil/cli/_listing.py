@@ -6,11 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
-from pigmil._core.errors import BagFormatError
 from pigmil._core.text import count
 from pigmil.cli._console import Output, check_targets, command
-from pigmil.cli._hints import as_options
-from pigmil.cli._inputs import NO_OPTIONS, ReadOptions, complete_method, named_values, open_bags
+from pigmil.cli._inputs import (
+    NO_OPTIONS,
+    ReadOptions,
+    complete_method,
+    open_bags,
+    result_option,
+    split_setting,
+)
 
 
 def complete_data_set(incomplete: str) -> list[str]:
@@ -180,9 +185,9 @@ def datasets_fetch(
         datasets.info(name)  # report a misspelt name before downloading
     fetched = {}
     with output.progress("fetching") as report:
-        for number, name in enumerate(names):
-            report(number, len(names), name)
+        for number, name in enumerate(names, 1):
             fetched[name] = repr(datasets.load_dataset(name))
+            report(number, len(names), name)
     for name, description in fetched.items():
         output.print(f"{name}: {description}")
     output.result = {"fetched": fetched}
@@ -195,38 +200,31 @@ def convert(
     target: Annotated[
         Path, typer.Argument(metavar="OUT", help="File; the suffix determines the format.")
     ],
-    to_format: Annotated[
+    format: Annotated[
         str | None,
-        typer.Option("--to-format", help="Format of OUT, if the suffix does not determine it."),
+        result_option("--to-format", help="Format of OUT, if the suffix does not determine it."),
     ] = None,
-    lossy: Annotated[
-        bool,
-        typer.Option("--lossy", help="Drop content that OUT cannot store.", show_default=False),
-    ] = False,
     write: Annotated[
         list[str] | None,
-        typer.Option("--write", help="Other option of the writer, as name=value; may be repeated."),
+        result_option(
+            "--write", help="Other parameter of `write_bags`, as name=value; may be repeated."
+        ),
     ] = None,
     read: ReadOptions = NO_OPTIONS,
 ) -> None:
     """Convert bags from one format to another.
 
-    Content that OUT cannot store is an error unless --lossy is given.
-
     Examples:
 
-      pigmil convert musk1.data musk1.parquet
+      pigmil convert bags.mat bags.parquet
 
       pigmil convert table.csv bags.npz --bag molecule --label active
     """
     from pigmil.io import write_bags
 
-    check_targets(source, {"OUT": target}, {})
+    check_targets(source, {"OUT": (target, ())})
+    options = dict(map(split_setting, write or []))
     bags = open_bags(source, read, labelled=False)
-    try:
-        options = named_values("--write", write) | ({"lossy": True} if lossy else {})
-        write_bags(bags, target, format=to_format, **options)
-    except BagFormatError as error:
-        raise BagFormatError(as_options(str(error), format="to-format")) from error
+    write_bags(bags, target, format=format, **options)
     output.result = {"bags": bags.n_bags, "instances": bags.n_instances, "target": target}
     output.add_file(target, repr(bags))

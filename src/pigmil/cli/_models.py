@@ -1,22 +1,24 @@
-"""``pigmil fit`` and ``pigmil predict``."""
+"""``pigmil fit``, ``pigmil predict`` and ``pigmil heatmap``: models in files."""
 
+import os
+import re
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-import typer
-
-from pigmil._core.text import count
+from pigmil._core.text import count, did_you_mean
 from pigmil.cli._console import TABLES, Output, check_targets, command, write_table
 from pigmil.cli._inputs import (
     NO_OPTIONS,
-    ClusterOption,
     DataArgument,
     Impute,
     MethodOption,
+    ModelArgument,
     PositiveOption,
     RawOption,
     ReadOptions,
+    ScaleOption,
     SeedOption,
     SetOption,
     StreamOption,
@@ -25,28 +27,28 @@ from pigmil.cli._inputs import (
     find_positive_label,
     fit_with_progress,
     open_bags,
-    scan_lazy_bags,
+    result_option,
+    start_cluster,
 )
 
-if TYPE_CHECKING:
-    from pigmil.bags import Bags
-    from pigmil.scale import LazyBags
+_PICTURES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
+_NAME_BYTES = 100  # of a file name; 255 is the limit of most systems
+_DEVICE = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\.|\Z)", re.IGNORECASE)  # on Windows
+HeatmapFormat = StrEnum("HeatmapFormat", ["png", "svg", "geojson"])
+HeatmapValue = StrEnum("HeatmapValue", ["score", "percentile"])
 
 
 @command
 def fit(
     output: Output,
     data: DataArgument,
-    to: Annotated[
-        Path, typer.Option("--output", "-o", help="Model file, for example model.skops.")
-    ],
+    to: Annotated[Path, result_option("--output", "-o", help="Model file, such as model.skops.")],
     method: MethodOption = "PIGMIL",
-    scale: Annotated[bool, typer.Option(help="Standardise the features first.")] = True,
+    scale: ScaleOption = True,
     set_: SetOption = None,
-    positive: PositiveOption = None,
+    pos_label: PositiveOption = None,
     read: ReadOptions = NO_OPTIONS,
     stream: StreamOption = False,
-    cluster: ClusterOption = None,
     workers: WorkersOption = None,
     seed: SeedOption = 0,
 ) -> None:
@@ -66,22 +68,17 @@ def fit(
 
     from pigmil.bags import BagImputer, scaled_pipeline
     from pigmil.estimators.persistence import save_model
-    from pigmil.scale import cluster_client
 
-    check_targets(data, {"--output": to}, {})
+    check_targets(data, {"--output": (to, ())})
     fitted = build_method(method, set_, seed)
-    bags: Any
-    if stream or cluster or workers:
-        bags = scan_lazy_bags(data, read)
-    else:
-        bags = open_bags(data, read, output=output)
-    fitted.set_params(pos_label=find_positive_label(bags, positive))
+    bags = open_bags(data, read, lazy=stream or workers is not None, output=output)
+    fitted.set_params(pos_label=find_positive_label(bags, pos_label))
     model = scaled_pipeline(fitted, bags) if scale else Pipeline([("method", fitted)])
     if read.impute is not None:
         steps = [step for step in model.steps if step[0] != "impute"]
         model = Pipeline([("impute", BagImputer(strategy=read.impute.value)), *steps])
     try:
-        with cluster_client(cluster, workers):
+        with start_cluster(workers):
             fit_with_progress(output, fitted, bags, model)
     except KeyboardInterrupt:
         output.errors.print("a fit cannot be resumed; run the same command again to start over")
@@ -94,11 +91,11 @@ def fit(
 @command
 def predict(
     output: Output,
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model file of `pigmil fit`.")],
+    model: ModelArgument,
     data: DataArgument,
     to: Annotated[
         Path | None,
-        typer.Option(
+        result_option(
             "--output",
             "-o",
             help="Predictions: .csv, .tsv, .parquet or .json.",
@@ -107,12 +104,15 @@ def predict(
     ] = None,
     instances: Annotated[
         Path | None,
-        typer.Option("--instances", help="Also write the instances, best first, to this file."),
+        result_option(
+            "--instances",
+            help="Also write the instances, best first, to this file; with --stream or --workers "
+            "to this folder.",
+        ),
     ] = None,
     read: ReadOptions = NO_OPTIONS,
     raw: RawOption = False,
     stream: StreamOption = False,
-    cluster: ClusterOption = None,
     workers: WorkersOption = None,
 ) -> None:
     """Classify bags with a saved model.
@@ -132,69 +132,41 @@ def predict(
     from pigmil.bags import BagImputer
     from pigmil.metrics import instance_scores
     from pigmil.report._ranking import ranking_columns
-    from pigmil.scale import cluster_client
+    from pigmil.scale import predict_to_parquet
 
     pipeline, method = load_pipeline(model)
     if not method.card.classifies and instances is None:
         raise ValueError(f"{method.card.name} does not classify bags; pass --instances FILE.")
-    if instances is not None and not method.card.detects:
-        raise ValueError(f"{method.card.name} does not score instances; drop --instances.")
     if instances is not None:
-        check_two_classes(method)
-    if method.card.classifies:
-        to = to or Path(f"{Path(data).stem}-predictions.csv")
-    if stream or cluster or workers:
-        check_targets(data, {"--output": to}, {"--output": TABLES})
-        lazy = scan_lazy_bags(data, read, labelled=False)
-        with cluster_client(cluster, workers):
-            _predict_lazy(output, pipeline, method, lazy, to, instances, raw=raw)
-        return
+        check_scores_instances(method, "drop --instances")
+    to = (to or Path(f"{Path(data).stem}-predictions.csv")) if method.card.classifies else None
+    lazy = stream or workers is not None
     check_targets(
-        data, {"--output": to, "--instances": instances},
-        {"--output": TABLES, "--instances": TABLES},
-    )  # fmt: skip
+        data, {"--output": (to, TABLES), "--instances": (None if lazy else instances, TABLES)}
+    )
     imputer = getattr(pipeline, "named_steps", {}).get("impute")
     if read.impute is None and isinstance(imputer, BagImputer):
         read = replace(read, impute=Impute(imputer.strategy))
-    bags = open_bags(data, read, labelled=False, output=output)
-    bags = with_fitted_features(output, method, bags)
+    bags = open_bags(data, read, labelled=False, lazy=lazy, output=output)
+    if not lazy:
+        bags = with_fitted_features(output, method, bags)
     output.result = {"method": method.card.name, "bags": bags.n_bags}
-    if to is not None and method.card.classifies:
-        table = _predict_bags(output, pipeline, bags)
-        output.add_file(write_table(table, to, raw=raw), count(bags.n_bags, "bag"))
-    if instances is not None:
-        scores = instance_scores(pipeline, bags)
-        order = np.argsort(-np.nan_to_num(scores, nan=-np.inf), kind="stable")
-        scored = ranking_columns(bags, scores, order)
-        output.add_file(
-            write_table(scored, instances, raw=raw), count(bags.n_instances, "instance")
-        )
+    with start_cluster(workers):
+        if to is not None:
+            table = _predict_bags(output, pipeline, bags)
+            output.add_file(write_table(table, to, raw=raw), count(bags.n_bags, "bag"))
+        scored = count(bags.n_instances, "instance")
+        if instances is not None and lazy:
+            files = predict_to_parquet(pipeline, bags, instances)
+            output.add_file(instances, f"{scored} in {count(len(files), 'file')}")
+        elif instances is not None:
+            scores = instance_scores(pipeline, bags)
+            order = np.argsort(-np.nan_to_num(scores, nan=-np.inf), kind="stable")
+            columns = ranking_columns(bags, scores, order)
+            output.add_file(write_table(columns, instances, raw=raw), scored)
 
 
-def _predict_lazy(
-    output: Output,
-    pipeline: Any,
-    method: Any,
-    bags: "LazyBags",
-    to: Path | None,
-    instances: Path | None,
-    *,
-    raw: bool,
-) -> None:
-    """Write the predictions of bags on disk: a table of bags, and scores in a folder."""
-    from pigmil.scale import predict_to_parquet
-
-    output.result = {"method": method.card.name, "bags": bags.n_bags}
-    if to is not None and method.card.classifies:
-        table = _predict_bags(output, pipeline, bags)
-        output.add_file(write_table(table, to, raw=raw), count(bags.n_bags, "bag"))
-    if instances is not None:
-        files = predict_to_parquet(pipeline, bags, instances)
-        scored = f"{count(bags.n_instances, 'instance')} in {count(len(files), 'file')}"
-        output.add_file(instances, scored)
-
-
-def _predict_bags(output: Output, pipeline: Any, bags: "Bags | LazyBags") -> dict[str, Any]:
+def _predict_bags(output: Output, pipeline: Any, bags: Any) -> dict[str, Any]:
     """Return predictions as columns; if the bags have labels, print the accuracy."""
     import numpy as np
 
@@ -242,8 +214,10 @@ def load_pipeline(path: Path) -> tuple[Any, Any]:
     return pipeline, method
 
 
-def check_two_classes(method: Any) -> None:
-    """Raise an error if a method scores every instance once per class."""
+def check_scores_instances(method: Any, otherwise: str) -> None:
+    """Raise an error if a method does not score instances, or scores them once per class."""
+    if not method.card.detects:
+        raise ValueError(f"{method.card.name} does not score instances; {otherwise}.")
     if len(method.classes_) > 2:
         raise ValueError(
             f"The model distinguishes {len(method.classes_)} classes and has a score per class for "
@@ -252,7 +226,7 @@ def check_two_classes(method: Any) -> None:
         )
 
 
-def with_fitted_features(output: Output, method: Any, bags: "Bags") -> "Bags":
+def with_fitted_features(output: Output, method: Any, bags: Any) -> Any:
     """Return bags with the features of the model, chosen by name if both have names."""
     fitted = getattr(method, "feature_names_in_", None)
     names = bags.feature_names
@@ -281,3 +255,154 @@ def with_fitted_features(output: Output, method: Any, bags: "Bags") -> "Bags":
         feature_names=list(fitted),
         missing="keep" if bags.has_missing else "raise",
     )
+
+
+@command
+def heatmap(
+    output: Output,
+    model: ModelArgument,
+    data: DataArgument,
+    only: Annotated[
+        list[str] | None,
+        result_option(
+            "--only", help="Id of a bag to draw; may be repeated. By default all bags are drawn."
+        ),
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        result_option("--output", "-o", help="Folder to write.", show_default="DATA-heatmaps"),
+    ] = None,
+    formats: Annotated[
+        list[HeatmapFormat] | None,
+        result_option(
+            "--as",
+            help="Format; geojson is for QuPath. May be repeated.",
+            show_default="png",
+        ),
+    ] = None,
+    value: Annotated[
+        HeatmapValue, result_option("--value", help="Value that determines the colour.")
+    ] = HeatmapValue.score,
+    tile_size: Annotated[
+        float | None,
+        result_option(
+            "--tile-size", help="Side length of a tile, if the data does not contain it."
+        ),
+    ] = None,
+    thumbnails: Annotated[
+        Path | None,
+        result_option("--thumbnails", help="Folder with one picture per bag, such as slide_1.png."),
+    ] = None,
+    scale: Annotated[
+        float | None,
+        result_option("--scale", help="Level-0 pixels per unit of the coordinates, for geojson."),
+    ] = None,
+    read: ReadOptions = NO_OPTIONS,
+) -> None:
+    """Draw the instances of bags at their coordinates, coloured by score.
+
+    The coordinates are the column `coords` of slide files, or the columns `x` and `y` of a table.
+
+    Examples:
+
+      pigmil heatmap model.skops slides.h5 --only slide_7
+
+      pigmil heatmap model.skops tiles.csv --info x --info y --as png --as geojson
+    """
+    import numpy as np
+
+    from pigmil.metrics import instance_scores
+    from pigmil.report import write_geojson
+    from pigmil.report._ranking import instance_coordinates
+    from pigmil.report._tiles import slides_of
+
+    pipeline, method = load_pipeline(model)
+    check_scores_instances(method, "there is no heat map")
+    bags = open_bags(data, read, labelled=False)
+    if instance_coordinates(bags) is None:
+        raise ValueError(
+            "The instances have no coordinates: a heat map needs 'coords' in the file, or the "
+            "columns of a table, kept with --info x --info y."
+        )
+    ids = [str(name) for name in bags.ids]
+    absent = [name for name in only or [] if name not in ids]
+    if absent:
+        raise ValueError(
+            f"--only {absent[0]}: there is no such bag; ids are like '{ids[0]}'."
+            + did_you_mean(absent[0], ids)
+        )
+    if thumbnails is not None and not thumbnails.is_dir():
+        raise ValueError(f"--thumbnails {thumbnails}: there is no such folder.")
+    chosen = [ids.index(name) for name in only] if only else range(bags.n_bags)
+    scores = instance_scores(pipeline, with_fitted_features(output, method, bags))
+    folder = folder or Path(f"{Path(data).stem}-heatmaps")
+    folder.mkdir(parents=True, exist_ok=True)
+    kinds = list(dict.fromkeys(kind.value for kind in formats or [HeatmapFormat.png]))
+    jobs = [(int(at), slide) for at in chosen for slide in slides_of(bags, int(at))]
+    names = _file_names([slide or ids[at] for at, slide in jobs])
+    written: list[dict[str, Any]] = []
+    without_picture = 0
+    with output.progress("drawing") as report_progress:
+        for done, ((at, slide), name) in enumerate(zip(jobs, names, strict=True), 1):
+            options: dict[str, Any] = {"slide": slide, "tile_size": tile_size}
+            for kind in kinds:
+                path = folder / f"{name}.{kind}"
+                if kind == "geojson":
+                    write_geojson(bags, scores, at, path, scale=scale, **options)
+                else:
+                    picture = _thumbnail(thumbnails, slide or ids[at])
+                    without_picture += thumbnails is not None and picture is None
+                    _draw(bags, scores, at, path, value.value, picture, **options)
+                written.append({"bag": ids[at], "slide": slide, "file": path})
+            report_progress(done, len(jobs), ids[at])
+    if without_picture:
+        output.warn(
+            f"{thumbnails} has no picture for {without_picture} of {count(len(jobs), 'bag')}."
+        )
+    output.files += [str(item["file"]) for item in written]
+    drawn = f"{count(len(jobs), 'bag')} as {' and '.join(kinds)}"
+    output.print(f"wrote {count(len(written), 'file')} to {folder}  ({drawn})")
+    output.result = {
+        "method": method.card.name, "heatmaps": written,
+        "unscored": int((~np.isfinite(scores)).sum()),
+    }  # fmt: skip
+
+
+def _file_names(names: list[str]) -> list[str]:
+    """Return a safe and unique file name for each bag, also where systems ignore upper case."""
+    used: dict[str, int] = {}
+    safe = []
+    for name in names:
+        text = re.sub(r"[^\w.\-]+", "_", name).encode()[:_NAME_BYTES].decode(errors="ignore")
+        text = text.strip("._") or "bag"
+        text = f"bag_{text}" if _DEVICE.match(text) else text
+        unique = text
+        while unique.lower() in used:
+            used[text.lower()] += 1
+            unique = f"{text}-{used[text.lower()]}"
+        used[unique.lower()] = 1
+        safe.append(unique)
+    return safe
+
+
+def _thumbnail(folder: Path | None, name: str) -> Path | None:
+    if folder is None or "/" in name or "\\" in name:
+        return None
+    paths = (folder / (name + suffix) for suffix in _PICTURES)
+    # Unlike Path.is_file, it takes names that are too long for a file.
+    return next((path for path in paths if os.path.isfile(path)), None)
+
+
+def _draw(
+    bags: Any, scores: Any, at: int, path: Path, value: str, thumbnail: Path | None, **options: Any
+) -> None:
+    from matplotlib.figure import Figure
+
+    from pigmil.report import plot_heatmap
+    from pigmil.report._figures import write_figure
+
+    figure = Figure(figsize=(7, 6), layout="constrained")
+    plot_heatmap(
+        bags, scores, at, value=value, thumbnail=thumbnail, ax=figure.subplots(), **options
+    )
+    write_figure(figure, path, dpi=150)

@@ -4,45 +4,42 @@ import io
 import json
 import math
 import re
+from dataclasses import asdict, replace
 from typing import Any
 
 from pigmil._core.optional import import_optional
+from pigmil._core.tables import DAGGER, Table
 from pigmil._core.text import count, number, sanitize, to_json_safe
+from pigmil.evaluation._statistics import MIN_DATASETS, MIN_FOLDS
 from pigmil.report._summary import provenance
 
+# Title and short title of each metric.
 METRICS = {
-    "accuracy": "Accuracy, %",
-    "balanced_accuracy": "Balanced accuracy, %",
-    "auc": "Area under the ROC curve, %",
-    "f1": "F1 score, %",
-    "detection_accuracy": "Detected instances that are positive, %",
-    "detection_ap": "Average precision over instances of positive training bags, %",
-    "instance_auc": "Area under the ROC curve over instances, %",
-    "instance_ap": "Average precision over instances, %",
-    "top1": "Positive bags whose best instance is positive, %",
-    "top1_chance": "The same for a random ranking, %",
-    "hit3": "Positive bags with a positive among their three best instances, %",
-    "hit3_chance": "The same for a random ranking, %",
-    "per_bag_auc": "Area under the ROC curve within positive bags, %",
-    "per_bag_ap": "Average precision within positive bags, %",
-    "froc": "FROC: mean sensitivity at 1/4 to 8 false positives per bag, %",
-    "recall_1": "Positive instances among the best 1 % of all, %",
-    "recall_5": "Positive instances among the best 5 % of all, %",
-    "recall_10": "Positive instances among the best 10 % of all, %",
-    "fit_seconds": "Seconds to fit",
-    "predict_seconds": "Seconds to predict",
-    "peak_mb": "Peak memory, MiB",
-}
-SHORT = {
-    "accuracy": "accuracy, %", "balanced_accuracy": "balanced accuracy, %", "auc": "AUC, %",
-    "f1": "F1, %", "detection_accuracy": "detected correctly, %", "detection_ap": "training AP, %",
-    "instance_auc": "instance AUC, %", "instance_ap": "instance AP, %",
-    "top1": "best instance positive, %",
-    "top1_chance": "same by chance, %", "hit3": "hit in best 3, %",
-    "hit3_chance": "same by chance, %", "per_bag_auc": "AUC in bags, %",
-    "per_bag_ap": "AP in bags, %", "froc": "FROC, %", "recall_1": "recall in 1 %, %",
-    "recall_5": "recall in 5 %, %", "recall_10": "recall in 10 %, %", "fit_seconds": "fit, s",
-    "predict_seconds": "predict, s", "peak_mb": "memory, MiB",
+    "accuracy": ("Accuracy, %", "accuracy, %"),
+    "balanced_accuracy": ("Balanced accuracy, %", "balanced accuracy, %"),
+    "auc": ("Area under the ROC curve, %", "AUC, %"),
+    "f1": ("F1 score, %", "F1, %"),
+    "detection_accuracy": ("Detected instances that are positive, %", "detected correctly, %"),
+    "detection_ap": (
+        "Average precision over instances of positive training bags, %", "training AP, %"
+    ),
+    "instance_auc": ("Area under the ROC curve over instances, %", "instance AUC, %"),
+    "instance_ap": ("Average precision over instances, %", "instance AP, %"),
+    "top1": ("Positive bags whose best instance is positive, %", "best instance positive, %"),
+    "top1_chance": ("The same for a random ranking, %", "same by chance, %"),
+    "hit3": (
+        "Positive bags with a positive among their three best instances, %", "hit in best 3, %"
+    ),
+    "hit3_chance": ("The same for a random ranking, %", "same by chance, %"),
+    "per_bag_auc": ("Area under the ROC curve within positive bags, %", "AUC in bags, %"),
+    "per_bag_ap": ("Average precision within positive bags, %", "AP in bags, %"),
+    "froc": ("FROC: mean sensitivity at 1/4 to 8 false positives per bag, %", "FROC, %"),
+    "recall_1": ("Positive instances among the best 1 % of all, %", "recall in 1 %, %"),
+    "recall_5": ("Positive instances among the best 5 % of all, %", "recall in 5 %, %"),
+    "recall_10": ("Positive instances among the best 10 % of all, %", "recall in 10 %, %"),
+    "fit_seconds": ("Seconds to fit", "fit, s"),
+    "predict_seconds": ("Seconds to predict", "predict, s"),
+    "peak_mb": ("Peak memory, MiB", "memory, MiB"),
 }  # fmt: skip
 INTERVALS = ("auc", "accuracy")
 MAIN_METRICS = ("auc", "accuracy", "instance_ap", "detection_accuracy")
@@ -64,24 +61,30 @@ def comparison_summary(results: Any, *, command: str | None = None) -> dict[str,
     dict
         Of plain values, as from :func:`pigmil.report.detection_summary`.
     """
-    available = set(results.frame.columns) if len(results.rows) > len(results.failures) else set()
+    done = len(results.rows) > len(results.failures)
+    available = [name for name in METRICS if done and name in results.frame.columns]
     protocols = [json.loads(row["protocol"]) for row in results.rows]
     seeds = sorted({part.get("seed") for part in protocols if part.get("seed") is not None})
-    data = list(dict.fromkeys(row["data"] for row in results.rows))
-    methods = list(dict.fromkeys(row["method"] for row in results.rows))
-    checksums = {sanitize(row["data"]): row["checksum"] for row in results.rows}
+    folds = sorted({part.get("folds") for part in protocols if part.get("folds")})
+    data, methods, repeats = (
+        list(dict.fromkeys(row[name] for row in results.rows))
+        for name in ("data", "method", "repeat")
+    )
+    facts = {
+        "Data sets": ", ".join(map(sanitize, data)),
+        "Methods": ", ".join(map(sanitize, methods)),
+        "Protocol": f"{count(len(repeats), 'repeat')} of {' or '.join(map(str, folds))}-fold "
+        "stratified cross-validation over bags; scaling and tuning use the training bags only",
+        "Cells": results.summary().splitlines()[0],
+    }
     return {
         "kind": "comparison",
         "title": f"{count(len(methods), 'method')} on "
         + (sanitize(data[0]) if len(data) == 1 else count(len(data), "data set")),
         "headline": _headline(results, data) if available else "All cells failed.",
-        "facts": [{**fact, "note": ""} for fact in _facts(results, data, methods, protocols)],
+        "facts": [{"name": name, "value": value, "note": ""} for name, value in facts.items()],
         "single": single_set(results) if len(data) == 1 and available else None,
-        "tables": [
-            _table(results, metric, title)
-            for metric, title in METRICS.items()
-            if metric in available and len(data) > 1
-        ],
+        "tables": [_section(results, metric) for metric in available if len(data) > 1],
         "failures": [to_json_safe(row, text=sanitize) for row in results.failures[:MAX_FAILURES]],
         "n_failures": len(results.failures),
         "findings": [
@@ -90,9 +93,56 @@ def comparison_summary(results: Any, *, command: str | None = None) -> dict[str,
             for item in found
         ],
         "provenance": provenance(
-            command, seed=", ".join(map(str, seeds)) or None, checksums=checksums
+            command,
+            seed=", ".join(map(str, seeds)) or None,
+            checksums={sanitize(row["data"]): row["checksum"] for row in results.rows},
         ),
     }
+
+
+def printed_table(results: Any, metric: str) -> Table:
+    """Return the table of a metric: data sets as rows, or the methods on a single data set.
+
+    Parameters
+    ----------
+    results : pigmil.evaluation.Results
+        The results.
+    metric : str
+        One of `METRICS`.
+    """
+    if results.table(metric).shape[0] == 1:
+        single = single_set(results, metric)
+        rows = [[row["method"], row["main"], row["interval"]] for row in single["rows"]]
+        title = f"{single['data']}: {METRICS[metric][0]}"
+        return Table(["method", single["short"], "interval"], rows, title=title)
+    interval = metric in INTERVALS and len(results.intervals(metric))
+    table = results.best_table(metric, statistic="interval" if interval else "text")
+    return replace(table, title=METRICS[metric][0])
+
+
+def legend(results: Any, metric: str) -> str:
+    """Return what intervals and marks of :func:`results_table` mean."""
+    has_interval = metric in INTERVALS and len(results.intervals(metric))
+    how = _BOOTSTRAP if has_interval else "mean and one standard deviation over the folds"
+    if not any(results.decides(data, metric) for data in results.table(metric).index):
+        return f"interval: {how}; bold: best mean"
+    return f"interval: {how}; bold: best mean; {DAGGER}: {_NOT_WORSE}"
+
+
+_BOOTSTRAP = "95 % confidence interval by a bootstrap over bags or their groups"
+_NOT_WORSE = "not significantly worse (corrected resampled t-test, Holm, level 0.05)"
+
+
+def outcome_over_sets(significance: Any) -> str:
+    """Return the outcome of the tests over data sets, or that these are too few."""
+    if not significance.decides:
+        return (
+            f"{count(significance.n_datasets, 'data set')} cannot decide whether methods differ: "
+            f"the tests need {MIN_DATASETS}"
+        )
+    if math.isnan(significance.friedman_p):
+        return f"Wilcoxon p = {significance.wilcoxon.to_numpy().min():.3g}"
+    return f"Friedman p = {significance.friedman_p:.3g}"
 
 
 def single_set(results: Any, metric: str | None = None) -> dict[str, Any]:
@@ -109,17 +159,25 @@ def single_set(results: Any, metric: str | None = None) -> dict[str, Any]:
     -------
     dict
         ``metrics`` (with ``short`` and ``title``), ``rows`` (one per method, the best first),
-        ``main`` (the metric of the plot), ``ticks`` of its axis, and ``differences`` beyond chance.
+        ``axis`` (the ends of that of the plot) and ``differences`` beyond chance.
     """
     available = [name for name in METRICS if name in results.frame.columns]
     main = metric or next((name for name in MAIN_METRICS if name in available), available[0])
+    data = results.rows[0]["data"]
     means = {name: results.table(name).iloc[0] for name in available}
-    deviations = {name: results.table(name, statistic="std").iloc[0] for name in available}
-    bold = {name: results.within_error(name).iloc[0] for name in available}
-    low, high = _limits(results, main, means[main], deviations[main])
+    marked = {
+        name: dict(zip(means[name].index, results.best_table(name).rows[0][1:], strict=True))
+        for name in available
+    }
+    deviation = results.table(main, statistic="std").iloc[0]
+    low, high = (means[main] - deviation).copy(), (means[main] + deviation).copy()
+    intervals = results.intervals(main) if main in INTERVALS else ()
+    for row in intervals.itertuples() if len(intervals) else ():
+        if row.low == row.low:
+            low[row.method], high[row.method] = row.low, row.high
     lesser = main in results.lesser_is_better
     order = means[main].sort_values(ascending=lesser, na_position="last", kind="stable").index
-    rows = []
+    rows: list[dict[str, Any]] = []
     for method in order:
         mean = to_json_safe(float(means[main][method]))
         rows.append(
@@ -130,31 +188,29 @@ def single_set(results: Any, metric: str | None = None) -> dict[str, Any]:
                 "high": to_json_safe(float(high[method])),
                 "interval": "–" if mean is None else f"{low[method]:.1f} to {high[method]:.1f}",
                 "cells": [
-                    {
-                        "text": _cell(float(means[name][method]), name),
-                        "best": bool(bold[name][method]),
-                    }
+                    asdict(replace(marked[name][method], text=_cell(means[name][method], name)))
                     for name in available
                 ],
             }
         )
+        rows[-1]["main"] = rows[-1]["cells"][available.index(main)]
     known = [row for row in rows if row["mean"] is not None]
     left = min((row["low"] for row in known), default=0.0)
     right = max((row["high"] for row in known), default=1.0)
+    title, short = METRICS[main]
     return {
-        "data": sanitize(results.rows[0]["data"]),
-        "main": main,
-        "main_title": METRICS[main],
-        "short": SHORT[main],
-        "how": "95 % confidence interval by a bootstrap over bags or their groups"
-        if main in INTERVALS and len(results.intervals(main))
-        else "mean and one standard deviation over the folds",
-        "metrics": [{"metric": name, "short": SHORT[name], "title": METRICS[name]}
-                    for name in available],
+        "data": sanitize(data),
+        "main_title": title,
+        "short": short,
+        "how": _BOOTSTRAP if len(intervals) else "mean and one standard deviation over the folds",
+        "metrics": [
+            {"metric": name, "short": METRICS[name][1], "title": METRICS[name][0]}
+            for name in available
+        ],
         "rows": rows,
         "axis": _axis(left, right),
         "differences": significant_differences(results, main),
-    }  # fmt: skip
+    }
 
 
 def _axis(left: float, right: float) -> list[float]:
@@ -175,30 +231,18 @@ def _axis(left: float, right: float) -> list[float]:
 def _headline(results: Any, data: Any) -> str:
     """Return which method is best, and which are not significantly worse."""
     main = next((name for name in MAIN_METRICS if name in results.frame.columns), "accuracy")
-    name = SHORT[main].removesuffix(", %")
+    name = METRICS[main][1].removesuffix(", %")
     if len(data) > 1:
         ranks = results.significance(main).ranks.sort_values()
         best = sanitize(ranks.index[0])
         return f"{best} has the best average rank by {name}: {ranks.iloc[0]:.2f} of {len(ranks)}."
-    single = single_set(results, main)
-    best, *others = single["rows"]
+    best, *others = single_set(results, main)["rows"]
     if best["mean"] is None:
         return f"No method has a value for {name}."
-    column = [item["metric"] for item in single["metrics"]].index(main)
-    level = [row["method"] for row in others if row["cells"][column]["best"]]
+    level = [row["method"] for row in others if row["main"]["marked"]]
     return f"{best['method']} has the highest {name}: {best['mean']:.1f} % ({best['interval']})" + (
         f"; not significantly worse: {', '.join(level)}." if level else "."
     )
-
-
-def _limits(results: Any, metric: str, mean: Any, deviation: Any) -> tuple[Any, Any]:
-    """Return the ends of the interval of each method: bootstrap, or one standard deviation."""
-    low, high = (mean - deviation).copy(), (mean + deviation).copy()
-    if metric in INTERVALS:
-        for row in results.intervals(metric).itertuples():
-            if row.low == row.low:
-                low[row.method], high[row.method] = row.low, row.high
-    return low, high
 
 
 def _cell(value: float, metric: str) -> str:
@@ -222,15 +266,21 @@ def significant_differences(results: Any, metric: str) -> list[str]:
     Returns
     -------
     list of str
-        A single sentence if no pair differs.
+        A single sentence if no pair differs, or if there are too few folds to say so.
     """
     tests = results.paired_tests(metric)
+    if not any(results.decides(data, metric) for data in tests["data"].unique()):
+        folds = max((results.n_folds(data, metric) for data in tests["data"].unique()), default=0)
+        return [
+            f"{count(folds, 'fold')} cannot decide which differences are beyond chance: the test "
+            f"needs {MIN_FOLDS}"
+        ]
     lesser = metric in results.lesser_is_better
     share = 100.0 if metric in results.table_in_per_cent else 1.0
     several = tests["data"].nunique() > 1
     sentences = []
     for test in tests.sort_values("p_holm", kind="stable").itertuples():
-        if not test.p_holm < LEVEL:
+        if not test.p_holm < LEVEL or not results.decides(test.data, metric):
             continue
         first = (test.difference > 0) != lesser
         better, worse = (test.method, test.rival) if first else (test.rival, test.method)
@@ -246,23 +296,8 @@ def significant_differences(results: Any, metric: str) -> list[str]:
     return [f"No difference is beyond chance: none of {pairs} has p < {LEVEL:g} after correction"]
 
 
-def _facts(results: Any, data: Any, methods: Any, protocols: Any) -> list[dict[str, str]]:
-    repeats = {row["repeat"] for row in results.rows}
-    folds = sorted({part.get("folds") for part in protocols if part.get("folds")})
-    facts = {
-        "Data sets": ", ".join(map(sanitize, data)),
-        "Methods": ", ".join(map(sanitize, methods)),
-        "Protocol": f"{count(len(repeats), 'repeat')} of {' or '.join(map(str, folds))}-fold "
-        "stratified cross-validation over bags; scaling and tuning use the training bags only",
-        "Cells": results.summary().splitlines()[0],
-    }
-    return [{"name": name, "value": value} for name, value in facts.items()]
-
-
-def _table(results: Any, metric: str, title: str) -> dict[str, Any]:
-    text = results.table(metric, statistic="text")
-    lesser = metric in results.lesser_is_better
-    bold = results.within_error(metric)
+def _section(results: Any, metric: str) -> dict[str, Any]:
+    """Return what a report has on a metric over several data sets."""
     outcome = results.significance(metric)
     diagram, why_not = None, None
     if metric in ("accuracy", "auc", "detection_accuracy"):
@@ -270,32 +305,22 @@ def _table(results: Any, metric: str, title: str) -> dict[str, Any]:
             diagram = _diagram(results, metric)
         except ValueError as error:
             why_not = sanitize(error, limit=300)
+    bound = outcome.critical_difference if outcome.decides else math.nan
     return {
         "metric": metric,
-        "title": title,
-        "lesser": lesser,
-        "methods": [sanitize(name) for name in text.columns],
-        "rows": [
-            {
-                "data": sanitize(name),
-                "cells": [
-                    {"text": sanitize(text.loc[name, method]),
-                     "best": bool(bold.loc[name, method])}
-                    for method in text.columns
-                ],
-            }
-            for name in text.index
-        ],
+        "title": METRICS[metric][0],
+        "lesser": metric in results.lesser_is_better,
+        "table": to_json_safe(asdict(results.best_table(metric)), text=sanitize),
         "ranks": [
             {"method": sanitize(name), "rank": number(rank)}
             for name, rank in outcome.ranks.sort_values().items()
         ],
         "n_datasets": outcome.n_datasets,
-        "friedman_p": to_json_safe(float(outcome.friedman_p)),
-        "critical_difference": to_json_safe(float(outcome.critical_difference)),
+        "test": outcome_over_sets(outcome),
+        "critical_difference": to_json_safe(float(bound)),
         "diagram": diagram,
         "why_no_diagram": why_not,
-    }  # fmt: skip
+    }
 
 
 def _diagram(results: Any, metric: str) -> str:
@@ -312,8 +337,8 @@ def _diagram(results: Any, metric: str) -> str:
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     svg = buffer.getvalue()[buffer.getvalue().index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
+    for size in ("width", "height"):
+        svg = re.sub(rf'(<svg[^>]*?) {size}="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r"#000000|#000\b|\bblack\b", "currentColor", svg)
     svg = re.sub(r"(<text[^>]*?)fill: #[0-9a-f]{6}", r"\1fill: currentColor", svg)
     return svg.replace("<text ", '<text fill="currentColor" ')

@@ -11,6 +11,7 @@ from typing import Any
 
 from pigmil._core.files import atomic_write
 from pigmil._core.optional import import_optional
+from pigmil._core.tables import Table
 from pigmil._core.text import escape_markdown, number, probability
 
 _SUFFIXES = (".html", ".htm", ".md")
@@ -139,7 +140,17 @@ def _environment(*, escape: bool) -> Any:
         lstrip_blocks=True,
     )
     environment.filters.update(number=number, probability=probability, md=escape_markdown)
+    environment.filters["table"] = _table_html if escape else _table_markdown
     return environment
+
+
+def _table_html(values: dict[str, Any]) -> Any:
+    markup = import_optional("markupsafe", extra="report", purpose="Writing a report")
+    return markup.Markup(Table(**values).html())
+
+
+def _table_markdown(values: dict[str, Any]) -> str:
+    return Table(**values).markdown()
 
 
 def _template_text(name: str) -> str:
