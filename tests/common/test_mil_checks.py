@@ -416,7 +416,7 @@ def test_weights_reach_every_class_and_the_calibration(name, three_classes):
 def test_wrong_weights_are_refused(name, bags):
     with pytest.raises(ValueError, match="Negative values"):
         make(name).fit(bags, sample_weight=-np.ones(len(bags)))
-    with pytest.raises(ValueError, match=r"weight above 0 are of the class \[1\] only"):
+    with pytest.raises(ValueError, match=r"weight above 0 have the labels \[1\] only"):
         make(name).fit(bags, sample_weight=bags.y)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.utils import ClassifierTags, assert_all_finite
+from sklearn.utils import ClassifierTags, assert_all_finite, check_consistent_length
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
@@ -82,7 +82,7 @@ class BaseMIL(DocLinks, BaseEstimator, metaclass=ABCMeta):
         ----------
         X : bags
             Anything :func:`pigmil.as_bags` takes; a 2-D array is bags of one instance. Some
-            methods also fit on bags that stay on disk, see :meth:`pigmil.Bags.scan`.
+            methods also fit on bags that stay on disk, see :func:`pigmil.scan_bags`.
         y : array of shape (n_bags,), optional
             Labels. Of two values the greater is the positive class unless ``pos_label`` is given.
             Optional if ``X`` has labels.
@@ -94,7 +94,7 @@ class BaseMIL(DocLinks, BaseEstimator, metaclass=ABCMeta):
         return self._fit_checked(X, y)
 
     def _fit_checked(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
-        bags = self._check_lazy(X) if isinstance(X, LazyBags) else self._check_X(X, reset=True)
+        bags = self._check_X(X, reset=True)
         y = self._check_y(bags.y if y is None else y, bags)
         self._fitted_on_bags = bool(bags.sizes.max() > 1)
         self.__dict__.pop("estimators_", None)
@@ -111,8 +111,7 @@ class BaseMIL(DocLinks, BaseEstimator, metaclass=ABCMeta):
         if len(np.unique(y[kept])) < len(self.classes_):
             raise ValueError(
                 f"{type(self).__name__} needs bags of every class to learn from, but the bags of "
-                f"weight above 0 are of the class{'es' if len(np.unique(y[kept])) > 1 else ''} "
-                f"{np.unique(y[kept]).tolist()} only."
+                f"weight above 0 have the labels {np.unique(y[kept]).tolist()} only."
             )
         self._fit_labelled(bags[kept], y[kept], weights[kept])
         if len(kept) < len(y):
@@ -214,93 +213,74 @@ class BaseMIL(DocLinks, BaseEstimator, metaclass=ABCMeta):
         self, positive: BoolArray, weights: FloatArray | None = None
     ) -> tuple[float, float]:
         """Return the factors that ``class_weight`` gives negative and positive bags."""
-        return class_costs(
-            self.class_weight,  # type: ignore[attr-defined]
-            positive,
-            self.classes_,
-            self.positive_label_,
-            weights,
-        )
+        labels = self.classes_, self.positive_label_
+        return class_costs(self.class_weight, positive, *labels, weights)
 
-    def _check_X(self, X: Any, *, reset: bool) -> Bags:
-        if isinstance(X, Bags):
-            bags, is_table = X, False
-        else:
-            is_table = is_plain_table(X)
-            bags = self._check_table(X, reset=reset) if is_table else as_bags(X)
-        if bags.has_missing:
-            check_no_missing(bags, type(self).__name__)
+    def _check_X(self, X: Any, *, reset: bool) -> Any:
+        """Return bags; raise an error if the method cannot be fitted on them or score them."""
+        name = type(self).__name__
+        is_lazy = isinstance(X, LazyBags)
+        if is_lazy and reset and not self._fits_lazy_bags:
+            raise TypeError(
+                f"{name} fits on instances in memory only. Call .load() first if the "
+                f"{X.nbytes / 1e9:.1f} GB fit, or use a method that fits on bags on disk: "
+                "SoftPIGMIL, PIGMIL, MaxPoolingLR, MMIL, SIL, KDEMin. Predictions stream for every "
+                "method."
+            )
+        is_table = not isinstance(X, Bags | LazyBags) and is_plain_table(X)
+        if is_table:
+            X = self._check_table(X, reset=reset)
+        bags = X if is_lazy else as_bags(X)
         if bags.is_sparse and not self._accepts_sparse:
             raise TypeError(
-                f"{type(self).__name__} needs dense instances, and these are sparse; use "
+                f"{name} needs dense instances, and these are sparse; use "
                 "bags.with_instances(bags.instances.toarray()) if they fit in memory."
             )
         if not is_table:
             self._check_features(bags, reset=reset)
-        _check_magnitude(bags)
-        return bags
-
-    def _check_lazy(self, bags: LazyBags) -> Any:
-        """Return bags on disk for a fit; raise an error if the method cannot stream them."""
-        name = type(self).__name__
-        if not self._fits_lazy_bags:
-            raise TypeError(
-                f"{name} fits on instances in memory only. Call .load() first if the "
-                f"{bags.nbytes / 1e9:.1f} GB fit, or use a method that fits on bags on disk: "
-                "SoftPIGMIL, PIGMIL, MaxPoolingLR, MMIL, SIL, KDEMin. Predictions stream for every "
-                "method."
-            )
-        if bags.is_sparse and not self._accepts_sparse:
-            raise TypeError(f"{name} needs dense instances, and these are sparse.")
-        if bags.n_bags == 0:
+        if is_lazy and bags.n_bags == 0:
             raise ValueError(f"{name} needs bags to learn from, and there are none.")
-        self._check_features(bags, reset=True)
+        if not is_lazy:
+            if bags.has_missing:
+                check_no_missing(bags, name)
+            _check_magnitude(bags)
         return bags
 
-    def _check_table(self, X: Any, *, reset: bool) -> Bags:
+    def _check_table(self, X: Any, *, reset: bool) -> Any:
         if not reset and self._fitted_on_bags:
             warnings.warn(
                 f"{type(self).__name__} was fitted on bags of several instances and is given a "
                 "2-D table: each row is read as a bag of one instance. Pass Bags, a list of 2-D "
                 "arrays, or a DataFrame with a 'bag' column.",
                 SingletonBagsWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
-        table = validate_data(
-            self,
-            X,
-            reset=reset,
-            accept_sparse="csr" if self._accepts_sparse else False,
-            dtype=[np.float64, np.float32],
-        )
-        return as_bags(table)
+        accepted = "csr" if self._accepts_sparse else False
+        dtypes = [np.float64, np.float32]
+        return validate_data(self, X, reset=reset, accept_sparse=accepted, dtype=dtypes)
 
     def _check_features(self, bags: Bags | LazyBags, *, reset: bool) -> None:
         names = bags.feature_names
         if reset:
             self.n_features_in_ = bags.n_features
+            self.__dict__.pop("feature_names_in_", None)
             if names is not None:
                 self.feature_names_in_ = np.array(names, dtype=object)
-            elif hasattr(self, "feature_names_in_"):
-                del self.feature_names_in_
             return
         if bags.n_features != self.n_features_in_:
             raise ValueError(
                 f"X has {bags.n_features} features, but {type(self).__name__} is expecting "
                 f"{self.n_features_in_} features as input."
             )
-        fitted = getattr(self, "feature_names_in_", None)
-        if names is not None and fitted is not None and list(fitted) != list(names):
-            wrong = [
-                i for i, pair in enumerate(zip(fitted, names, strict=True)) if len({*pair}) > 1
-            ]
-            raise ValueError(
-                "The features are not those of fit: "
-                + ", ".join(f"{i} was {fitted[i]!r}, is {names[i]!r}" for i in wrong[:5])
-                + (f" and {len(wrong) - 5} more." if len(wrong) > 5 else ".")
-            )
+        fitted = getattr(self, "feature_names_in_", names)
+        if names is not None and list(fitted) != list(names):
+            pairs = enumerate(zip(fitted, names, strict=True))
+            wrong = [f"{i} was {old!r}, is {new!r}" for i, (old, new) in pairs if old != new]
+            more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+            raise ValueError(f"The features are not those of fit: {', '.join(wrong[:5])}{more}.")
 
     def _check_y(self, y: Any, bags: Bags) -> NDArray[Any]:
+        """Return the labels of the bags; set ``classes_`` and ``positive_label_``."""
         name = type(self).__name__
         if y is None:
             raise ValueError(
@@ -309,48 +289,48 @@ class BaseMIL(DocLinks, BaseEstimator, metaclass=ABCMeta):
             )
         y = column_or_1d(y, warn=True)
         assert_all_finite(y, input_name="y")
-        if len(y) != bags.n_bags:
-            raise ValueError(
-                f"Found input variables with inconsistent numbers of samples: {bags.n_bags} bags "
-                f"and {len(y)} labels."
-            )
+        check_consistent_length(bags.sizes, y)
         check_classification_targets(y)
         self.classes_ = np.unique(y)
-        if len(self.classes_) < 2:
+        labels, chosen = self.classes_.tolist(), getattr(self, "pos_label", None)
+        if len(labels) < 2:
             raise ValueError(
                 f"{name} needs bags of both classes to learn from, but all {bags.n_bags} bags are "
-                f"of one class, '{self.classes_[0]}'."
+                f"of one class, '{labels[0]}'."
             )
-        if len(self.classes_) > 2:
-            self.__dict__.pop("positive_label_", None)
-            if getattr(self, "pos_label", None) is not None:
+        self.__dict__.pop("positive_label_", None)
+        if len(labels) > 2:
+            if chosen is not None:
                 raise ValueError(
-                    f"pos_label={self.pos_label!r} is for two classes, and y has "
-                    f"{len(self.classes_)}: {self.classes_.tolist()}. Leave it out for one model "
-                    "per class, or pass y == pos_label."
+                    f"pos_label={chosen!r} is for two classes, and y has {len(labels)}: {labels}. "
+                    "Leave it out for one model per class, or pass y == pos_label."
                 )
-        else:
-            self.positive_label_ = self._choose_positive_label()
-        return y
-
-    def _choose_positive_label(self) -> Any:
-        chosen = getattr(self, "pos_label", None)
-        if chosen is not None:
-            if chosen not in self.classes_:
-                raise ValueError(
-                    f"pos_label={chosen!r} is not among the labels {self.classes_.tolist()}."
-                )
-            return chosen
-        chosen = self.classes_[1]
-        if isinstance(chosen, str):
+            return y
+        if chosen is not None and chosen not in self.classes_:
+            raise ValueError(f"pos_label={chosen!r} is not among the labels {labels}.")
+        self.positive_label_ = self.classes_[1] if chosen is None else chosen
+        if chosen is None and isinstance(self.positive_label_, str):
             warnings.warn(
-                f"{type(self).__name__} takes {str(chosen)!r} as the positive class, the last of "
-                f"the labels {self.classes_.tolist()} in alphabetical order. Set pos_label to "
-                "choose.",
+                f"{name} takes {labels[1]!r} as the positive class, the last of the labels "
+                f"{labels} in alphabetical order. Set pos_label to choose.",
                 PositiveLabelWarning,
                 stacklevel=4,
             )
-        return chosen
+        return y
+
+    def _check_and_score(self, X: Any, hook: str, method: str) -> FloatArray:
+        """Return the scores by a hook, one column per class if there are more than two.
+
+        ``method`` is the method that gives the same for each block of bags on disk.
+        """
+        check_is_fitted(self, "classes_")
+        if isinstance(X, LazyBags):
+            self._check_features(X, reset=False)
+            return stream(self, method, X)
+        bags = self._check_X(X, reset=False)
+        columns = [getattr(model, hook)(bags) for model in getattr(self, "estimators_", [self])]
+        scores = columns[0] if len(columns) == 1 else np.column_stack(columns)
+        return _checked_scores(np.asarray(scores, dtype=np.float64), bags)
 
     @available_if(_detects)
     def decision_function_instances(self, X: Any) -> FloatArray:
@@ -369,15 +349,7 @@ class BaseMIL(DocLinks, BaseEstimator, metaclass=ABCMeta):
             Aligned with ``as_bags(X).instances``; one column per class if there are more than
             two.
         """
-        check_is_fitted(self, "classes_")
-        if isinstance(X, LazyBags):
-            self._check_features(X, reset=False)
-            return stream(self, "decision_function_instances", X)
-        bags = self._check_X(X, reset=False)
-        if hasattr(self, "estimators_"):
-            columns = [model._score_instances(bags) for model in self.estimators_]
-            return _checked_scores(np.column_stack(columns), bags)
-        return _checked_scores(self._score_instances(bags), bags)
+        return self._check_and_score(X, "_score_instances", "decision_function_instances")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -403,7 +375,7 @@ class AcceptsWeights(BaseMIL):
         ----------
         X : bags
             Anything :func:`pigmil.as_bags` takes; a 2-D array is bags of one instance. Some
-            methods also fit on bags that stay on disk, see :meth:`pigmil.Bags.scan`.
+            methods also fit on bags that stay on disk, see :func:`pigmil.scan_bags`.
         y : array of shape (n_bags,), optional
             Labels. Of two values the greater is the positive class unless ``pos_label`` is given.
             Optional if ``X`` has labels.
@@ -442,17 +414,9 @@ class MILClassifier(ClassifierMixin, BaseMIL):
     def _score_bags(self, bags: Bags) -> FloatArray:
         """Return the decision value of every bag, above 0 for the positive class."""
 
-    def _check_and_score(self, X: Any) -> FloatArray:
+    def _positive_scores(self, X: Any) -> FloatArray:
         """Return the decision values for the positive class, or one column per class."""
-        check_is_fitted(self, "classes_")
-        if isinstance(X, LazyBags):
-            self._check_features(X, reset=False)
-            return stream(self, "_check_and_score", X)
-        bags = self._check_X(X, reset=False)
-        if hasattr(self, "estimators_"):
-            columns = [model._score_bags(bags) for model in self.estimators_]
-            return _checked_scores(np.column_stack(columns), bags)
-        return _checked_scores(np.asarray(self._score_bags(bags), dtype=np.float64), bags)
+        return self._check_and_score(X, "_score_bags", "_positive_scores")
 
     def decision_function(self, X: Any) -> FloatArray:
         """Return the decision value of every bag, above 0 where ``classes_[1]`` is predicted.
@@ -468,7 +432,7 @@ class MILClassifier(ClassifierMixin, BaseMIL):
         -------
         array of shape (n_bags,) or (n_bags, n_classes)
         """
-        scores = self._check_and_score(X)
+        scores = self._positive_scores(X)
         if scores.ndim == 2:
             return scores
         # scikit-learn ties the sign to the order of the classes, for any ``pos_label``.
@@ -514,7 +478,7 @@ class MILClassifier(ClassifierMixin, BaseMIL):
             Columns in the order of ``classes_``.
         """
         check_is_fitted(self, "probability_slope_")
-        probability = expit(self.probability_slope_ * self._check_and_score(X))
+        probability = expit(self.probability_slope_ * self._positive_scores(X))
         if probability.ndim == 2:
             # Far from all classes every probability may be 0: then all are equal.
             probability = np.maximum(probability, np.finfo(float).tiny)
