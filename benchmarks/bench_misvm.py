@@ -3,7 +3,8 @@
 PIGMIL_DATA=... python benchmarks/bench_misvm.py     # needs misvm and cvxopt on the path
 
 Features z-scored, both fitted on all bags of a set and asked about the same bags; gamma is 0.5 per
-squared unit of length. ``starts="mean"`` is the published start, which misvm has too.
+squared unit of length. misvm takes another intercept, so that
+values differ by a shift.
 """
 
 import argparse
@@ -35,20 +36,16 @@ def main():
             theirs.fit(list(bags), np.where(positive, 1.0, -1.0))
             values = np.asarray(theirs.predict(list(bags))).ravel()
             seconds = time.process_time() - start
-            for intercept in ("optimum", "support_mean"):
-                ours = MISVM(
-                    C=C, gamma=gamma, length_unit=1.0, starts="mean", intercept=intercept, tol=1e-5
-                )
-                own = ours.fit(bags, positive).decision_function(bags)
-                differ = int(((own > 0) != (values > 0)).sum())
-                shift = np.median(values - own)
-                print(
-                    f"{name:10} C={C:<5g} intercept={intercept:13} {differ} of {len(bags)} labels "
-                    f"differ, values differ by {np.abs(values - own).max():.4f}, "
-                    f"less a shift by {np.abs(values - own - shift).max():.4f}; misvm "
-                    f"{seconds:.0f} s",
-                    flush=True,
-                )
+            ours = MISVM(C=C, gamma=gamma, length_unit=1.0, tol=1e-5).fit(bags, positive)
+            own = ours.decision_function(bags)
+            differ = int(((own > 0) != (values > 0)).sum())
+            shift = np.median(values - own)
+            print(
+                f"{name:10} C={C:<5g} {differ} of {len(bags)} labels differ, values differ by "
+                f"{np.abs(values - own).max():.4f}, less a shift by "
+                f"{np.abs(values - own - shift).max():.4f}; misvm {seconds:.0f} s",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -10,14 +10,12 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize, nnls
 from sklearn.exceptions import ConvergenceWarning
 
-import pigmil.estimators._kernel_mixture as mixture_module
 import pigmil.estimators._key_instances as key_module
 import pigmil.estimators.ki_svm as ki_module
 from pigmil import BagKISVM, Bags, InsKISVM
-from pigmil.estimators._instance_svm import kernel_values
-from pigmil.estimators._kernel_mixture import mix_kernels
-from pigmil.estimators._key_instances import Atoms
-from pigmil.estimators._nonnegative_qp_kernels import solve_nonnegative_qp
+from pigmil.estimators._kernels import solve_nonnegative_qp
+from pigmil.estimators._key_instances import Atoms, mix_kernels
+from pigmil.estimators._svm_solvers import kernel_values
 
 
 def toy_bags(seed=0, n_bags=8, largest=3):
@@ -241,7 +239,7 @@ def test_rows_computed_again_and_in_single_precision_give_the_same_model(method,
 
 
 def test_a_restricted_problem_out_of_steps_warns(monkeypatch):
-    monkeypatch.setattr(mixture_module, "_MAX_WEIGHT_STEPS", 1)
+    monkeypatch.setattr(key_module, "_MAX_WEIGHT_STEPS", 1)
     with pytest.warns(ConvergenceWarning, match="ran out of steps"):
         BagKISVM(C=100.0).fit(toy_bags(7))
 

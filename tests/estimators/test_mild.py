@@ -99,7 +99,7 @@ def test_sparse_and_dense_agree(level, kernel):
 def test_instance_level_is_the_best_instance_under_the_svm():
     bags = make_rhombus(0)
     model = MILD(level="instance", kernel="rbf").fit(bags)
-    values = model.svm_.decision_function(bags.instances)
+    values = model.svm_.decide(bags.instances)
     expected = [part.max() for part in np.split(values, bags.offsets[1:-1])]
     np.testing.assert_allclose(model.decision_function(bags), expected)
 

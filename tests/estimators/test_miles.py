@@ -10,9 +10,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 import pigmil.estimators._instance_embedding as similarities_module
 import pigmil.estimators._l1_svm as l1_module
-import pigmil.estimators._l1_svm_kernels as kernels
 import pigmil.estimators.miles as miles_module
 from pigmil import MILES, Bags
+from pigmil.estimators._kernels import descend
 from pigmil.estimators._l1_svm import fit_l1_svm
 
 
@@ -105,19 +105,14 @@ def test_ties_everywhere_give_the_optimum(C):
     assert model.objective == pytest.approx(whole_programme(X, positive, costs), rel=1e-6)
 
 
-@given(
-    seed=st.integers(0, 10**6),
-    C=st.sampled_from([0.5, 3.0]),
-    error=st.sampled_from([1e-6, 1e-2, 1.0]),
-)
-def test_tables_made_anew_and_single_precision_change_nothing(seed, C, error):
+@given(seed=st.integers(0, 10**6), C=st.sampled_from([0.5, 3.0]))
+def test_tables_made_anew_and_single_precision_change_nothing(seed, C):
     rng = np.random.default_rng(seed)
     positive = np.arange(15) % 2 == 0
     X = np.exp(-rng.exponential(size=(15, 30))).astype(np.float32)
     costs = np.full(15, C)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(l1_module, "_MAX_PIVOTS", 2)
-        patch.setattr(l1_module, "_SINGLE_ERROR", error)
         patch.setattr(l1_module, "_CHUNK_COLUMNS", 7)
         model = fit_l1_svm(X, positive, costs)
     assert_optimal(X.astype(np.float64), positive, costs, model)
@@ -134,19 +129,9 @@ def test_too_few_rounds_warn(monkeypatch):
     assert 1 <= np.count_nonzero(model.weights) <= 3
 
 
-def test_highs_takes_over_when_rounding_stops_the_walk(monkeypatch):
+def test_costs_that_are_none_are_an_error():
     rng = np.random.default_rng(1)
     X, positive = rng.uniform(size=(12, 20)), np.arange(12) % 2 == 0
-    costs = np.full(12, 5.0)
-    walked = fit_l1_svm(X, positive, costs)
-
-    def stuck(*_):
-        raise np.linalg.LinAlgError
-
-    monkeypatch.setattr(l1_module, "_descend", stuck)
-    model = fit_l1_svm(X, positive, costs)
-    assert_optimal(X, positive, costs, model)
-    np.testing.assert_allclose(model.weights, walked.weights, atol=1e-6)
     with pytest.raises(RuntimeError, match=r"\(12 rows, 20 columns\) was not solved"):
         fit_l1_svm(X, positive, np.full(12, -1.0))  # alpha between 0 and -1
 
@@ -158,7 +143,6 @@ def test_a_walk_by_hand():
     above, slopes = np.array([True]), np.array([2.0 * -2.0])
     basic, nonbasic = np.array([0]), np.array([1])
     up, down = np.array([2.0, 3.0]), np.array([1.0, 3.0])
-    descend = kernels.descend
     made = descend(table, values, above, slopes, basic, nonbasic, up, down, 1e-9, 10)
     assert made == 1
     assert (basic[0], nonbasic[0], values[0]) == (1, 0, 2.0)

@@ -1,20 +1,25 @@
-"""Kernel SVMs over instances that are trained repeatedly while labels change."""
+"""Kernel SVMs over instances that are trained again while labels change: mi-SVM and MI-SVM."""
 
 import warnings
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.svm import SVC
 
 from pigmil._core._sklearn_compat import StrOptions
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.distances import length_unit, squared_distance_blocks
-from pigmil.estimators._svm_solvers import fit_gram_svm, for_libsvm
-from pigmil.estimators.base import MaxInstanceClassifier
+from pigmil.distances import length_unit
+from pigmil.estimators._parameters import with_parameters
+from pigmil.estimators._svm_solvers import (
+    fit_gram_svm,
+    fit_svc,
+    kernel_scores,
+    kernel_values,
+)
+from pigmil.estimators.base import AcceptsWeights, MaxInstanceClassifier
 
 # Above this many instances kernel rows are not kept (7000 of 7000 values are 200 MB).
 _KEEP_INSTANCES = 7000
@@ -22,73 +27,11 @@ _DOUBLE_INSTANCES = 2000  # up to here rows are kept in double precision
 _MOST_ROWS = 15000  # that libsvm trains on; of more it sees some of each class
 _MOST_OF_A_CLASS = 2500
 _SUM_ROWS = 64
-_MAX_STEPS = 1_000_000  # of libsvm; scikit-learn warns when they do not suffice
+_MAX_STEPS = 1_000_000
 _START_ROWS = 400
 _NEAR = 0.5  # rows with a margin below 1.5 in one training belong to the first set of the next
-_CACHE_MB = 300
 
 Signs = NDArray[np.int8]
-
-
-def kernel_width(
-    instances: Any,
-    kernel: str,
-    gamma: float,
-    unit: str | float,
-    weights: FloatArray | None = None,
-) -> float | None:
-    """Return ``gamma`` per squared distance, given per squared unit of length; None if linear."""
-    if kernel != "rbf":
-        return None
-    return gamma / length_unit(instances, unit, weights=weights) ** 2
-
-
-def kernel_values(
-    queries: Any, references: Any, gamma: float | None, dtype: Any = np.float64
-) -> FloatArray:
-    """Return the linear (``gamma`` None) or Gaussian kernel, ``exp(-gamma |x - x'|^2)``.
-
-    Parameters
-    ----------
-    queries, references : array or CSR of shape (n, n_features)
-        Instances.
-    gamma : float or None
-        Width, per squared distance; None for the linear kernel.
-    dtype : dtype, default=float64
-        Of the result.
-
-    Returns
-    -------
-    array of shape (n_queries, n_references)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> kernel_values(np.array([[1.0]]), np.array([[1.0], [3.0]]), None)
-    array([[1., 3.]])
-    """
-    if gamma is None:
-        product = queries @ references.T
-        dense = product.toarray() if sp.issparse(product) else product
-        return np.asarray(dense, dtype=dtype)
-    values = np.empty((queries.shape[0], references.shape[0]), dtype=dtype)
-    for rows, columns, squared in squared_distance_blocks(queries, references):
-        squared *= -gamma
-        values[rows, columns] = np.exp(squared, out=squared)
-    return values
-
-
-def kernel_scores(
-    queries: Any, support: Any, signed: FloatArray, intercept: float, gamma: float | None
-) -> FloatArray:
-    """Return ``sum of signed_i k(x_i, x) + intercept`` for every query, in blocks."""
-    if gamma is None:
-        return np.asarray(queries @ (support.T @ signed), dtype=np.float64) + intercept
-    scores = np.full(queries.shape[0], intercept)
-    for rows, columns, squared in squared_distance_blocks(queries, support):
-        squared *= -gamma
-        scores[rows] += np.exp(squared, out=squared) @ signed[columns]
-    return scores
 
 
 class InstanceSVM:
@@ -125,21 +68,26 @@ class InstanceSVM:
         tol: float = 1e-3,
         weights: FloatArray | None = None,
     ) -> None:
+        n_instances = instances.shape[0]
         self.instances = instances
-        self.weights = np.ones(instances.shape[0]) if weights is None else weights
+        self.weights = np.ones(n_instances) if weights is None else weights
         self.gamma = gamma
         self.C = C
         self.tol = tol
-        n_instances = instances.shape[0]
         self.signed = np.zeros(n_instances)
         self.intercept = 0.0
-        # The linear kernel is unbounded: a large common offset would hide the differences.
-        single = gamma is not None and n_instances > _DOUBLE_INSTANCES
-        self._slot = np.full(n_instances, -1, dtype=np.int64)
-        self._kept = np.empty((0, n_instances), dtype=np.float32 if single else np.float64)
-        self._n_kept = 0
         self._active = np.empty(0, dtype=np.int64)
         self._last_scores: FloatArray | None = None
+        self._keeps = n_instances <= _KEEP_INSTANCES
+        # Kernel of an instance with all, and whether that row is computed: only rows that are
+        # written take memory. The linear kernel is unbounded: in single precision a large common
+        # offset would hide the differences.
+        single = gamma is not None and n_instances > _DOUBLE_INSTANCES
+        self._kept = np.empty(
+            (n_instances, n_instances) if self._keeps else (0, 0),
+            dtype=np.float32 if single else np.float64,
+        )
+        self._known = np.zeros(n_instances, dtype=bool)
 
     def fit(self, signs: Signs, costs: tuple[float, float] = (1.0, 1.0)) -> FloatArray:
         """Train and return the decision value of every instance.
@@ -156,7 +104,7 @@ class InstanceSVM:
         array of shape (n_instances,)
             Of all instances, including those that were not trained on.
         """
-        if len(signs) > _KEEP_INSTANCES:
+        if not self._keeps:
             return self._fit_some(signs, costs)
         active = self._first_active(signs)
         if self._last_scores is not None:
@@ -166,9 +114,8 @@ class InstanceSVM:
             if len(near) < 2 * len(self._active):
                 active = np.union1d(active, near)
         while True:
-            self._keep(active)
             part, self.intercept = fit_gram_svm(
-                self._kept[np.ix_(self._slot[active], active)],
+                self._gram(active),
                 signs[active] > 0,
                 C=self.C,
                 costs=costs,
@@ -186,8 +133,6 @@ class InstanceSVM:
             active = np.concatenate([active, entering[order[:most]]])
         self._active = active[part != 0]
         self._last_scores = scores
-        self.signed = np.zeros(len(signs))
-        self.signed[active] = part
         return scores
 
     def _first_active(self, signs: Signs) -> IntArray:
@@ -198,31 +143,32 @@ class InstanceSVM:
         ]
         return np.unique(np.concatenate([self._active[signs[self._active] != 0], *spread]))
 
-    def _keep(self, wanted: IntArray) -> None:
-        """Compute the kernel between the wanted instances and all, where it is not yet known."""
-        new = wanted[self._slot[wanted] < 0]
-        room = self._n_kept + len(new)
-        if room > len(self._kept):
-            n_rows = min(max(room, 2 * len(self._kept)), len(self._slot))
-            grown = np.empty((n_rows, len(self._slot)), dtype=self._kept.dtype)
-            grown[: self._n_kept] = self._kept[: self._n_kept]
-            self._kept = grown
+    def _gram(self, active: IntArray) -> FloatArray:
+        """Return the kernel among the active instances."""
+        if not self._keeps:
+            return kernel_values(self.instances[active], self.instances[active], self.gamma)
+        new = active[~self._known[active]]
         if new.size:
-            self._kept[self._n_kept : room] = kernel_values(
+            self._kept[new] = kernel_values(
                 self.instances[new], self.instances, self.gamma, self._kept.dtype
             )
-            self._slot[new] = np.arange(self._n_kept, room)
-            self._n_kept = room
+            self._known[new] = True
+        return self._kept[np.ix_(active, active)].astype(np.float64, copy=False)
 
     def _decide(self, active: IntArray, part: FloatArray) -> FloatArray:
-        """Return the decision value of every instance, from stored kernel rows where possible."""
-        weights = np.zeros(self._n_kept)
-        weights[self._slot[active]] = part
-        scores = np.full(len(self._slot), self.intercept)
-        for start in range(0, self._n_kept, _SUM_ROWS):
-            rows = slice(start, min(start + _SUM_ROWS, self._n_kept))
-            if weights[rows].any():
-                scores += weights[rows] @ self._kept[rows].astype(np.float64, copy=False)
+        """Store ``part`` as weights of the active instances; return all decision values."""
+        self.signed = np.zeros(self.instances.shape[0])
+        self.signed[active] = part
+        support = np.flatnonzero(self.signed)
+        signed = self.signed[support]
+        if not self._keeps:
+            return kernel_scores(
+                self.instances, self.instances[support], signed, self.intercept, self.gamma
+            )
+        scores = np.full(len(self.signed), self.intercept)
+        for start in range(0, len(support), _SUM_ROWS):
+            some = slice(start, start + _SUM_ROWS)
+            scores += signed[some] @ self._kept[support[some]].astype(np.float64, copy=False)
         return scores
 
     def _fit_some(self, signs: Signs, costs: tuple[float, float]) -> FloatArray:
@@ -232,24 +178,16 @@ class InstanceSVM:
             positives, shares_of_positives = spread_evenly(np.flatnonzero(signs > 0))
             rows = np.concatenate([negatives, positives])
             shares = shares_of_negatives, shares_of_positives
-        svc = SVC(
-            kernel="linear" if self.gamma is None else "rbf",
-            gamma="scale" if self.gamma is None else self.gamma,
+        signed, self.intercept = fit_svc(
+            self.instances[rows],
+            signs[rows] > 0,
+            gamma=self.gamma,
             C=self.C,
-            class_weight={-1: costs[0] * shares[0], 1: costs[1] * shares[1]},
+            costs=(costs[0] * shares[0], costs[1] * shares[1]),
+            weights=self.weights[rows],
             tol=self.tol,
-            cache_size=_CACHE_MB,
-            max_iter=_MAX_STEPS,
-        ).fit(for_libsvm(self.instances[rows]), signs[rows], sample_weight=self.weights[rows])
-        dual = svc.dual_coef_.toarray() if sp.issparse(svc.dual_coef_) else svc.dual_coef_
-        self.signed = np.zeros(len(signs))
-        self.signed[rows[svc.support_]] = dual.ravel()
-        self.intercept = float(svc.intercept_[0])
-        support = np.flatnonzero(self.signed)
-        return kernel_scores(
-            self.instances, self.instances[support], self.signed[support], self.intercept,
-            self.gamma,
-        )  # fmt: skip
+        )
+        return self._decide(rows, signed)
 
     def objective(self, scores: FloatArray, signs: Signs, costs: tuple[float, float]) -> float:
         """Return ``|w|^2 / 2 + C sum of cost_i hinge_i`` at the solution of the last training."""
@@ -257,43 +195,6 @@ class InstanceSVM:
         factors = self.weights * np.where(signs > 0, costs[1], costs[0])
         hinge = np.maximum(0.0, 1.0 - signs * scores) * factors
         return float(norm / 2 + self.C * hinge[signs != 0].sum())
-
-
-class KernelInstanceClassifier(MaxInstanceClassifier):
-    """Base class of mi-SVM, MI-SVM and KI-SVM: scores are kernel sums over support instances."""
-
-    _accepts_sparse = True
-    kernel: str
-    gamma: float
-    length_unit: str | float
-    support_instances_: Any
-    dual_coef_: FloatArray
-    intercept_: float
-    kernel_width_: float | None
-
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "kernel": [StrOptions({"rbf", "linear"})],
-    }
-
-    def _set_kernel_width(self, instances: Any, weights: FloatArray | None = None) -> None:
-        self.kernel_width_ = kernel_width(
-            instances, self.kernel, self.gamma, self.length_unit, weights
-        )
-
-    def _set_support(self, instances: Any, weights: FloatArray, intercept: float) -> None:
-        support = np.flatnonzero(weights)
-        self.support_instances_ = instances[support]
-        self.dual_coef_ = weights[support]
-        self.intercept_ = intercept
-
-    def _score_instances(self, bags: Bags) -> FloatArray:
-        return kernel_scores(
-            bags.instances,
-            self.support_instances_,
-            self.dual_coef_,
-            self.intercept_,
-            self.kernel_width_,
-        )
 
 
 class SharedSlackSVM(InstanceSVM):
@@ -311,20 +212,9 @@ class SharedSlackSVM(InstanceSVM):
         Bag of every row.
     """
 
-    def __init__(
-        self,
-        instances: Any,
-        owner: IntArray,
-        *,
-        gamma: float | None,
-        C: float,
-        tol: float = 1e-3,
-        weights: FloatArray | None = None,
-    ) -> None:
-        super().__init__(instances, gamma=gamma, C=C, tol=tol, weights=weights)
+    def __init__(self, instances: Any, owner: IntArray, **parameters: Any) -> None:
+        super().__init__(instances, **parameters)
         self.owner = owner
-        self._bag_weights = np.zeros(owner.max() + 1)
-        self._bag_weights[owner] = self.weights
 
     def fit(self, signs: Signs, costs: tuple[float, float] = (1.0, 1.0)) -> FloatArray:
         """Train and return the decision value of every row; see :meth:`InstanceSVM.fit`.
@@ -332,19 +222,20 @@ class SharedSlackSVM(InstanceSVM):
         Rows enter a working set when their violation exceeds the slack of their bag: at first the
         positive rows and some negative ones, then the worst row of every bag.
         """
-        from pigmil.estimators._shared_slack_kernels import solve_shared_slack
+        from pigmil.estimators._kernels import solve_shared_slack
 
         active = np.unique(np.concatenate([np.flatnonzero(signs > 0), self._first_active(signs)]))
-        alphas = np.zeros(len(signs))
+        n_bags = self.owner.max() + 1
+        part = np.zeros(len(active))
         while True:
             sign = signs[active].astype(np.float64)
             # Every positive row is a separate group.
-            labels = np.where(sign > 0, self.owner.max() + 1 + active, self.owner[active])
+            labels = np.where(sign > 0, n_bags + active, self.owner[active])
             groups, first_row, group = np.unique(labels, return_index=True, return_inverse=True)
-            caps = self.C * np.where(groups > self.owner.max(), costs[1], costs[0])
+            caps = self.C * np.where(groups >= n_bags, costs[1], costs[0])
             caps *= self.weights[active[first_row]]
-            part, _, self.intercept, violation = solve_shared_slack(
-                self._gram(active), sign, group, caps, alphas[active], self.tol, _MAX_STEPS
+            part, self.intercept, violation = solve_shared_slack(
+                self._gram(active), sign, group, caps, part, self.tol, _MAX_STEPS
             )
             if violation > self.tol:
                 warnings.warn(
@@ -353,10 +244,7 @@ class SharedSlackSVM(InstanceSVM):
                     ConvergenceWarning,
                     stacklevel=4,
                 )
-            alphas[:] = 0.0
-            alphas[active] = part
-            self.signed = alphas * signs
-            scores = self._scores(active)
+            scores = self._decide(active, part * sign)
             slacks = self._slacks(scores, signs, active)
             lacking = np.where(signs < 0, 1.0 + scores - slacks[self.owner] - self.tol, 0.0)
             lacking[active] = 0.0
@@ -367,27 +255,9 @@ class SharedSlackSVM(InstanceSVM):
             order = entering[np.lexsort((-lacking[entering], self.owner[entering]))]
             first = np.unique(self.owner[order], return_index=True)[1]
             active = np.concatenate([active, order[first]])
+            part = np.concatenate([part, np.zeros(len(first))])
         self._active = np.flatnonzero(self.signed)
         return scores
-
-    def _gram(self, active: IntArray) -> FloatArray:
-        if len(self.signed) > _KEEP_INSTANCES:
-            rows = self.instances[active]
-            return kernel_values(rows, rows, self.gamma)
-        self._keep(active)
-        return self._kept[np.ix_(self._slot[active], active)].astype(np.float64, copy=False)
-
-    def _scores(self, active: IntArray) -> FloatArray:
-        if len(self.signed) <= _KEEP_INSTANCES:
-            return self._decide(active, self.signed[active])
-        support = np.flatnonzero(self.signed)
-        return kernel_scores(
-            self.instances,
-            self.instances[support],
-            self.signed[support],
-            self.intercept,
-            self.gamma,
-        )
 
     def _slacks(self, scores: FloatArray, signs: Signs, rows: IntArray) -> FloatArray:
         """Return the slack of every bag over the given negative rows."""
@@ -399,9 +269,10 @@ class SharedSlackSVM(InstanceSVM):
     def objective(self, scores: FloatArray, signs: Signs, costs: tuple[float, float]) -> float:
         """Return the value that :meth:`fit` minimises."""
         norm = self.signed @ (scores - self.intercept)
-        slacks = self._slacks(scores, signs, np.arange(len(signs)))
+        bag_weights = np.zeros(self.owner.max() + 1)
+        bag_weights[self.owner] = self.weights
+        slack = bag_weights @ self._slacks(scores, signs, np.arange(len(signs)))
         hinge = self.weights[signs > 0] @ np.maximum(0.0, 1.0 - scores[signs > 0])
-        slack = self._bag_weights @ slacks
         return float(norm / 2 + self.C * (costs[1] * hinge + costs[0] * slack))
 
 
@@ -419,3 +290,137 @@ def spread_evenly(rows: IntArray) -> tuple[IntArray, float]:
         return rows, 1.0
     places = np.arange(_MOST_OF_A_CLASS) * len(rows) // _MOST_OF_A_CLASS
     return rows[places], len(rows) / _MOST_OF_A_CLASS
+
+
+def alternate(
+    svm: InstanceSVM,
+    signs: Signs,
+    impute: Callable[[FloatArray], Signs],
+    costs_of: Callable[[Signs], tuple[float, float]],
+    *,
+    max_iter: int,
+) -> tuple[FloatArray, Signs, list[float], str]:
+    """Train on imputed labels and impute from the trained scores until the labels stop changing.
+
+    With equal costs no step raises the objective, so there are finitely many; with unequal ones
+    labels may recur. The loop then ends with the best of the cycle.
+
+    Parameters
+    ----------
+    svm : InstanceSVM
+        Trained in place; on return it holds the model of the result.
+    signs : array of int8 of shape (n_instances,)
+        First labels: 1, -1, and 0 for instances that are not trained on.
+    impute : callable
+        Labels from the scores of all instances.
+    costs_of : callable
+        Cost factors of the two classes for given labels.
+    max_iter : int
+        Largest number of trainings.
+
+    Returns
+    -------
+    scores : array of shape (n_instances,)
+        Decision value of every instance under the last model.
+    signs : array of int8 of shape (n_instances,)
+        The labels that model was trained on.
+    objectives : list of float
+        The objective of every training.
+    problem : str
+        Why imputing from ``scores`` does not give ``signs`` again; empty if it does.
+    """
+    objectives: list[float] = []
+    history: list[Signs] = []
+    while True:
+        costs = costs_of(signs)
+        scores = svm.fit(signs, costs)
+        objectives.append(svm.objective(scores, signs, costs))
+        history.append(signs)
+        imputed = impute(scores)
+        if np.array_equal(imputed, signs):
+            return scores, signs, objectives, ""
+        recurs = [step for step, past in enumerate(history) if np.array_equal(past, imputed)]
+        if recurs or len(history) >= max_iter:
+            break
+        signs = imputed
+    if not recurs:
+        return scores, signs, objectives, f"after max_iter={max_iter} rounds; raise max_iter"
+    first = recurs[0]
+    signs = history[first + int(np.argmin(objectives[first:]))]
+    scores = svm.fit(signs, costs_of(signs))
+    cycle = f"but repeated a cycle of {len(history) - first} rounds; the best is kept"
+    return scores, signs, objectives, cycle
+
+
+@with_parameters
+class KernelInstanceClassifier(MaxInstanceClassifier):
+    """Base class of mi-SVM, MI-SVM and KI-SVM: scores are kernel sums over support instances."""
+
+    kernel: str = "rbf"
+    C: float = 10.0
+    gamma: float = 0.5
+    length_unit: str | float = "auto"
+    class_weight: Any = None
+    max_iter: int = 50
+    tol: float = 1e-3
+
+    _accepts_sparse = True
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "kernel": [StrOptions({"rbf", "linear"})],
+    }
+
+    def _set_kernel_width(self, instances: Any, weights: FloatArray | None = None) -> None:
+        """Set ``gamma`` per squared distance, given per squared unit of length; None if linear."""
+        self.kernel_width_ = None
+        if self.kernel == "rbf":
+            unit = length_unit(instances, self.length_unit, weights=weights)
+            self.kernel_width_ = self.gamma / unit**2
+
+    def _set_support(self, instances: Any, weights: FloatArray, intercept: float) -> None:
+        support = np.flatnonzero(weights)
+        self.support_instances_ = instances[support]
+        self.dual_coef_ = weights[support]
+        self.intercept_ = intercept
+
+    def _score_instances(self, bags: Bags) -> FloatArray:
+        return kernel_scores(
+            bags.instances,
+            self.support_instances_,
+            self.dual_coef_,
+            self.intercept_,
+            self.kernel_width_,
+        )
+
+
+class WitnessSVM(AcceptsWeights, KernelInstanceClassifier):
+    """Base class of mi-SVM and MI-SVM: the alternation and the scores.
+
+    A subclass defines in ``_fit`` the first labels and how labels are imputed.
+    """
+
+    def _alternate(
+        self,
+        svm: InstanceSVM,
+        start: Signs,
+        impute: Callable[[FloatArray], Signs],
+        costs_of: Callable[[Signs], tuple[float, float]] | None = None,
+    ) -> tuple[FloatArray, Signs]:
+        """Run the alternation, keep its model, and return the scores and labels of its end."""
+
+        def instance_costs(signs: Signs) -> tuple[float, float]:
+            used = signs != 0
+            return self._class_costs(signs[used] > 0, svm.weights[used])
+
+        scores, signs, objectives, problem = alternate(
+            svm, start, impute, costs_of or instance_costs, max_iter=self.max_iter
+        )
+        if problem:
+            warnings.warn(
+                f"The labels of {type(self).__name__} did not converge {problem}.",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+        self._set_support(svm.instances, svm.signed, svm.intercept)
+        self.objectives_ = np.array(objectives)
+        self.n_iter_ = len(objectives)
+        return scores, signs

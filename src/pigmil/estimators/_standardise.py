@@ -6,7 +6,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from pigmil._core.typing import FloatArray
-from pigmil.distances import length_unit
 from pigmil.scale import LazyBags, column_moments
 
 _CACHED_ELEMENTS = 1 << 17  # values of double precision that fit in the cache of a processor
@@ -18,27 +17,38 @@ def centre_and_spread(
     """Return the mean of the instances and the root of the mean variance of the features.
 
     After subtraction and division a method behaves the same on data of any offset and scale, and
-    as before on z-scored data. The mean of sparse instances is taken to be 0, which keeps them
-    sparse. Takes a table of instances, with weights if wanted, or lazy bags.
+    as before on z-scored data. Constant features do not count: with one more of them a method
+    would otherwise see larger values. The mean of sparse instances is taken to be 0, which keeps
+    them sparse. Takes a table of instances, with weights if wanted, or lazy bags.
 
     Examples
     --------
     >>> import numpy as np
-    >>> centre_and_spread(np.array([[1.0, 5.0], [3.0, 5.0]]))[0]
-    array([2., 5.])
+    >>> centre_and_spread(np.array([[1.0, 5.0], [3.0, 5.0]]))
+    (array([2., 5.]), 1.0)
     """
-    n_features = instances.shape[1]
+    is_sparse = instances.is_sparse if isinstance(instances, LazyBags) else sp.issparse(instances)
+    mean, variance = _moments(instances, weights)
+    # Rounding leaves this much of a constant; sparse variances are differences of squares.
+    rounding = (1e-12 if is_sparse else 1e-24) * mean**2
+    n_varying = max(1, int((variance > rounding).sum()))
+    total = float(variance.sum())
+    spread = float(np.sqrt(total / 2)) * float(np.sqrt(2.0 / n_varying)) if total > 0 else 1.0
+    return (np.zeros(len(mean)) if is_sparse else mean), spread
+
+
+def _moments(instances: Any, weights: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+    """Return mean and variance of every feature."""
     if isinstance(instances, LazyBags):
-        _, mean, variance = column_moments(instances)
-        total = float(variance.mean())
-        spread = np.sqrt(total) if total > 0 else np.sqrt(2.0 / n_features)
-        return (np.zeros(n_features) if instances.is_sparse else mean), float(spread)
-    spread = length_unit(instances, weights=weights) * float(np.sqrt(2.0 / n_features))
+        return column_moments(instances)[1:]
+    if weights is None and not sp.issparse(instances):
+        mean = np.asarray(instances.mean(axis=0, dtype=np.float64))
+        return mean, np.var(instances, axis=0, dtype=np.float64)
+    weights = np.ones(instances.shape[0]) if weights is None else weights
+    mean = np.asarray(weights @ instances, dtype=np.float64) / weights.sum()
     if sp.issparse(instances):
-        return np.zeros(n_features), spread
-    if weights is not None:
-        return np.asarray(weights @ instances, dtype=np.float64) / weights.sum(), spread
-    return np.asarray(instances.mean(axis=0, dtype=np.float64)), spread
+        return mean, weights @ instances.multiply(instances) / weights.sum() - mean**2
+    return mean, weights @ np.square(instances - mean) / weights.sum()
 
 
 def standardised(instances: Any, centre: FloatArray, spread: float) -> Any:

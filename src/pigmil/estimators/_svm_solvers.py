@@ -12,6 +12,7 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from pigmil._core._sklearn_compat import import_libsvm
 from pigmil._core.typing import BoolArray, FloatArray
+from pigmil.distances import squared_distance_blocks
 
 libsvm = import_libsvm()
 
@@ -101,19 +102,70 @@ def fit_linear_svm(
         signed, intercept = fit_gram_svm(gram, positive, C=C, costs=costs, tol=tol)
         weights = np.asarray(X.T @ signed, dtype=np.float64)
         return LinearSVM(weights, intercept - float(weights @ centre), np.abs(signed))
+    signed, intercept = fit_svc(X, positive, C=C, costs=costs, tol=tol)
+    return LinearSVM(np.asarray(X.T @ signed, dtype=np.float64), intercept, np.abs(signed))
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSVM:
+    """A fitted SVM with a Gaussian kernel, with the interface of a :class:`LinearSVM`.
+
+    Attributes
+    ----------
+    support : array or CSR of shape (n_support, n_columns)
+        Support vectors.
+    signed : array of shape (n_support,)
+        Their signed dual variables.
+    intercept, gamma : float
+        Offset of the decision value, and width of the kernel.
+    """
+
+    support: Any
+    signed: FloatArray
+    intercept: float
+    gamma: float
+
+    def decide(self, X: Any) -> FloatArray:
+        """Return the decision value of every row."""
+        return kernel_scores(X, self.support, self.signed, self.intercept, self.gamma)
+
+
+def fit_kernel_svm(
+    X: Any, positive: BoolArray, gamma: float, *, C: float, costs: tuple[float, float]
+) -> KernelSVM:
+    """Solve the problem of :func:`fit_linear_svm` in the kernel ``exp(-gamma |x - x'|^2)``."""
+    signed, intercept = fit_svc(X, positive, gamma=gamma, C=C, costs=costs)
+    support = np.flatnonzero(signed)
+    return KernelSVM(X[support], signed[support], intercept, gamma)
+
+
+def fit_svc(
+    X: Any,
+    positive: BoolArray,
+    *,
+    gamma: float | None = None,
+    C: float = 1.0,
+    costs: tuple[float, float] = (1.0, 1.0),
+    weights: FloatArray | None = None,
+    tol: float = 1e-3,
+) -> tuple[FloatArray, float]:
+    """Solve the same problem from the rows, in the linear (``gamma`` None) or Gaussian kernel.
+
+    Parameters and results are those of :func:`fit_gram_svm`.
+    """
     svc = SVC(
-        kernel="linear",
+        kernel="linear" if gamma is None else "rbf",
+        gamma="scale" if gamma is None else gamma,
         C=C,
-        class_weight=_as_dict(costs),
+        class_weight={False: costs[0], True: costs[1]},
         tol=tol,
         cache_size=_CACHE_MB,
         max_iter=_MAX_STEPS,
-    ).fit(for_libsvm(X), positive)
-    weights = svc.coef_.toarray() if sp.issparse(svc.coef_) else svc.coef_
+    ).fit(for_libsvm(X), positive, sample_weight=weights)
     dual = svc.dual_coef_.toarray() if sp.issparse(svc.dual_coef_) else svc.dual_coef_
-    alphas = np.zeros(n_rows)
-    alphas[svc.support_] = np.abs(dual.ravel())
-    return LinearSVM(weights.ravel(), float(svc.intercept_[0]), alphas)
+    signed = np.zeros(len(positive))
+    signed[svc.support_] = dual.ravel()
+    return signed, float(svc.intercept_[0])
 
 
 def fit_gram_svm(
@@ -250,3 +302,51 @@ def for_libsvm(X: Any) -> Any:
         (X.data, X.indices.astype(np.int32, copy=False), X.indptr.astype(np.int32, copy=False)),
         shape=X.shape,
     )
+
+
+def kernel_values(
+    queries: Any, references: Any, gamma: float | None, dtype: Any = np.float64
+) -> FloatArray:
+    """Return the linear (``gamma`` None) or Gaussian kernel, ``exp(-gamma |x - x'|^2)``.
+
+    Parameters
+    ----------
+    queries, references : array or CSR of shape (n, n_features)
+        Instances.
+    gamma : float or None
+        Width, per squared distance; None for the linear kernel.
+    dtype : dtype, default=float64
+        Of the result.
+
+    Returns
+    -------
+    array of shape (n_queries, n_references)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> kernel_values(np.array([[1.0]]), np.array([[1.0], [3.0]]), None)
+    array([[1., 3.]])
+    """
+    if gamma is None:
+        product = queries @ references.T
+        dense = product.toarray() if sp.issparse(product) else product
+        return np.asarray(dense, dtype=dtype)
+    values = np.empty((queries.shape[0], references.shape[0]), dtype=dtype)
+    for rows, columns, squared in squared_distance_blocks(queries, references):
+        squared *= -gamma
+        values[rows, columns] = np.exp(squared, out=squared)
+    return values
+
+
+def kernel_scores(
+    queries: Any, support: Any, signed: FloatArray, intercept: float, gamma: float | None
+) -> FloatArray:
+    """Return ``sum of signed_i k(x_i, x) + intercept`` for every query, in blocks."""
+    if gamma is None:
+        return np.asarray(queries @ (support.T @ signed), dtype=np.float64) + intercept
+    scores = np.full(queries.shape[0], intercept)
+    for rows, columns, squared in squared_distance_blocks(queries, support):
+        squared *= -gamma
+        scores[rows] += np.exp(squared, out=squared) @ signed[columns]
+    return scores

@@ -10,7 +10,7 @@ from pigmil._core._sklearn_compat import Interval
 from pigmil._core.segments import segment_ids, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.estimators._parameters import AT_LEAST_ONE, NOT_NEGATIVE
+from pigmil.estimators._parameters import AT_LEAST_ONE, NOT_NEGATIVE, with_parameters
 from pigmil.estimators.base import MaxInstanceClassifier
 from pigmil.estimators.card import Card
 
@@ -59,7 +59,7 @@ def grow_box(
     >>> grow_box(np.array([[0.0], [9.0], [0.5], [8.0], [0.2]]), np.array([0, 2, 4, 5]))
     array([0, 2, 4])
     """
-    from pigmil.estimators._apr_kernels import grow
+    from pigmil.estimators._kernels import grow
 
     highest = segment_reduce(np.maximum, instances, offsets).min(axis=0)
     lowest = segment_reduce(np.minimum, instances, offsets).max(axis=0)
@@ -186,6 +186,7 @@ def expand_bounds(
     return np.minimum(lower, wide_lower), np.maximum(upper, wide_upper)
 
 
+@with_parameters
 class APR(MaxInstanceClassifier):
     """APR: axis-parallel rectangle by iterated discrimination.
 
@@ -253,6 +254,11 @@ class APR(MaxInstanceClassifier):
     1.0
     """
 
+    margin: float = 1.0
+    tau: float = 0.999
+    epsilon: float = 0.01
+    n_seeds: int = 1
+
     card = Card(
         name="APR",
         title="Axis-parallel rectangle, iterated discrimination",
@@ -277,23 +283,6 @@ class APR(MaxInstanceClassifier):
         "epsilon": [Interval(Real, 0, 1, closed="neither")],
         "n_seeds": AT_LEAST_ONE,
     }
-
-    def __init__(
-        self,
-        *,
-        margin: float = 1.0,
-        tau: float = 0.999,
-        epsilon: float = 0.01,
-        n_seeds: int = 1,
-        probability: bool = False,
-        pos_label: Any = None,
-    ) -> None:
-        self.margin = margin
-        self.tau = tau
-        self.epsilon = epsilon
-        self.n_seeds = n_seeds
-        self.probability = probability
-        self.pos_label = pos_label
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
         positive_bags = bags[positive]

@@ -16,20 +16,20 @@ from pigmil._core.segments import segment_gather, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import squared_distance_blocks
-from pigmil.estimators._parameters import AT_LEAST_ONE
+from pigmil.estimators._parameters import AT_LEAST_ONE, with_parameters
 from pigmil.estimators._selection import (
     inner_folds,
     instance_keys,
     select_by_cv,
 )
 from pigmil.estimators._standardise import centre_and_spread, standardised
-from pigmil.estimators._svm_solvers import class_costs
 from pigmil.estimators.base import MaxInstanceClassifier
 from pigmil.estimators.card import Card
 
 _CANDIDATES = (2, 5, 10, 20, 40)
 
 
+@with_parameters
 class ClusteringMIL(MaxInstanceClassifier):
     """Clustering MIL: a bag is positive iff an instance falls into a sphere around a cluster.
 
@@ -95,6 +95,12 @@ class ClusteringMIL(MaxInstanceClassifier):
     20
     """
 
+    n_clusters: int | Sequence[int] | str = "auto"
+    n_init: int = 1
+    cv: int = 5
+    class_weight: Any = None
+    random_state: Any = None
+
     _accepts_sparse = True
     card = Card(
         name="Clustering MIL",
@@ -121,28 +127,9 @@ class ClusteringMIL(MaxInstanceClassifier):
         "cv": [Interval(Integral, 2, None, closed="left")],
     }
 
-    def __init__(
-        self,
-        *,
-        n_clusters: int | Sequence[int] | str = "auto",
-        n_init: int = 1,
-        cv: int = 5,
-        class_weight: Any = None,
-        random_state: Any = None,
-        probability: bool = False,
-        pos_label: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.n_init = n_init
-        self.cv = cv
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.probability = probability
-        self.pos_label = pos_label
-
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        costs = class_costs(self.class_weight, positive, self.classes_, self.positive_label_)
+        costs = self._class_costs(positive)
         self.n_clusters_ = self._choose_n_clusters(bags, positive, costs, seed)
         self.center_, self.radius_, self.training_accuracy_ = self._best_sphere(
             bags, positive, costs, self.n_clusters_, seed

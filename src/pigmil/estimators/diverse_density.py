@@ -12,10 +12,12 @@ from pigmil._core.segments import segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.estimators._noisy_or import ConceptClassifier, NoisyOr, climb, log_density_at
+from pigmil.estimators._parameters import with_parameters
 from pigmil.estimators._selection import min_error_threshold
 from pigmil.estimators.card import Card
 
 
+@with_parameters
 class DD(ConceptClassifier):
     """DD: diverse density, maximised over a point and the scales of the features.
 
@@ -96,6 +98,15 @@ class DD(ConceptClassifier):
     True
     """
 
+    n_start_bags: int | None = None
+    n_starts: int | None = 10
+    length_unit: str | float = "auto"
+    score_by: str = "concept"
+    max_iter: int = 100
+    tol: float = 1e-2
+    n_jobs: int | None = None
+    random_state: Any = None
+
     card = Card(
         name="DD",
         title="Diverse density",
@@ -114,31 +125,6 @@ class DD(ConceptClassifier):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "score_by": [StrOptions({"density", "concept"})],
     }
-
-    def __init__(
-        self,
-        *,
-        n_start_bags: int | None = None,
-        n_starts: int | None = 10,
-        length_unit: str | float = "auto",
-        score_by: str = "concept",
-        max_iter: int = 100,
-        tol: float = 1e-2,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        probability: bool = False,
-        pos_label: Any = None,
-    ) -> None:
-        self.n_start_bags = n_start_bags
-        self.n_starts = n_starts
-        self.length_unit = length_unit
-        self.score_by = score_by
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.probability = probability
-        self.pos_label = pos_label
 
     def _search(self, bags: Bags, positive: BoolArray, points: FloatArray, scale: float) -> None:
         model = NoisyOr(bags.instances, bags.offsets, positive)

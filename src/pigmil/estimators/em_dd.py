@@ -19,7 +19,7 @@ from pigmil.estimators._noisy_or import (
     climb,
     log_membership,
 )
-from pigmil.estimators._parameters import AT_LEAST_ONE
+from pigmil.estimators._parameters import AT_LEAST_ONE, with_parameters
 from pigmil.estimators.card import Card
 
 
@@ -86,6 +86,7 @@ def alternate(
     return Concept(point, scales, loss, converged=settled, n_iter=len(losses) - 1), losses
 
 
+@with_parameters
 class EMDD(ConceptClassifier):
     """EM-DD: diverse density of one responsible instance per bag, by alternation.
 
@@ -160,6 +161,16 @@ class EMDD(ConceptClassifier):
     True
     """
 
+    n_start_bags: int | None = None
+    n_starts: int | None = 10
+    combine: str = "best"
+    length_unit: str | float = "auto"
+    max_iter: int = 20
+    max_steps: int = 50
+    tol: float = 1e-4
+    n_jobs: int | None = None
+    random_state: Any = None
+
     card = Card(
         name="EM-DD",
         title="Expectation-maximisation diverse density",
@@ -177,33 +188,6 @@ class EMDD(ConceptClassifier):
         "combine": [StrOptions({"best", "mean"})],
         "max_steps": AT_LEAST_ONE,
     }
-
-    def __init__(
-        self,
-        *,
-        n_start_bags: int | None = None,
-        n_starts: int | None = 10,
-        combine: str = "best",
-        length_unit: str | float = "auto",
-        max_iter: int = 20,
-        max_steps: int = 50,
-        tol: float = 1e-4,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        probability: bool = False,
-        pos_label: Any = None,
-    ) -> None:
-        self.n_start_bags = n_start_bags
-        self.n_starts = n_starts
-        self.combine = combine
-        self.length_unit = length_unit
-        self.max_iter = max_iter
-        self.max_steps = max_steps
-        self.tol = tol
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.probability = probability
-        self.pos_label = pos_label
 
     def _search(self, bags: Bags, positive: BoolArray, points: FloatArray, scale: float) -> None:
         scales = np.full(bags.n_features, scale)

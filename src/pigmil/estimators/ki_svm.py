@@ -12,8 +12,8 @@ from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.estimators._instance_svm import KernelInstanceClassifier
 from pigmil.estimators._key_instances import Atoms, KeyInstanceProgramme
+from pigmil.estimators._parameters import with_parameters
 from pigmil.estimators._selection import content_order
-from pigmil.estimators._svm_solvers import class_costs
 from pigmil.estimators.card import Card
 
 _card = partial(
@@ -34,31 +34,12 @@ _MANY_INSTANCES = 10000
 _FEWER_NEGATIVES = 2000
 
 
+@with_parameters
 class _KISVM(KernelInstanceClassifier):
     """Base class of both levels; a subclass defines the rows that represent negative bags."""
 
-    def __init__(
-        self,
-        *,
-        kernel: str = "rbf",
-        C: float = 1.0,
-        gamma: float = 0.5,
-        length_unit: str | float = "auto",
-        class_weight: Any = None,
-        max_iter: int = 50,
-        tol: float = 1e-2,
-        probability: bool = False,
-        pos_label: Any = None,
-    ) -> None:
-        self.kernel = kernel
-        self.C = C
-        self.gamma = gamma
-        self.length_unit = length_unit
-        self.class_weight = class_weight
-        self.max_iter = max_iter
-        self.tol = tol
-        self.probability = probability
-        self.pos_label = pos_label
+    C: float = 1.0
+    tol: float = 1e-2
 
     @abstractmethod
     def _negative_rows(self, bags: Bags, negatives: IntArray) -> tuple[Any, FloatArray]:
@@ -74,7 +55,7 @@ class _KISVM(KernelInstanceClassifier):
         means = _averages(rows, bags.sizes[chosen], bags.n_instances)
         negative, shares = self._negative_rows(bags, order[~positive[order]])
         combination = sp.csr_array(sp.vstack([single, means, negative]))
-        costs = class_costs(self.class_weight, positive, self.classes_, self.positive_label_)
+        costs = self._class_costs(positive)
         row_costs = self.C * np.concatenate([np.full(len(chosen), costs[1]), costs[0] * shares])
 
         n_kept = single.shape[0] + means.shape[0]

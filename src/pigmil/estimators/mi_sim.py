@@ -1,11 +1,9 @@
 """mi-Sim: rank the instances of positive bags by their consistent similarity, then an SVM."""
 
-from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from sklearn.svm import SVC
 
 from pigmil._core._sklearn_compat import Interval, StrOptions
 from pigmil._core.segments import quota, segment_argmax, segment_reduce
@@ -13,18 +11,14 @@ from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import length_unit
 from pigmil.distances.similarity import log_density
-from pigmil.estimators._parameters import (
-    AT_LEAST_ONE,
-    POSITIVE,
-    POSITIVE_OR_CV,
-)
+from pigmil.estimators._parameters import AT_LEAST_ONE, POSITIVE, POSITIVE_OR_CV, with_parameters
 from pigmil.estimators._selection import (
     inner_folds,
     min_error_threshold,
     select_by_cv,
 )
 from pigmil.estimators._standardise import centre_and_spread, standardised
-from pigmil.estimators._svm_solvers import class_costs, fit_linear_svm, for_libsvm
+from pigmil.estimators._svm_solvers import fit_kernel_svm, fit_linear_svm
 from pigmil.estimators.base import MaxInstanceClassifier
 from pigmil.estimators.card import Card
 from pigmil.exemplars.svm import exemplar_svms
@@ -48,17 +42,6 @@ class Setting(NamedTuple):
     kernel: str
     C: float
     gamma: float
-
-
-@dataclass(frozen=True, slots=True)
-class KernelSVM:
-    """A fitted SVM with a Gaussian kernel, with the interface of a LinearSVM."""
-
-    svc: SVC
-
-    def decide(self, X: Any) -> FloatArray:
-        """Return the decision value of every row."""
-        return np.asarray(self.svc.decision_function(for_libsvm(X)), dtype=np.float64)
 
 
 def bounded_candidates(sizes: IntArray, bound: int) -> IntArray:
@@ -91,6 +74,7 @@ def _first_of_each(values: FloatArray, sizes: IntArray, how_many: IntArray) -> I
     return chosen
 
 
+@with_parameters
 class MiSim(MaxInstanceClassifier):
     """mi-Sim: discriminative and consistent similarities between instances of positive bags.
 
@@ -199,6 +183,19 @@ class MiSim(MaxInstanceClassifier):
     1.0
     """
 
+    C: float | str = "cv"
+    kernel: str = "cv"
+    gamma: float | str = "cv"
+    top_share: float = 0.0
+    exemplar_C: float = 1.0
+    density: float = 0.9
+    combine: str = "product"
+    normalise: str | None = None
+    damping: float = 0.8
+    max_candidates: int = 1000
+    class_weight: Any = "balanced"
+    n_jobs: int | None = None
+
     _accepts_sparse = True
     card = Card(
         name="mi-Sim",
@@ -235,39 +232,6 @@ class MiSim(MaxInstanceClassifier):
         "max_candidates": AT_LEAST_ONE,
     }
 
-    def __init__(
-        self,
-        *,
-        C: float | str = "cv",
-        kernel: str = "cv",
-        gamma: float | str = "cv",
-        top_share: float = 0.0,
-        exemplar_C: float = 1.0,
-        density: float = 0.9,
-        combine: str = "product",
-        normalise: str | None = None,
-        damping: float = 0.8,
-        max_candidates: int = 1000,
-        class_weight: Any = "balanced",
-        n_jobs: int | None = None,
-        probability: bool = False,
-        pos_label: Any = None,
-    ) -> None:
-        self.C = C
-        self.kernel = kernel
-        self.gamma = gamma
-        self.top_share = top_share
-        self.exemplar_C = exemplar_C
-        self.density = density
-        self.combine = combine
-        self.normalise = normalise
-        self.damping = damping
-        self.max_candidates = max_candidates
-        self.class_weight = class_weight
-        self.n_jobs = n_jobs
-        self.probability = probability
-        self.pos_label = pos_label
-
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
         self.centre_, self.spread_ = centre_and_spread(bags.instances)
         moved = bags.with_instances(self._standardised(bags))
@@ -298,7 +262,7 @@ class MiSim(MaxInstanceClassifier):
         unit = length_unit(bags.instances)
         weights = (1.0, 1.0)
         if isinstance(self.class_weight, dict):
-            weights = class_costs(self.class_weight, positive, self.classes_, self.positive_label_)
+            weights = self._class_costs(positive)
         folds = inner_folds(bags, positive)
         if bags.sizes[~positive].sum() > _MOST_HELD_OUT:
             folds = []
@@ -344,16 +308,12 @@ class MiSim(MaxInstanceClassifier):
         top = top[kept[bags.bag_index[top]]]
         rows = np.concatenate([top, np.flatnonzero((kept & ~positive)[bags.bag_index])])
         labels = np.arange(len(rows)) < len(top)
-        costs = class_costs(self.class_weight, labels, self.classes_, self.positive_label_)
+        costs = self._class_costs(labels)
         instances = bags.instances[rows]
         if setting.kernel == "linear":
             return fit_linear_svm(instances, labels, C=setting.C, costs=costs)
-        svc = SVC(
-            C=setting.C,
-            gamma=setting.gamma / unit**2,
-            class_weight={0: costs[0], 1: costs[1]},
-        )
-        return KernelSVM(svc.fit(for_libsvm(instances), labels))
+        width = setting.gamma / unit**2
+        return fit_kernel_svm(instances, labels, width, C=setting.C, costs=costs)
 
     def _choose_candidates(self, bags: Bags, positive: BoolArray, negative_bags: Bags) -> IntArray:
         inside = np.flatnonzero(positive[bags.bag_index])

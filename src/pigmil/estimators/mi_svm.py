@@ -5,8 +5,7 @@ import numpy as np
 from pigmil._core.segments import segment_argmax, segment_gather
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.estimators._instance_svm import InstanceSVM, Signs
-from pigmil.estimators._witness import WitnessSVM
+from pigmil.estimators._instance_svm import InstanceSVM, Signs, WitnessSVM
 from pigmil.estimators.card import Card
 
 
@@ -115,9 +114,9 @@ class MiSVM(WitnessSVM):
         svm = InstanceSVM(
             bags.instances, gamma=self.kernel_width_, C=self.C, tol=self.tol, weights=own
         )
-        result = self._alternate(svm, [start], impute)
-        self.imputed_positive_ = result.signs > 0
-        self._set_detection(bags, positive, result.scores)
+        scores, signs = self._alternate(svm, start, impute)
+        self.imputed_positive_ = signs > 0
+        self._set_detection(bags, positive, scores)
 
     def _add_left_out(self, bags: Bags, kept: IntArray) -> None:
         super()._add_left_out(bags, kept)

@@ -6,20 +6,19 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.svm import SVC
 
 from pigmil._core._sklearn_compat import StrOptions
 from pigmil._core.segments import segment_argmax, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import embed_bags, length_unit, nearest_in_bags
-from pigmil.estimators._parameters import POSITIVE_OR_CV
+from pigmil.estimators._parameters import POSITIVE_OR_CV, with_parameters
 from pigmil.estimators._selection import (
     inner_folds,
     min_error_threshold,
     select_by_cv,
 )
-from pigmil.estimators._svm_solvers import class_costs, fit_linear_svm, for_libsvm
+from pigmil.estimators._svm_solvers import fit_kernel_svm, fit_linear_svm
 from pigmil.estimators.base import MILClassifier
 from pigmil.estimators.card import Card
 
@@ -76,6 +75,7 @@ def best_precision(
     return right[rows, best], distances[rows, best]
 
 
+@with_parameters
 class MILD(MILClassifier):
     """MILD: disambiguation by empirical precision, then an SVM on instances or on bags.
 
@@ -124,7 +124,7 @@ class MILD(MILClassifier):
     precision_threshold_ : float
         Empirical precision above which an instance is called positive: that with fewest errors
         when each training bag has the score of its best instance.
-    svm_ : LinearSVM or SVC
+    svm_ : LinearSVM or KernelSVM
         The classifier.
     C_, gamma_ : float
         The cost and the width that were used.
@@ -156,6 +156,13 @@ class MILD(MILClassifier):
     1.0
     """
 
+    level: str = "bag"
+    kernel: str = "linear"
+    C: float | str = "cv"
+    gamma: float | str = "cv"
+    length_unit: str | float = "auto"
+    class_weight: Any = "balanced"
+
     _accepts_sparse = True
     card = Card(
         name="MILD",
@@ -176,27 +183,6 @@ class MILD(MILClassifier):
         "C": POSITIVE_OR_CV,
         "gamma": POSITIVE_OR_CV,
     }
-
-    def __init__(
-        self,
-        *,
-        level: str = "bag",
-        kernel: str = "linear",
-        C: float | str = "cv",
-        gamma: float | str = "cv",
-        length_unit: str | float = "auto",
-        class_weight: Any = "balanced",
-        probability: bool = False,
-        pos_label: Any = None,
-    ) -> None:
-        self.level = level
-        self.kernel = kernel
-        self.C = C
-        self.gamma = gamma
-        self.length_unit = length_unit
-        self.class_weight = class_weight
-        self.probability = probability
-        self.pos_label = pos_label
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
         self.length_unit_ = length_unit(bags.instances, self.length_unit)
@@ -293,22 +279,17 @@ class MILD(MILClassifier):
         return embed_bags(bags, prototypes, gamma / self.length_unit_**2)
 
     def _fit_svm(self, rows: Any, labels: BoolArray, C: float, gamma: float) -> Any:
-        costs = class_costs(self.class_weight, labels, self.classes_, self.positive_label_)
+        costs = self._class_costs(labels)
         if self.kernel == "linear":
             return fit_linear_svm(rows, labels, C=C, costs=costs)
-        # The embedding has its own scale; instances are measured in the unit of length.
-        width = "scale" if self.level == "bag" else gamma / self.length_unit_**2
-        weights = {0: costs[0], 1: costs[1]}
-        return SVC(C=C, gamma=width, class_weight=weights).fit(for_libsvm(rows), labels)
-
-    def _values(self, svm: Any, rows: Any) -> FloatArray:
-        """Return the decision value of every row that the SVM sees."""
-        if self.kernel == "linear":
-            return svm.decide(rows)
-        return np.asarray(svm.decision_function(for_libsvm(rows)))
+        # Instances are measured in the unit of length; the embedding has a scale of its own.
+        width = gamma / self.length_unit_**2
+        if self.level == "bag":
+            width = 1.0 / (rows.shape[1] * (rows.var() or 1.0))
+        return fit_kernel_svm(rows, labels, width, C=C, costs=costs)
 
     def _bag_values(self, svm: Any, rows: Any, bags: Bags) -> FloatArray:
-        values = self._values(svm, rows)
+        values: FloatArray = svm.decide(rows)
         if self.level == "bag":
             return values
         return segment_reduce(np.maximum, values, bags.offsets)
@@ -319,6 +300,6 @@ class MILD(MILClassifier):
 
     def _score_instances(self, bags: Bags) -> FloatArray:
         if self.level == "instance":
-            return self._values(self.svm_, bags.instances)
+            return self.svm_.decide(bags.instances)
         everything = np.full(self.training_bags_.n_bags, True)
         return self._precisions(bags.instances, [everything])[:, 0] - self.precision_threshold_

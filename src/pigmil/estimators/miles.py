@@ -10,15 +10,19 @@ from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import embed_bags, length_unit
 from pigmil.estimators._instance_embedding import embed_by_instances
-from pigmil.estimators._instance_svm import kernel_scores, kernel_values
 from pigmil.estimators._l1_svm import fit_l1_svm
-from pigmil.estimators._svm_solvers import class_costs
+from pigmil.estimators._parameters import with_parameters
+from pigmil.estimators._svm_solvers import (
+    kernel_scores,
+    kernel_values,
+)
 from pigmil.estimators.base import AcceptsWeights, MILClassifier
 from pigmil.estimators.card import Card
 
 _CHUNK_INSTANCES = 8192
 
 
+@with_parameters
 class MILES(AcceptsWeights, MILClassifier):
     """MILES: multiple-instance learning via embedded instance selection.
 
@@ -90,6 +94,12 @@ class MILES(AcceptsWeights, MILClassifier):
     20
     """
 
+    C: float = 2.0
+    gamma: float = 0.3
+    length_unit: str | float = "auto"
+    score_by: str = "contribution"
+    class_weight: Any = None
+
     _accepts_sparse = True
     card = Card(
         name="MILES",
@@ -113,31 +123,10 @@ class MILES(AcceptsWeights, MILClassifier):
         "score_by": [StrOptions({"alone", "contribution"})],
     }
 
-    def __init__(
-        self,
-        *,
-        C: float = 2.0,
-        gamma: float = 0.3,
-        length_unit: str | float = "auto",
-        score_by: str = "contribution",
-        class_weight: Any = None,
-        probability: bool = False,
-        pos_label: Any = None,
-    ) -> None:
-        self.C = C
-        self.gamma = gamma
-        self.length_unit = length_unit
-        self.score_by = score_by
-        self.class_weight = class_weight
-        self.probability = probability
-        self.pos_label = pos_label
-
     def _fit(self, bags: Bags, positive: BoolArray, weights: FloatArray | None = None) -> None:
         own = None if weights is None else np.repeat(weights, bags.sizes)
         self.decay_ = self.gamma / length_unit(bags.instances, self.length_unit, weights=own) ** 2
-        costs = class_costs(
-            self.class_weight, positive, self.classes_, self.positive_label_, weights
-        )
+        costs = self._class_costs(positive, weights)
         row_costs = self.C * np.where(positive, *costs[::-1])
         model = fit_l1_svm(
             embed_by_instances(bags, self.decay_),

@@ -13,21 +13,19 @@ from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import embed_bags, length_unit, squared_distance_blocks
 from pigmil.estimators._instance_embedding import embed_by_instances
-from pigmil.estimators._instance_svm import kernel_scores
-from pigmil.estimators._parameters import (
-    POSITIVE,
-)
+from pigmil.estimators._parameters import POSITIVE, with_parameters
 from pigmil.estimators._selection import content_order
 from pigmil.estimators._svm_solvers import (
     LinearSVM,
-    class_costs,
     fit_linear_svm,
     hinge_objective,
+    kernel_scores,
 )
 from pigmil.estimators.base import MILClassifier
 from pigmil.estimators.card import Card
 
 
+@with_parameters
 class MILIS(MILClassifier):
     """MILIS: multiple-instance learning with instance selection.
 
@@ -105,6 +103,15 @@ class MILIS(MILClassifier):
     20
     """
 
+    C: float = 10.0
+    gamma: float = 0.1
+    density_gamma: float = 1.0
+    length_unit: str | float = "auto"
+    prune: float = 0.01
+    class_weight: Any = None
+    max_iter: int = 50
+    tol: float = 1e-3
+
     _accepts_sparse = True
     card = Card(
         name="MILIS",
@@ -131,31 +138,6 @@ class MILIS(MILClassifier):
         "prune": [Interval(Real, 0, 1, closed="left")],
     }
 
-    def __init__(
-        self,
-        *,
-        C: float = 10.0,
-        gamma: float = 0.1,
-        density_gamma: float = 1.0,
-        length_unit: str | float = "auto",
-        prune: float = 0.01,
-        class_weight: Any = None,
-        max_iter: int = 50,
-        tol: float = 1e-3,
-        probability: bool = False,
-        pos_label: Any = None,
-    ) -> None:
-        self.C = C
-        self.gamma = gamma
-        self.density_gamma = density_gamma
-        self.length_unit = length_unit
-        self.prune = prune
-        self.class_weight = class_weight
-        self.max_iter = max_iter
-        self.tol = tol
-        self.probability = probability
-        self.pos_label = pos_label
-
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
         order = content_order(bags)
         rows = segment_gather(bags.offsets, order)
@@ -168,7 +150,7 @@ class MILIS(MILClassifier):
         """Fit, and return the kept prototypes and those of all bags."""
         unit = length_unit(bags.instances, self.length_unit)
         self.decay_ = self.gamma / unit**2
-        costs = class_costs(self.class_weight, positive, self.classes_, self.positive_label_)
+        costs = self._class_costs(positive)
         chosen = _initial_prototypes(bags, positive, self.density_gamma / unit**2)
         similarity = embed_by_instances(bags, self.decay_)
         svm, chosen = self._alternate(bags, positive, similarity, chosen, costs)

@@ -20,6 +20,7 @@ from pigmil.estimators._logistic import (
     instance_loss,
     minimise_penalised,
 )
+from pigmil.estimators._parameters import with_parameters
 from pigmil.estimators.card import Card
 from pigmil.scale import LazyBags
 
@@ -48,6 +49,7 @@ def posterior(scores: FloatArray, positive_share: float, bag_share: float) -> Fl
     return expit(scores - np.log(rarer))
 
 
+@with_parameters
 class MMIL(LinearScores):
     """MMIL: mixture modelling for multiple-instance learning with a logistic regression.
 
@@ -112,6 +114,11 @@ class MMIL(LinearScores):
     20
     """
 
+    positive_share: str | float = "em"
+    C: float = 1.0
+    max_iter: int = 200
+    tol: float = 1e-3
+
     _fits_lazy_bags = True
     card: ClassVar[Card] = Card(
         name="MMIL",
@@ -133,23 +140,6 @@ class MMIL(LinearScores):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "positive_share": [StrOptions({"em"}), Interval(Real, 0, 1, closed="neither")],
     }
-
-    def __init__(
-        self,
-        *,
-        positive_share: str | float = "em",
-        C: float = 1.0,
-        max_iter: int = 200,
-        tol: float = 1e-3,
-        probability: bool = False,
-        pos_label: Any = None,
-    ) -> None:
-        self.positive_share = positive_share
-        self.C = C
-        self.max_iter = max_iter
-        self.tol = tol
-        self.probability = probability
-        self.pos_label = pos_label
 
     def _fit(
         self, bags: Bags | LazyBags, positive: BoolArray, bag_weights: FloatArray | None = None
