@@ -1,0 +1,281 @@
+"""Files in which the authors of old benchmark sets published them, in formats of their own."""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.io
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from pigmil._core.text import listed
+from pigmil.bags import Bags
+from pigmil.io import read_bags
+from pigmil.io._defence import check_readable, parsing, raise_format_error
+from pigmil.io._text import decode_rows, open_text, text_lines
+
+_MISSING = ("", "?", "<null>")
+
+
+def read_original(path: str | os.PathLike[str]) -> Bags:
+    r"""Read a benchmark file as its authors published it.
+
+    Detected by content: KEEL (``.dat``), the text of the NJU newsgroups, UCI / C4.5 ``.data`` with
+    its ``.names``, sparse MIL ``.data`` (``instance,bag,label,index:value,...``), and MATLAB files
+    of Andrews (features, bag_ids, labels) or with a PRTools data set. To keep one of them, write
+    it with :func:`pigmil.write_bags`.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+
+    Returns
+    -------
+    Bags
+        Ids and labels as in the file; sparse where the file is.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "bags.txt"
+    >>> _ = file.write_text("7 1 i1 1 0.5 2\n7 1 i2 0 1.5 3\n8 0 i1 0 2.5 4\n")
+    >>> read_original(file)
+    Bags(2 bags, 3 instances, 2 features, float64, labels 0: 1, 1: 1)
+    """
+    file = Path(os.fspath(path))
+    check_readable(file)
+    with file.open("rb") as opened:
+        start = opened.read(1 << 16)
+    if start.startswith(b"MATLAB") or file.suffix.lower() == ".mat":
+        return _read_mat(file)
+    lines = [line.strip() for line in start.decode("utf-8", "replace").splitlines()]
+    body = [line for line in lines if line and not line.startswith(("%", "#"))]
+    cells = body[0].split(",") if body else []
+    if body and body[0].startswith("@"):
+        return _read_keel(file)
+    if len(cells) > 3 and re.fullmatch(r"\s*\d+:\S+\s*", cells[3]):
+        return _read_sparse_mil(file)
+    if len(cells) > 2:
+        return _read_uci(file)
+    if body and len(body[0].split()) > 4:
+        return _read_nju(file)
+    raise_format_error(
+        file,
+        "is none of the formats of old benchmark files.",
+        hint="Other formats are read by pigmil.read_bags.",
+    )
+
+
+def _numbered_lines(path: Path, comment: str) -> Iterator[tuple[int, str]]:
+    """Yield number and text of the lines that are neither blank nor comments."""
+    with open_text(path, "utf-8") as text:
+        for number, line in enumerate(text_lines(path, text), start=1):
+            if line.strip() and not line.startswith(tuple(comment)):
+                yield number, line.strip()
+
+
+class _Rows:
+    """Rows of cells by line, and the bags that they make."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.numbers: list[int] = []
+        self.cells: list[list[str]] = []
+
+    def add(self, number: int, cells: list[str]) -> None:
+        """Add the cells of a line, as many as in the lines before."""
+        if self.cells and len(cells) != len(self.cells[0]):
+            raise_format_error(
+                self.path,
+                f"expected {len(self.cells[0])} values, got {len(cells)}.",
+                where=f"line {number}",
+                hint="The line may be cut short.",
+            )
+        self.numbers.append(number)
+        self.cells.append(cells)
+
+    def column(self, place: int, role: str) -> NDArray[Any]:
+        """Return a column as ids, labels or info."""
+        values = (row[place] for row in self.cells)
+        return decode_rows([None if value in _MISSING else value for value in values], role)
+
+    def floats(self, places: Sequence[int]) -> NDArray[Any]:
+        """Return columns of numbers; a missing one is NaN."""
+        values = np.empty((len(self.cells), len(places)))
+        for row, cells in enumerate(self.cells):
+            for column, place in enumerate(places):
+                cell = cells[place]
+                try:
+                    values[row, column] = np.nan if cell in _MISSING else float(cell)
+                except ValueError:
+                    raise_format_error(
+                        self.path,
+                        f"{cell[:60]!r} is not a number.",
+                        where=f"line {self.numbers[row]}, value {place + 1}",
+                    )
+        return values
+
+    def bags(
+        self,
+        bag: int,
+        label: int,
+        features: Sequence[int],
+        names: Sequence[str] | None = None,
+        instance_label: int | None = None,
+        info: dict[str, int] | None = None,
+    ) -> Bags:
+        """Return the bags; arguments are the places of columns."""
+        if not self.cells:
+            raise_format_error(self.path, "holds no instances.", hint="It may be cut short.")
+        inner = None
+        if instance_label is not None:
+            inner = self.column(instance_label, "info")
+            inner = None if inner.dtype.kind == "f" and np.isnan(inner).all() else inner
+        with parsing(self.path, "bags"):
+            return Bags.from_flat(
+                self.floats(features),
+                self.column(bag, "id"),
+                self.column(label, "label"),
+                inner,
+                feature_names=names,
+                instance_info={name: self.column(at, "info") for name, at in (info or {}).items()},
+            )
+
+
+def _read_keel(path: Path) -> Bags:
+    """Read KEEL: the first attribute is the bag, the one of ``@outputs``, else the last, the label.
+
+    Features that are words are refused: the published sets have one column per value instead.
+    """
+    names: list[str] = []
+    output, in_data = "", False
+    rows = _Rows(path)
+    for number, line in _numbered_lines(path, "%"):
+        keyword, _, rest = line.partition(" ")
+        if in_data:
+            rows.add(number, [cell.strip() for cell in line.split(",")])
+        elif keyword.lower() == "@attribute":
+            found = re.match(r"\s*(?:'([^']+)'|([^\s{\[]+))", rest)
+            if found is None:
+                raise_format_error(path, "names no attribute.", where=f"line {number}")
+            names.append(found[1] or found[2])
+        elif keyword.lower() in ("@output", "@outputs"):
+            output = rest.split(",")[0].strip()
+        in_data = in_data or keyword.lower() == "@data"
+    if rows.cells and len(rows.cells[0]) != len(names):
+        raise_format_error(
+            path,
+            f"expected {len(names)} values, got {len(rows.cells[0])}.",
+            where=f"line {rows.numbers[0]}",
+        )
+    label = names.index(output) if output in names else len(names) - 1
+    features = [place for place in range(1, len(names)) if place != label]
+    return rows.bags(0, label, features, [names[place] for place in features])
+
+
+def _read_nju(path: Path) -> Bags:
+    """Read whitespace-separated columns: bag, bag label, instance, instance label, values."""
+    rows = _Rows(path)
+    for number, line in _numbered_lines(path, "%"):
+        rows.add(number, line.split())
+    features = range(4, len(rows.cells[0]))
+    return rows.bags(0, 1, features, instance_label=3, info={"instance": 2})
+
+
+def _read_uci(path: Path) -> Bags:
+    """Read UCI / C4.5: the first column is the bag, the last the label, words are kept as info."""
+    rows = _Rows(path)
+    for number, line in _numbered_lines(path, "|"):
+        text = line.split("|", 1)[0].strip().removesuffix(".")
+        rows.add(number, [cell.strip() for cell in text.split(",")])
+    last = len(rows.cells[0]) - 1
+    beside = path.with_suffix(".names")
+    if beside.is_file():
+        declared = [
+            (name.strip(), kind.strip().lower().startswith("continuous"))
+            for _, line in _numbered_lines(beside, "|")
+            for name, colon, kind in [line.split("|", 1)[0].partition(":")]
+            if colon
+        ]
+        if len(declared) != last:
+            raise_format_error(
+                path,
+                f"has {last + 1} values in a line, but {beside.name} declares {len(declared)} "
+                "attributes and the class.",
+            )
+        names: list[str] | None = [name for name, _ in declared]
+        numeric = [is_number for _, is_number in declared]
+    else:
+        names = None
+        numeric = [re.fullmatch(r"[-+.0-9eE]+", cell) is not None for cell in rows.cells[0][:-1]]
+    features = [place for place in range(1, last) if numeric[place]]
+    info = {names[at] if names else str(at): at for at in range(1, last) if not numeric[at]}
+    feature_names = [names[place] for place in features] if names else None
+    return rows.bags(0, last, features, feature_names, info=info)
+
+
+def _read_sparse_mil(path: Path) -> Bags:
+    """Read ``instance,bag,label,index:value,...``, indices from 1; the instances are sparse."""
+    rows = _Rows(path)
+    columns, values, ends = list[int](), list[float](), [0]
+    for number, line in _numbered_lines(path, "%#"):
+        cells = [cell.strip() for cell in line.split(",")]
+        rows.add(number, cells[:3])
+        with parsing(path, f"index:value pairs in line {number}"):
+            pairs = [cell.split(":") for cell in cells[3:] if cell]
+            columns += [int(index) - 1 for index, _ in pairs]
+            values += [float(value) for _, value in pairs]
+        ends.append(len(values))
+    with parsing(path, "sparse MIL"):
+        shape = (len(rows.cells), max(columns, default=0) + 1)
+        instances = sp.csr_array((values, columns, ends), shape=shape)
+        return Bags.from_flat(instances, rows.column(1, "id"), rows.column(2, "label"))
+
+
+def _read_mat(path: Path) -> Bags:
+    """Read the layout of Andrews, or the one variable that is a PRTools data set.
+
+    Labels of a PRTools set belong to instances. Where they do not vary inside any bag they are the
+    labels of the bags; where they do, they stay labels of instances, and a bag gets the last class
+    (in the order of ``lablist``) that occurs in it: positive if any instance is.
+    """
+    with path.open("rb") as file:
+        if file.read(10) == b"MATLAB 7.3":
+            return read_bags(path, format="mat")
+    with parsing(path, "a MATLAB file"):
+        variables = scipy.io.loadmat(str(path), simplify_cells=True)
+    if "bag_ids" in variables:
+        return read_bags(path, format="mat")
+    fields = {"data", "nlab", "ident", "lablist"}
+    sets = [value for value in variables.values() if isinstance(value, dict) and fields <= {*value}]
+    if len(sets) != 1 or "milbag" not in sets[0]["ident"]:
+        names = [name for name in variables if not name.startswith("__")]
+        raise_format_error(
+            path, f"contains no bags in a known layout; its variables are {listed(names)}."
+        )
+    with parsing(path, "a PRTools data set"):
+        record = sets[0]
+        bag = _whole(record["ident"]["milbag"])
+        codes = np.ravel(record["nlab"]).astype(np.int64) - 1
+        y, inner = None, record["ident"].get("instance_label")
+        if (codes >= 0).any():
+            classes = _whole(record["lablist"])
+            _, position = np.unique(bag, return_inverse=True)
+            highest = np.zeros(position.max() + 1, dtype=np.int64)
+            np.maximum.at(highest, position, codes)
+            y = classes[highest[position]]
+            if inner is None and (highest[position] != codes).any():
+                inner = classes[codes]
+        return Bags.from_flat(record["data"], bag, y, None if inner is None else _whole(inner))
+
+
+def _whole(values: Any) -> NDArray[Any]:
+    """Return a row of text, or of numbers, which MATLAB stores as doubles, as whole ones."""
+    array = np.ravel(values)
+    if array.dtype.kind in "UO":
+        return np.array([str(value).rstrip() for value in array])
+    return array.astype(np.int64) if (array == np.round(array)).all() else array
