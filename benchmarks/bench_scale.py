@@ -63,9 +63,9 @@ def write_slides(folder: Path, n_slides: int) -> None:
 
 
 def scan(folder: str, n_slides: int):
-    from pigmil import Bags
+    from pigmil import scan_bags
 
-    return Bags.scan([Path(folder) / f"slide{slide:05d}.h5" for slide in range(n_slides)])
+    return scan_bags([Path(folder) / f"slide{slide:05d}.h5" for slide in range(n_slides)])
 
 
 def truth(bags) -> np.ndarray:

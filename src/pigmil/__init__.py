@@ -17,6 +17,7 @@ _HOME = {
     "BagImputer": "pigmil.bags",
     "BagScaler": "pigmil.bags",
     "Bags": "pigmil.bags",
+    "LazyBags": "pigmil.bags",
     "OnInstances": "pigmil.bags",
     "PaperReading": "pigmil.graph.reading",
     "StoreError": "pigmil._core.errors",
@@ -27,7 +28,7 @@ _HOME = {
     "load_model": "pigmil.estimators.persistence",
     "model_types": "pigmil.estimators.persistence",
     "read_bags": "pigmil.io",
-    "read_cohort": "pigmil.io",
+    "scan_bags": "pigmil.io",
     "save_model": "pigmil.estimators.persistence",
     "select_instances": "pigmil.evaluation._selection",
     "write_bags": "pigmil.io",
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from pigmil.bags import BagImputer as BagImputer
     from pigmil.bags import Bags as Bags
     from pigmil.bags import BagScaler as BagScaler
+    from pigmil.bags import LazyBags as LazyBags
     from pigmil.bags import OnInstances as OnInstances
     from pigmil.bags import as_bags as as_bags
     from pigmil.estimators import all_estimators as all_estimators
@@ -92,7 +94,7 @@ if TYPE_CHECKING:
     from pigmil.evaluation._selection import select_instances as select_instances
     from pigmil.graph.reading import PaperReading as PaperReading
     from pigmil.io import read_bags as read_bags
-    from pigmil.io import read_cohort as read_cohort
+    from pigmil.io import scan_bags as scan_bags
     from pigmil.io import write_bags as write_bags
     from pigmil.metrics import instance_scores as instance_scores
 

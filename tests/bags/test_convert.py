@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from pigmil import Bags, as_bags
 from pigmil._core.errors import BagsError, MissingDependencyError
 from pigmil.bags import is_plain_table
-from pigmil.bags._convert import has_bag_column, is_bag_list, is_frame
+from pigmil.bags._convert import _has_bag_column, is_bag_list, is_frame
 
 LONG = {
     "bag": ["a", "b", "a"],
@@ -131,11 +131,11 @@ class TestFrames:
             as_bags(frame(LONG), bag="id")
 
     def test_text_column(self, frame):
-        with pytest.raises(BagsError, match="Columns 'name' are not numeric; encode them"):
+        with pytest.raises(BagsError, match=r"'name' are not numeric\. Encode them"):
             as_bags(frame({**LONG, "name": ["p", "q", "r"]}))
 
     def test_no_feature_column(self, frame):
-        with pytest.raises(BagsError, match="no feature columns; it has"):
+        with pytest.raises(BagsError, match="no feature columns; its columns are"):
             as_bags(frame({"bag": [1, 2]}))
 
     def test_missing_bag_id(self, frame):
@@ -143,7 +143,7 @@ class TestFrames:
             as_bags(frame({"bag": ["a", None, "b"], "x": [1.0, 2.0, 3.0]}))
 
     def test_missing_value(self, frame):
-        with pytest.raises(BagsError, match=r"Row 1, feature 0 \('x'\): the value is missing"):
+        with pytest.raises(BagsError, match=r"'a'\), instance 1: feature 0 \('x'\) is nan"):
             as_bags(frame({"bag": ["a", "a"], "x": [1.0, None]}))
 
     def test_labels_that_vary_within_a_bag(self, frame):
@@ -152,8 +152,8 @@ class TestFrames:
 
     def test_frames_are_detected(self, frame):
         assert is_frame(frame(LONG))
-        assert has_bag_column(frame(LONG))
-        assert not has_bag_column(frame({"x": [1]}))
+        assert _has_bag_column(frame(LONG))
+        assert not _has_bag_column(frame({"x": [1]}))
         assert not is_plain_table(frame(LONG))
         assert is_plain_table(frame({"x": [1.0]}))
 

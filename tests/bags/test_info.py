@@ -234,9 +234,9 @@ class TestMissing:
         write_bags(bags, tmp_path / name)
         with pytest.raises(BagFormatError, match=r"nan|missing"):
             read_bags(tmp_path / name)
-        assert read_bags(tmp_path / name, missing="keep").equals(bags)
-        with pytest.raises(BagFormatError, match="missing='drop' is not 'raise' or 'keep'"):
-            read_bags(tmp_path / name, missing="drop")
+        assert read_bags(tmp_path / name, missing_values="keep").equals(bags)
+        with pytest.raises(BagFormatError, match="missing_values must be 'raise' or 'keep'"):
+            read_bags(tmp_path / name, missing_values="drop")
 
     def test_imputed_inside_folds(self):
         bags = random_bags()
@@ -324,12 +324,11 @@ class TestScikitLearn:
             as_bags(array)
 
 
-@pytest.mark.parametrize("name", ["b.npz", "b.parquet", "b.h5", "list.parquet", "b.csv", "b.tsv"])
+@pytest.mark.parametrize("name", ["b.npz", "b.parquet", "b.h5", "b.csv", "b.tsv"])
 def test_info_through_files(bags, tmp_path, name):
-    format = "parquet_list" if name.startswith("list") else None
     options = {}
     if name.endswith(("csv", "tsv")):
         bags = bags.with_info(instance_info={"coords": np.arange(6)})
         options = {"info": ["coords", "tile"], "bag_info": ["patient", "age"]}
-    write_bags(bags, tmp_path / name, format=format)
+    write_bags(bags, tmp_path / name)
     assert read_bags(tmp_path / name, **options).equals(bags)

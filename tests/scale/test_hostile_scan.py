@@ -111,7 +111,7 @@ def test_arrow_offsets_lie_inside(coded, tmp_path):
 
 
 def available(monkeypatch, n_bytes):
-    monkeypatch.setattr("pigmil.io._common.available_memory", lambda: n_bytes)
+    monkeypatch.setattr("pigmil.io._defence.available_memory", lambda: n_bytes)
 
 
 @pytest.mark.parametrize("divided", [False, True], ids=["columns", "folders"])

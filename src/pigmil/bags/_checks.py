@@ -1,5 +1,6 @@
 """Cleaning and checking of the parts of bags; all problems are raised in one error."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -80,7 +81,7 @@ def clean_instances(instances: Any) -> Any:
     if sp.issparse(instances):
         matrix = as_csr(instances)
         if matrix.dtype not in (np.float32, np.float64):
-            matrix = matrix.astype(_float_type(matrix.dtype, "sparse instances"))
+            matrix = _as_float64(matrix, "sparse instances")
         if not matrix.has_canonical_format:
             matrix = matrix.copy()
             matrix.sum_duplicates()
@@ -96,34 +97,32 @@ def clean_instances(instances: Any) -> Any:
             f"Instances must be a 2-D table, one row per instance; got {array.ndim} dimension(s), "
             f"shape {array.shape}."
         )
-    if array.dtype in (np.float32, np.float64) and array.dtype.isnative:
-        return array
-    if array.dtype == object:
-        return _floats_of_objects(array)
-    return array.astype(_float_type(array.dtype, "instances"))
+    native = array.dtype in (np.float32, np.float64) and array.dtype.isnative
+    return array if native else _as_float64(array, "instances")
 
 
-def _float_type(dtype: np.dtype[Any], what: str) -> type[np.float64]:
-    if dtype.kind not in "fiub":
+def _as_float64(table: Any, what: str) -> Any:
+    if table.dtype == object:
+        bad = [column for column in range(table.shape[1]) if not _is_numeric(table[:, column])]
+        if bad:
+            raise BagsError(
+                f"Columns {listed(bad)} of the instances are not numeric; encode them as numbers "
+                "or leave them out."
+            )
+    elif table.dtype.kind not in "fiub":
         raise BagsError(
-            f"The {what} have type {dtype}, which is not numeric; encode them as numbers first."
+            f"The {what} have type {table.dtype}, which is not numeric; encode them as numbers "
+            "first."
         )
-    return np.float64
+    return table.astype(np.float64)
 
 
-def _floats_of_objects(array: NDArray[Any]) -> NDArray[Any]:
-    bad = []
-    for column in range(array.shape[1]):
-        try:
-            array[:, column].astype(np.float64)
-        except (TypeError, ValueError):
-            bad.append(column)
-    if bad:
-        raise BagsError(
-            f"Columns {listed(bad)} of the instances are not "
-            "numeric; encode them as numbers or leave them out."
-        )
-    return array.astype(np.float64)
+def _is_numeric(column: NDArray[Any]) -> bool:
+    try:
+        column.astype(np.float64)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def stack_bags(
@@ -151,14 +150,8 @@ def stack_bags(
     problems.raise_if_any()
     sizes = np.array([bag.shape[0] for bag in bags], dtype=np.int64)
     if any(sp.issparse(bag) for bag in bags):
-        return (
-            sp.vstack(
-                [as_csr(bag) if sp.issparse(bag) else sp.csr_array(bag) for bag in bags],
-                format="csr",
-            ),
-            sizes,
-            flat,
-        )
+        matrices = [as_csr(bag) if sp.issparse(bag) else sp.csr_array(bag) for bag in bags]
+        return sp.vstack(matrices, format="csr"), sizes, flat
     join = np.ma.concatenate if any(map(np.ma.isMaskedArray, bags)) else np.concatenate
     return (bags[0] if len(bags) == 1 else join(bags)), sizes, flat
 
@@ -194,6 +187,53 @@ def _flat_instance_labels(
     return np.concatenate([np.asarray(bag_labels) for bag_labels in labels])
 
 
+def is_nested(X: Any) -> bool:
+    """Return whether this is what NumPy makes of Bags: an array for each bag and feature."""
+    return isinstance(X, np.ndarray) and X.ndim == 2 and X.size > 0 and np.ndim(X[0, 0]) == 1
+
+
+class FeatureOfBag(np.ndarray[Any, Any]):
+    """Values of one feature of a bag, with the position of the bag they were taken from."""
+
+    bag: int
+
+    def __array_finalize__(self, origin: Any) -> None:
+        self.bag = getattr(origin, "bag", -1)
+
+    def __reduce__(self) -> Any:
+        return feature_of_bag, (np.asarray(self), self.bag)
+
+
+def feature_of_bag(values: NDArray[Any], bag: int) -> FeatureOfBag:
+    """Return the values with the position of their bag."""
+    feature = values.view(FeatureOfBag)
+    feature.bag = bag
+    return feature
+
+
+def from_nested(X: NDArray[Any]) -> list[NDArray[Any]]:
+    """Return one table per bag.
+
+    A feature of Bags that was exchanged with that of a bag of another size (permutation importance)
+    is repeated, or cut, to the size of the bag that the other features belong to.
+    """
+    bags = []
+    for position, row in enumerate(X):
+        features = list(row)
+        sizes = sorted({len(values) for values in features})
+        if len(sizes) > 1:
+            if not all(isinstance(values, FeatureOfBag) for values in features):
+                raise BagsError(
+                    f"Bag {position} has features of {sizes[0]} and of {sizes[-1]} instances."
+                )
+            owners = [values.bag for values in features]
+            owner = max(owners, key=lambda bag: (owners.count(bag), bag == position))
+            size = len(features[owners.index(owner)])
+            features = [np.resize(values, size) for values in features]
+        bags.append(np.column_stack([np.asarray(values) for values in features]))
+    return bags
+
+
 def check_bags(
     instances: Any,
     offsets: Any,
@@ -225,7 +265,7 @@ def check_bags(
             + (", falling in between." if (np.diff(offsets) < 0).any() else ".")
         )
     names = None if feature_names is None else tuple(str(name) for name in feature_names)
-    fields = {
+    fields: dict[str, Any] = {
         "ids": np.arange(n_bags) if ids is None else text_array(ids),
         "y": label_array(y),
         "instance_labels": label_array(instance_labels),
@@ -238,11 +278,10 @@ def check_bags(
         kind="empty bags",
     )
     for name, expected in (("ids", n_bags), ("y", n_bags), ("instance_labels", n_instances)):
-        value = fields[name]
-        if value is not None and value.shape != (expected,):
-            problems.add(f"{name} has shape {value.shape}; expected ({expected},).")
+        if fields[name] is not None and fields[name].shape != (expected,):
+            problems.add(f"{name} has shape {fields[name].shape}; expected ({expected},).")
             fields[name] = None
-    checked_info = {
+    info = {
         "instance_info": check_info("instance_info", instance_info, n_instances, problems),
         "bag_info": check_info("bag_info", bag_info, n_bags, problems),
     }
@@ -256,7 +295,7 @@ def check_bags(
     problems.raise_if_any()
     return {
         **fields,
-        **checked_info,
+        **info,
         "instances": instances,
         "offsets": offsets,
         "feature_names": names,
@@ -277,16 +316,14 @@ def check_info(
 
 def check_bag_labels(y: Any, ids: NDArray[Any]) -> NDArray[Any] | None:
     """Check new labels for bags that were checked before."""
-    if y is None:
-        return None
-    y = np.asarray(y)
+    labels = label_array(y)
     problems = Problems(f"The labels of {len(ids)} bags")
-    if y.shape != (len(ids),):
-        problems.add(f"y has shape {y.shape}; expected ({len(ids)},).")
+    if labels is not None and labels.shape != (len(ids),):
+        problems.add(f"y has shape {labels.shape}; expected ({len(ids)},).")
     else:
-        _check_missing_labels(y, ids, problems)
+        _check_missing_labels(labels, ids, problems)
     problems.raise_if_any()
-    return y
+    return labels
 
 
 def check_new_instances(
@@ -324,13 +361,9 @@ def bag_name(position: int | np.integer[Any], ids: Any) -> str:
 
 
 def _check_ids(ids: NDArray[Any] | None, problems: Problems) -> None:
-    if ids is None:
-        return
-    counts: dict[Any, int] = {}
-    for value in ids.tolist():
-        counts[value] = counts.get(value, 0) + 1
-    if None in counts:
-        problems.add("Some bags have the id None; every bag needs one.")
+    counts = Counter([] if ids is None else ids.tolist())
+    if any(value is None or value != value for value in counts):
+        problems.add("Some bags have the id None or NaN; every bag needs one.")
     repeated = [(value, count) for value, count in counts.items() if count > 1]
     problems.add_each(
         (

@@ -83,44 +83,44 @@ def find_roles(
     ('x',)
     """
     names = list(columns)
+    absent: list[tuple[str, Any]] = []
 
     def fail(problem: str, parameter: str | None = None) -> PigmilError:
         return error(f"{what}: {problem}", parameter=parameter)
 
     def find(asked: Column, role: str, defaults: Sequence[str] = ()) -> str | None:
-        if asked is False:
-            return None
-        if asked is None:
-            return next((name for name in defaults if name in names), None)
+        if asked is None or asked is False:
+            free = set() if asked is False else set(names) - chosen
+            return next((name for name in defaults if name in free), None)
         if isinstance(asked, int) and -len(names) <= asked < len(names):
             return names[asked]
-        if asked in names:
-            return str(asked)
-        raise fail(f"has no column for {role}={asked!r}; its columns are {listed(names)}.", role)
+        if asked not in names:
+            absent.append((role, asked))
+        return str(asked)
 
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise fail(f"has several columns of the name {listed(twice)}; rename or drop them.")
-    on_instances = tuple(str(find(name, "info")) for name in info)
-    on_bags = tuple(str(find(name, "bag_info")) for name in bag_info)
-    wanted = as_names(features) if features is not None else ()
-    given = tuple(str(find(name, "features")) for name in wanted)
-    used = {*on_instances, *on_bags, *given}
-    free = {name for name in names if name not in used}
-
-    def default(candidates: Sequence[str]) -> list[str]:
-        return [name for name in candidates if name in free]
-
-    bag_column = find(bag, "bag", default(BAG_NAMES))
+    on_instances, on_bags, given = (
+        tuple(str(find(name, role)) for name in as_names(asked))
+        for role, asked in (("info", info), ("bag_info", bag_info), ("features", features or ()))
+    )
+    chosen = {*on_instances, *on_bags, *given}
+    bag_column = find(bag, "bag", BAG_NAMES)
+    label_column = find(label, "label", LABEL_NAMES)
+    instance_column = find(instance_label, "instance_label", INSTANCE_LABEL_NAMES)
+    if absent:
+        asked = ", ".join(f"{role}={name!r}" for role, name in absent)
+        raise fail(
+            f"has no column for {asked}; its columns are {listed(names)}.",
+            absent[0][0] if len(absent) == 1 else None,
+        )
     if bag_column is None:
         raise fail(
             f"has no column {BAG!r}; its columns are {listed(names)}. Name the columns of bag and "
             f"label with bag= and label=. {hint}".rstrip(),
             "bag",
         )
-    free.discard(bag_column)
-    label_column = find(label, "label", default(LABEL_NAMES))
-    instance_column = find(instance_label, "instance_label", default(INSTANCE_LABEL_NAMES))
     named = [bag_column, label_column, instance_column, *on_instances, *on_bags, *given]
     taken = Counter(name for name in named if name is not None)
     repeated = sorted(name for name, count in taken.items() if count > 1)
@@ -143,6 +143,19 @@ def find_roles(
             "info",
         )
     return Roles(bag_column, label_column, instance_column, on_instances, on_bags, given)
+
+
+def row_numbers(starts: IntArray, stops: IntArray) -> IntArray:
+    """Return all rows of some ranges, one range after the other.
+
+    Examples
+    --------
+    >>> row_numbers(np.array([5, 0]), np.array([7, 2]))
+    array([5, 6, 0, 1])
+    """
+    sizes = stops - starts
+    ends = np.cumsum(sizes)
+    return np.arange(int(ends[-1]), dtype=np.int64) + np.repeat(starts - (ends - sizes), sizes)
 
 
 @dataclass(frozen=True)
@@ -183,7 +196,7 @@ class Groups:
         """Rows sorted by bag; None if they are already."""
         if len(self.runs) == len(self.ids):
             return None
-        return np.concatenate([np.arange(start, stop) for start, stop in self.runs.tolist()])
+        return row_numbers(self.runs[:, 0], self.runs[:, 1])
 
 
 def group_rows(
@@ -315,9 +328,8 @@ def values_of(column: Any, *, keep_type: bool = False) -> NDArray[Any]:
     """
     kind = str(column.type)
     if is_list_type(kind):
-        flat = column.combine_chunks().flatten()
-        if keep_type or len(flat) % max(1, len(column)):
-            raise BagsError(f"A column of {kind} cannot hold ids, labels or info.")
+        if keep_type:
+            raise BagsError(f"A column of {kind} cannot hold ids or labels.")
         return numbers_of_lists(column)
     if kind.startswith("dictionary"):
         column = column.cast(column.type.value_type)
@@ -330,7 +342,7 @@ def values_of(column: Any, *, keep_type: bool = False) -> NDArray[Any]:
         whole = values.dtype.kind == "i" or (values.dtype.kind == "u" and values.itemsize < 8)
         return values.astype(np.int64) if whole else values
     # Rows of a bag repeat a text: of each distinct one there is a single Python string.
-    encoded = column.cast("string").combine_chunks().dictionary_encode()
+    encoded = _one_chunk(column.cast("string")).dictionary_encode()
     texts = [*encoded.dictionary.to_pylist(), None if keep_type else ""]
     codes = encoded.indices.fill_null(len(texts) - 1).to_numpy(zero_copy_only=False)
     return np.array(texts, dtype=object)[codes]
@@ -338,72 +350,82 @@ def values_of(column: Any, *, keep_type: bool = False) -> NDArray[Any]:
 
 def numbers_of_lists(column: Any) -> NDArray[Any]:
     """Return an Arrow column of lists of equal length as a matrix."""
-    array = column.combine_chunks()
-    array = array if not hasattr(array, "chunks") else array.chunk(0)
+    import pyarrow
+
+    array = _one_chunk(column)
     width = array.type.list_size if hasattr(array.type, "list_size") else None
     if array.null_count or width is None:
         lengths = set(array.value_lengths().to_pylist())
         if len(lengths) != 1 or None in lengths or 0 in lengths:
             raise BagsError(f"It has vectors of {len(lengths)} different lengths; all need one.")
         width = lengths.pop()
-    import pyarrow
-
     flat = pyarrow.chunked_array([array.flatten()])
     return numbers_of(flat).reshape(-1, width)
 
 
-def explode_lists(table: Any, roles: Roles) -> tuple[dict[str, NDArray[Any]], Any]:
-    """Return the columns and features of a table with one row per bag and lists of instances.
+def columns_of_lists(table: Any, roles: Roles) -> tuple[dict[str, NDArray[Any]], Any]:
+    """Return the columns and features, by instance, of an Arrow table with lists of features.
 
     Parameters
     ----------
     table : pyarrow.Table
-        Features are one column of lists each, or one column of lists of vectors.
+        Either one row per instance, with one column of vectors; or one row per bag, with one
+        column of lists per feature or one column of lists of vectors. A single column of lists
+        has vectors if bags repeat or all lists have the same length.
     roles : Roles
-        Bag, label and bag info have one value per row; the others one list per row.
+        In a table with one row per bag, instance label and info are lists too.
 
     Returns
     -------
     columns : dict of str to array of shape (n_instances, ...)
-        Columns with one entry per instance, without features that are one column of vectors.
+        The columns, without a column of vectors.
     instances : array of shape (n_instances, n_features) or None
-        Those features.
+        The vectors; None if each feature is one of the columns.
     """
-    per_instance = [*roles.features, *roles.info]
-    per_instance += [roles.instance_label] if roles.instance_label else []
-    sizes = None
-    flat: dict[str, Any] = {}
     import pyarrow
 
-    for name in per_instance:
-        column = table.column(name).combine_chunks()
-        column = column if not hasattr(column, "chunks") else column.chunk(0)
+    def values(name: str, column: Any) -> NDArray[Any]:
+        return values_of(column, keep_type=name in (roles.bag, roles.label, roles.instance_label))
+
+    lists = {name: _one_chunk(table.column(name)) for name in roles.features}
+    first = lists[roles.features[0]]
+    if len(lists) == 1 and not is_list_type(first.type.value_type):
+        ids = table.column(roles.bag)
+        lengths = first.value_lengths().unique()
+        if len(ids.unique()) < len(ids) or len(lengths) == 1:
+            others = [name for name in table.column_names if name not in lists]
+            columns = {name: values(name, table.column(name)) for name in others}
+            return columns, numbers_of_lists(table.column(roles.features[0]))
+    others = [*roles.info, *([roles.instance_label] if roles.instance_label else [])]
+    lists |= {name: _one_chunk(table.column(name)) for name in others}
+    sizes: Any = None
+    for name, column in lists.items():
         if not is_list_type(column.type):
-            raise BagsError(
-                f"Some features are lists and {name!r} is not: give every feature one list per "
-                "bag, or name bag_info=[...]."
-            )
+            raise BagsError(f"Some features are lists and {name!r} is not; each needs one per bag.")
         lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
         sizes = lengths if sizes is None else sizes
-        if (lengths == 0).any():
-            row = int(np.argmax(lengths == 0)) + 1
-            raise BagsError(f"Row {row}: the list {name!r} is empty or missing.")
-        if (lengths != sizes).any():
-            row = int(np.argmax(lengths != sizes))
+        row = int(np.argmax((lengths != sizes) | (lengths == 0)))
+        if lengths[row] == 0:
+            raise BagsError(f"Row {row + 1}: the list {name!r} is empty or missing.")
+        if lengths[row] != sizes[row]:
             raise BagsError(
-                f"Row {row + 1}: {name!r} has {lengths[row]} entries where "
-                f"{per_instance[0]!r} has {sizes[row]}; a list has one entry per instance."
+                f"Row {row + 1}: {name!r} has {lengths[row]} entries where {roles.features[0]!r} "
+                f"has {sizes[row]}; a list has one entry per instance."
             )
-        flat[name] = pyarrow.chunked_array([column.flatten()])
-    assert sizes is not None
+    flat = {name: pyarrow.chunked_array([column.flatten()]) for name, column in lists.items()}
+    vectors = is_list_type(flat[roles.features[0]].type)
     columns = {}
     for name in table.column_names:
-        if name in flat:
-            vectors = is_list_type(flat[name].type)
-            if not (vectors and name in roles.features):
-                columns[name] = values_of(flat[name], keep_type=name == roles.instance_label)
-        else:
-            keep_type = name in (roles.bag, roles.label)
-            columns[name] = np.repeat(values_of(table.column(name), keep_type=keep_type), sizes)
-    first = flat[roles.features[0]]
-    return columns, numbers_of_lists(first) if is_list_type(first.type) else None
+        if name not in flat:
+            columns[name] = np.repeat(values(name, table.column(name)), sizes, axis=0)
+        elif not (vectors and name in roles.features):
+            columns[name] = values(name, flat[name])
+    if len(set(columns[roles.bag].tolist())) < len(sizes):
+        raise BagsError("Several rows have the same bag; where features are lists, a bag has one.")
+    return columns, numbers_of_lists(flat[roles.features[0]]) if vectors else None
+
+
+def _one_chunk(column: Any) -> Any:
+    """Return an Arrow column as one array."""
+    array = column.combine_chunks()
+    return array.chunk(0) if hasattr(array, "chunks") else array

@@ -4,7 +4,7 @@ import html
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,14 +20,11 @@ from pigmil.bags._checks import (
     check_info,
     check_new_instances,
     clean_instances,
+    feature_of_bag,
     stack_bags,
     text_array,
 )
-from pigmil.bags._nested import feature_of_bag
-from pigmil.bags._rows import BAG, BAG_LABEL, INSTANCE_LABEL, ROW, BagBuilder, encode
-
-if TYPE_CHECKING:
-    from pigmil.scale import LazyBags
+from pigmil.bags._columns import BAG, BAG_LABEL, INSTANCE_LABEL, ROW, group_rows
 
 _FIELDS = (
     "instances",
@@ -218,60 +215,41 @@ class Bags:
             if values is not None and len(values) != n_rows:
                 problems.add(f"{name} has {len(values)} entries; expected one per row.")
         problems.raise_if_any()
-        bag = encode(bag_ids)
-        n_bags = len(bag.values)
-
-        def encode_rows(name: str, values: Any) -> Any:
-            """Encode what is given once per row; return None for what is given once per bag."""
-            if values is None or np.shape(values)[:1] == (n_bags,):
-                return None
-            if np.shape(values) != (n_rows,):
+        # What has one entry per row is reduced to one per bag; the rest must have that already.
+        by_row = {
+            name: values
+            for name, values in (bag_info or {}).items()
+            if np.shape(values) == (n_rows,)
+        }
+        label_rows = y if y is not None and np.shape(y) == (n_rows,) else None
+        groups = group_rows(bag_ids, label_rows, by_row, what=problems.what)
+        given = {"y": y, **{f"bag_info[{name!r}]": v for name, v in (bag_info or {}).items()}}
+        for name, values in given.items():
+            if values is not None and np.shape(values)[:1] not in ((n_rows,), (len(groups.ids),)):
                 problems.add(
                     f"{name} has shape {np.shape(values)}; expected one entry for each of "
-                    f"{n_bags} bags or {n_rows} rows."
+                    f"{len(groups.ids)} bags or {n_rows} rows."
                 )
-                return None
-            return encode(values)
-
-        label = encode_rows("y", y)
-        per_row = {
-            name: encode_rows(f"bag_info[{name!r}]", values)
-            for name, values in (bag_info or {}).items()
-        }
         problems.raise_if_any()
-        with BagBuilder(what=problems.what, missing=missing) as builder:
-            builder.add(
-                instances,
-                bag,
-                label,
-                instance_info={
-                    name: text_array(values) for name, values in (instance_info or {}).items()
-                },
-                bag_info={name: coded for name, coded in per_row.items() if coded is not None},
-            )
-            fields = builder.finish(
-                feature_names,
-                y=None if label is not None else y,
-                instance_labels=instance_labels,
-            )
-        return cls(**{**fields, "bag_info": {**(bag_info or {}), **fields["bag_info"]}})
-
-    @classmethod
-    def scan(cls, paths: Any, **options: Any) -> "LazyBags":
-        """Open bags on disk without reading their instances.
-
-        The same as :func:`pigmil.scale.scan_bags`, which documents the options.
-
-        Parameters
-        ----------
-        paths : path or sequence of paths
-            Folders or files: HDF5, Parquet, Arrow, zarr, AnnData, NumPy.
-        **options
-            ``labels``, ``id``, ``label``, ``bag``, ``features`` and others.
-        """
-        from pigmil.scale import scan_bags
-
-        return scan_bags(paths, **options)
+        order = groups.order
+        info = {name: text_array(values) for name, values in (instance_info or {}).items()}
+        if order is not None:
+            instances = instances[order]
+            info = {name: values[order] for name, values in info.items()}
+            info.setdefault(ROW, order)
+            if instance_labels is not None:
+                instance_labels = np.asarray(instance_labels)[order]
+        return cls(
+            instances,
+            offsets_of(groups.sizes),
+            ids=groups.ids,
+            y=y if label_rows is None else groups.y,
+            instance_labels=instance_labels,
+            feature_names=feature_names,
+            instance_info=info,
+            bag_info={**(bag_info or {}), **groups.bag_info},
+            missing=missing,
+        )
 
     @classmethod
     def concatenate(cls, collections: Sequence["Bags"]) -> "Bags":

@@ -1,19 +1,29 @@
-"""``as_bags``: convert arrays, tables and lists to :class:`Bags`."""
+"""``as_bags``: convert arrays, tables, lists and AnnData objects to :class:`Bags`."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from pigmil._core.errors import BagsError
 from pigmil._core.optional import import_optional
-from pigmil._core.text import listed
-from pigmil.bags._anndata import bags_from_anndata, is_anndata
+from pigmil.bags._checks import as_csr, from_nested, is_nested, text_array
+from pigmil.bags._columns import (
+    BAG_NAMES,
+    Roles,
+    as_names,
+    columns_of_lists,
+    find_roles,
+    numbers_of_lists,
+)
 from pigmil.bags._container import Bags
-from pigmil.bags._nested import from_nested, is_nested
-from pigmil.bags._rows import BAG, BAG_LABEL, INSTANCE_LABEL
+
+OBS_NAME = "obs_name"  # instance_info with the name of the observation
+SCORE, RANK = "pigmil_score", "pigmil_rank"
+_SPATIAL = "spatial"  # obsm of squidpy and wsidata with coordinates
 
 
 def as_bags(
@@ -33,15 +43,16 @@ def as_bags(
 
     Parameters
     ----------
-    X : Bags, list of 2-D arrays, 3-D or 2-D array, sparse matrix, DataFrame or AnnData
-        A 2-D array is read as bags of one instance each. A DataFrame (pandas, polars, Arrow)
-        is a long table with one row per instance when it has the bag column, and a 2-D array
-        otherwise.
+    X : Bags, list, iterator or dict of 2-D arrays, array, sparse matrix, DataFrame or AnnData
+        A dict maps ids to bags. A 3-D array has one bag per entry; a 2-D array is read as bags of
+        one instance each. A DataFrame (pandas, polars, Arrow, a Hugging Face ``Dataset``) is a
+        long table with one row per instance when it has the bag column, and a 2-D array
+        otherwise; its features may be lists. A polars column of lists has one bag per entry.
     y : array of shape (n_bags,), optional
         Labels of the bags; they replace labels of ``X``.
     bag, label, instance_label : str, optional
         Columns of a DataFrame that hold the bag, its label and the instance label. Without them
-        the names ``bag``, ``bag_label`` and ``instance_label`` are used where they are present.
+        the default names of :func:`pigmil.scan_bags` are used where they are present.
     info : sequence of str, default=()
         Columns of a DataFrame to keep in ``instance_info`` instead of as features.
     bag_info : sequence of str, default=()
@@ -61,6 +72,8 @@ def as_bags(
     >>> import numpy as np
     >>> as_bags([np.zeros((2, 2)), np.ones((3, 2))]).sizes
     array([2, 3])
+    >>> as_bags({"a": np.zeros((2, 2)), "b": np.ones((3, 2))}, y=[0, 1]).ids
+    array(['a', 'b'], dtype=object)
     >>> as_bags(np.zeros((4, 2))).sizes
     array([1, 1, 1, 1])
     """
@@ -71,23 +84,35 @@ def as_bags(
             "These bags are on disk (LazyBags) and are needed in memory here; call .load() first, "
             "if they fit."
         )
-    if is_anndata(X):
-        read = bags_from_anndata(
-            X, bag=bag, label=label, instance_label=instance_label, layer=layer, obsm=obsm,
-            bag_info=_listed(bag_info), missing=missing,
-        )  # fmt: skip
+    names: dict[str, Any] = {
+        "bag": bag,
+        "label": label,
+        "instance_label": instance_label,
+        "info": as_names(info),
+        "bag_info": as_names(bag_info),
+    }
+    if _is_instance(X, "anndata", "AnnData"):
+        read = _from_anndata(X, names, layer, obsm, missing)
         return read if y is None else read.with_labels(y)
+    if _is_instance(X, "datasets", "Dataset"):
+        X = X.with_format("arrow")[:]
     if is_frame(X):
-        roles = {"bag": bag, "label": label, "instance_label": instance_label}
-        return _from_frame(X, y, roles, _listed(info), _listed(bag_info), missing)
+        return _from_frame(X, y, names, missing)
     if bag is not None:
         raise BagsError(
             f"bag={bag!r} names a column, but {type(X).__name__} has none; pass a DataFrame or "
-            "use Bags.from_flat(instances, bag_ids)."
+            "use Bags.from_flat(instances, bag_ids).",
+            parameter="bag",
         )
+    if isinstance(X, Mapping):
+        return Bags.from_list(list(X.values()), ids=list(X), y=y, missing=missing)
+    if isinstance(X, Iterator):
+        X = list(X)
+    if _is_instance(X, "polars", "Series"):
+        X = [numbers_of_lists(entry.to_arrow()) for entry in X]
     if is_bag_list(X):
-        listed = from_nested(X) if is_nested(X) else list(X)
-        return Bags.from_list(listed, y=y, missing=missing)
+        bags = from_nested(X) if is_nested(X) else list(X)
+        return Bags.from_list(bags, y=y, missing=missing)
     if sp.issparse(X):
         return Bags(X, np.arange(X.shape[0] + 1), y=y, missing=missing)
     try:
@@ -109,27 +134,30 @@ def as_bags(
     )
 
 
-def is_plain_table(X: Any) -> bool:
-    """Return whether scikit-learn would read this as a 2-D table and not as bags."""
-    if isinstance(X, Bags) or is_lazy(X) or is_bag_list(X):
-        return False
-    if is_frame(X):
-        return not has_bag_column(X)
-    return np.ndim(X) != 3 if hasattr(X, "ndim") else True
-
-
-def is_lazy(X: Any) -> bool:
-    """Return whether these are bags on disk, as :meth:`Bags.scan` returns them."""
-    return getattr(X, "is_lazy", False) is True
+def _is_instance(X: Any, module: str, name: str) -> bool:
+    """Return whether an object has a class of a package, without importing the package."""
+    loaded = sys.modules.get(module)
+    return loaded is not None and isinstance(X, getattr(loaded, name, ()))
 
 
 def is_frame(X: Any) -> bool:
-    """Return whether this is a table of pandas, polars or Arrow, without importing any of them."""
-    for module, name in (("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "Table")):
-        loaded = sys.modules.get(module)
-        if loaded is not None and isinstance(X, getattr(loaded, name, ())):
-            return True
-    return False
+    """Return whether this is a table of pandas, polars or Arrow."""
+    frames = (("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "Table"))
+    return any(_is_instance(X, module, name) for module, name in frames)
+
+
+def is_lazy(X: Any) -> bool:
+    """Return whether these are bags on disk, as :func:`pigmil.scan_bags` returns them."""
+    return getattr(X, "is_lazy", False) is True
+
+
+def is_plain_table(X: Any) -> bool:
+    """Return whether scikit-learn would read this as a 2-D table and not as bags."""
+    if isinstance(X, Bags | Mapping) or is_lazy(X) or is_bag_list(X):
+        return False
+    if is_frame(X):
+        return not _has_bag_column(X)
+    return np.ndim(X) != 3 if hasattr(X, "ndim") else True
 
 
 def is_bag_list(X: Any) -> bool:
@@ -152,70 +180,159 @@ def _depth(item: Any) -> int:
     return depth
 
 
-def has_bag_column(X: Any) -> bool:
-    """Return whether a DataFrame holds the column that makes it a long table of instances."""
+def _has_bag_column(X: Any) -> bool:
     columns = getattr(X, "column_names", None) or list(X.columns)
-    return BAG in columns
+    return any(name in columns for name in BAG_NAMES)
 
 
-def _listed(names: Sequence[str] | str) -> list[str]:
-    return [names] if isinstance(names, str) else list(names)
+def _from_frame(X: Any, y: Any, names: dict[str, Any], missing: str) -> Bags:
+    nw = import_optional("narwhals", extra="frames", purpose="Reading a DataFrame")
+    columns = [str(name) for name in (getattr(X, "column_names", None) or X.columns)]
+    if len(set(columns)) < len(columns) or not columns:
+        find_roles(columns, what="The DataFrame")  # raises
+    frame = nw.from_native(X, eager_only=True)
+    if not any(names.values()) and not _has_bag_column(X):
+        offsets = np.arange(len(frame) + 1)
+        return Bags(frame.to_numpy(), offsets, y=y, feature_names=columns, missing=missing)
+    kinds = {str(name): frame.get_column(name).dtype for name in frame.columns}
+    lists = [name for name, kind in kinds.items() if kind in (nw.List, nw.Array)]
+    numeric = [name for name, kind in kinds.items() if kind.is_numeric() or kind == nw.Boolean]
+    text = [name for name in columns if name not in {*numeric, *lists}]
+    roles = find_roles(columns, **names, text=text, what="The DataFrame")
+
+    def values(name: str) -> NDArray[Any]:
+        column = frame.get_column(name)
+        # Whole numbers with missing ones would become floats.
+        keep_type = name in (roles.bag, roles.label) and column.null_count()
+        return np.array(column.to_list(), dtype=object) if keep_type else column.to_numpy()
+
+    if any(name in lists for name in roles.features):
+        by_name, instances = columns_of_lists(frame.to_arrow(), roles)
+    else:
+        by_name = {name: values(name) for name in columns if name not in roles.features}
+        instances = frame.select(roles.features).to_numpy()
+    if instances is None:
+        instances = np.column_stack([by_name[name] for name in roles.features])
+    feature_names = roles.features if instances.shape[1] == len(roles.features) else None
+    return _from_columns(instances, by_name, roles, y, feature_names, missing)
 
 
-def _from_frame(
-    X: Any,
+def _from_columns(
+    instances: Any,
+    columns: Mapping[str, Any],
+    roles: Roles,
     y: Any,
-    roles: dict[str, str | None],
-    info: list[str],
-    bag_info: list[str],
+    feature_names: Sequence[str] | None,
     missing: str,
 ) -> Bags:
-    nw = import_optional("narwhals", extra="frames", purpose="Reading a DataFrame")
-    frame = nw.from_native(X, eager_only=True)
-    columns = list(frame.columns)
-    asked = [*roles.items(), *(("info", name) for name in info)]
-    asked += [("bag_info", name) for name in bag_info]
-    absent = [f"{role}={name!r}" for role, name in asked if name and name not in columns]
-    if absent:
-        raise BagsError(
-            f"The DataFrame has no column for {', '.join(absent)}; its columns are "
-            f"{listed(columns)}."
-        )
-    defaults = {"bag": BAG, "label": BAG_LABEL, "instance_label": INSTANCE_LABEL}
-    if roles["bag"] is None and BAG not in columns:
-        defaults = {}
-    named = {
-        role: roles[role] or (name if name in columns and name not in (*info, *bag_info) else None)
-        for role, name in defaults.items()
-    }
-    taken = {*named.values(), *info, *bag_info}
-    features = [name for name in columns if name not in taken]
-    if not features:
-        raise BagsError(f"The DataFrame has no feature columns; it has {columns}.")
-    numeric = [
-        name
-        for name in features
-        if frame.get_column(name).dtype.is_numeric() or frame.get_column(name).dtype == nw.Boolean
-    ]
-    if named and len(numeric) < len(features):
-        other = [name for name in features if name not in numeric]
-        raise BagsError(
-            f"Columns {listed(other)} are not numeric; "
-            "encode them as numbers, drop them, keep them with info= or bag_info=, or name them "
-            "as bag=, label= or instance_label=."
-        )
-
-    def column(role: str) -> Any:
-        name = named.get(role)
-        return None if name is None else frame.get_column(name).to_numpy()
-
+    labels = None if roles.label is None else columns[roles.label]
+    inner = None if roles.instance_label is None else columns[roles.instance_label]
     return Bags.from_flat(
-        frame.select(features).to_numpy(),
-        column("bag") if named else np.arange(len(frame)),
-        y=column("label") if y is None else y,
-        instance_labels=column("instance_label"),
-        feature_names=[str(name) for name in features],
-        instance_info={name: frame.get_column(name).to_numpy() for name in info},
-        bag_info={name: frame.get_column(name).to_numpy() for name in bag_info},
+        instances,
+        columns[roles.bag],
+        y=labels if y is None else y,
+        instance_labels=inner,
+        feature_names=feature_names,
+        instance_info={name: columns[name] for name in roles.info},
+        bag_info={name: columns[name] for name in roles.bag_info},
         missing=missing,
     )
+
+
+def _from_anndata(
+    adata: Any, names: dict[str, Any], layer: str | None, obsm: str | None, missing: str
+) -> Bags:
+    """Return bags of observations; other columns of ``obs`` and coordinates stay as info."""
+    columns = {
+        str(name): _obs_values(adata.obs[name])
+        for name in adata.obs.columns
+        if name not in (SCORE, RANK)
+    }
+    roles = find_roles(list(columns), **names, others="info", what="obs of the AnnData object")
+    features, feature_names = _obs_features(adata, layer, obsm)
+    bags = _from_columns(features, columns, roles, None, feature_names, missing)
+    info = {OBS_NAME: text_array([str(name) for name in adata.obs_names])}
+    if _SPATIAL in adata.obsm and obsm != _SPATIAL and "coords" not in bags.instance_info:
+        info["coords"] = np.asarray(adata.obsm[_SPATIAL])
+    rows = bags.instance_info.get("row", np.arange(bags.n_instances))
+    return bags.with_info(instance_info={name: values[rows] for name, values in info.items()})
+
+
+def _obs_features(adata: Any, layer: str | None, obsm: str | None) -> tuple[Any, list[str] | None]:
+    """Return the features of all observations and their names."""
+    if layer is not None and obsm is not None:
+        raise BagsError("Pass layer= or obsm=, not both.")
+    for parameter, name, held in (("layer", layer, adata.layers), ("obsm", obsm, adata.obsm)):
+        if name is not None and name not in held:
+            raise BagsError(
+                f"The AnnData object has no {parameter}={name!r}; it has "
+                f"{', '.join(map(repr, held.keys())) or 'none'}.",
+                parameter=parameter,
+            )
+    table = adata.obsm[obsm] if obsm else adata.X if layer is None else adata.layers[layer]
+    if table is None:
+        raise BagsError("The AnnData object has no X; pass layer= or obsm=.")
+    names = getattr(table, "columns", None) if obsm else adata.var_names
+    if hasattr(table, "to_memory"):  # of an object that is backed by its file
+        table = table.to_memory()
+    instances = as_csr(table) if sp.issparse(table) else np.asarray(table)
+    return instances, None if names is None else [str(name) for name in names]
+
+
+def _obs_values(column: Any) -> NDArray[Any]:
+    """Return a column of ``obs`` as numbers or text; a missing text is ''."""
+    if column.dtype.kind in "biuf":
+        return np.asarray(column)
+    values = column.astype(object).tolist()
+    if any(isinstance(value, str) for value in values):
+        return text_array(["" if value is None or value != value else str(value)
+                           for value in values])  # fmt: skip
+    return np.asarray(values)
+
+
+def add_scores(adata: Any, bags: Bags, scores: Any) -> None:
+    """Write the scores of instances to ``obs["pigmil_score"]`` and ``obs["pigmil_rank"]``.
+
+    Rank 1 is the highest score. Observations that are not among the bags get NaN.
+
+    Parameters
+    ----------
+    adata : AnnData
+        The object the bags were read from, or one with the same ``obs_names``; it is changed.
+    bags : Bags
+        Bags of :func:`pigmil.as_bags` or :func:`pigmil.read_bags`, all or some of them.
+    scores : array of shape (n_instances,)
+        Scores of the instances of these bags, for example ``model.instance_scores_``.
+
+    Examples
+    --------
+    >>> import anndata, numpy as np, pandas as pd
+    >>> from pigmil import as_bags
+    >>> from pigmil.bags import add_scores
+    >>> obs = pd.DataFrame({"patient": ["p", "q", "p"]}, index=["c0", "c1", "c2"])
+    >>> cells = anndata.AnnData(np.eye(3), obs=obs)
+    >>> bags = as_bags(cells, bag="patient")
+    >>> add_scores(cells, bags, [0.1, 0.7, 0.4])
+    >>> cells.obs["pigmil_score"].tolist(), cells.obs["pigmil_rank"].tolist()
+    ([0.1, 0.4, 0.7], [3.0, 2.0, 1.0])
+    """
+    scores = np.asarray(scores, dtype=np.float64)
+    if OBS_NAME not in bags.instance_info or scores.shape != (bags.n_instances,):
+        raise BagsError(
+            "The bags do not come from an AnnData object."
+            if OBS_NAME not in bags.instance_info
+            else f"scores has shape {scores.shape}; expected ({bags.n_instances},)."
+        )
+    position = {str(name): at for at, name in enumerate(adata.obs_names)}
+    if len(position) < adata.n_obs:
+        raise BagsError("obs_names contains duplicates; call adata.obs_names_make_unique() first.")
+    names = bags.instance_info[OBS_NAME].tolist()
+    absent = [name for name in names if name not in position]
+    if absent:
+        raise BagsError(f"The AnnData object has no observation {absent[0]!r}.")
+    rows = np.array([position[name] for name in names])
+    values, ranks = np.full(adata.n_obs, np.nan), np.full(adata.n_obs, np.nan)
+    values[rows] = scores
+    order = np.argsort(-scores, kind="stable")
+    ranks[rows[order]] = np.arange(1, len(order) + 1)
+    adata.obs[SCORE], adata.obs[RANK] = values, ranks

@@ -18,6 +18,7 @@ from pigmil._core.memory import available_memory
 from pigmil._core.segments import offsets_of, segment_gather, segment_ids
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags._checks import as_csr, text_array
+from pigmil.bags._columns import row_numbers
 from pigmil.bags._container import Bags, resolve_index, summary
 
 BLOCK_BYTES = 1 << 25
@@ -529,8 +530,8 @@ class LazyBags:
                     file = stack.enter_context(source.open())
                 opened = source
                 first, last = int(window[:, 1].min()), int(window[:, 2].max())
-                rows = _positions(window[:, 1] - first, window[:, 2] - first)
-                places = _positions(window[:, 3], window[:, 3] + window[:, 2] - window[:, 1])
+                rows = row_numbers(window[:, 1] - first, window[:, 2] - first)
+                places = row_numbers(window[:, 3], window[:, 3] + window[:, 2] - window[:, 1])
                 with source.parser_errors():
                     if out is None:
                         block = as_csr(source.read(file, first, last)).astype(dtype)
@@ -598,13 +599,6 @@ def _windows(ranges: IntArray, most_rows: int) -> Iterator[tuple[int, IntArray]]
     )
     for window in np.split(ranges, np.flatnonzero(apart) + 1):
         yield int(window[0, 0]), window
-
-
-def _positions(starts: IntArray, stops: IntArray) -> IntArray:
-    """Return all positions of some ranges, one range after the other."""
-    sizes = stops - starts
-    ends = np.cumsum(sizes)
-    return np.arange(int(ends[-1]), dtype=np.int64) + np.repeat(starts - (ends - sizes), sizes)
 
 
 def _in_order(parts: list[tuple[IntArray, Any]]) -> Any:

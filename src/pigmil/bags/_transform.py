@@ -79,7 +79,7 @@ class OnInstances(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
         Parameters
         ----------
         X : bags
-            Anything :func:`pigmil.as_bags` takes, or bags on disk (:meth:`Bags.scan`) if the
+            Anything :func:`pigmil.as_bags` takes, or bags on disk (:func:`pigmil.scan_bags`) if the
             transformer has ``partial_fit``.
         y : array of shape (n_bags,), optional
             Labels of the bags, for transformers that use them.

@@ -3,6 +3,7 @@
 from pigmil.datasets._assumptions import ASSUMPTION_TESTS, make_assumption_bags
 from pigmil.datasets._content import content_sha256
 from pigmil.datasets._loading import load_dataset
+from pigmil.datasets._original import read_original
 from pigmil.datasets._registry import DataSetInfo, info, list_datasets
 from pigmil.datasets._synthetic import make_basic, make_rhombus, make_ring
 
@@ -17,4 +18,5 @@ __all__ = [
     "make_basic",
     "make_rhombus",
     "make_ring",
+    "read_original",
 ]

@@ -106,7 +106,7 @@ def _find(entry: DataSetInfo, folder: Path) -> Bags | None:
     for one in (folder, folder / "original"):
         if source is not None and (one / source.name).is_file():
             check_file(one / source.name, source.sha256, entry.name)
-            return _finish(_read(one / source.name, entry.reader), entry, one / source.name)
+            return _finish(_read(one / source.name, original=True), entry, one / source.name)
         if csv is not None and (one / csv).is_file():
             check_file(one / csv, str(entry.wheel_member_sha256), entry.name)
             return _finish(read_wheel_csv(one / csv, entry), entry, one / csv)
@@ -123,10 +123,12 @@ def _find_parquet(entry: DataSetInfo, path: Path) -> Bags:
         raise
 
 
-def _read(path: Path, format: str | None = None) -> Bags:
-    from pigmil.io import read_bags  # here, so that the synthetic sets need no readers
+def _read(path: Path, *, original: bool = False) -> Bags:
+    # Here, so that the synthetic sets need no readers.
+    from pigmil.datasets._original import read_original
+    from pigmil.io import read_bags
 
-    return read_bags(path, format=format)
+    return read_original(path) if original else read_bags(path)
 
 
 def _finish(bags: Bags, entry: DataSetInfo, path: Path) -> Bags:
@@ -192,6 +194,7 @@ def _not_found_message(entry: DataSetInfo, folders: list[Path], refusals: list[s
     if entry.addresses:
         lines.append(
             f"- its authors offer it at {', '.join(entry.addresses)}; convert it with "
-            f"pigmil.read_bags and pigmil.write_bags to {entry.name}.parquet in that folder"
+            "pigmil.datasets.read_original and pigmil.write_bags to "
+            f"{entry.name}.parquet in that folder"
         )
     return "\n".join(lines)

@@ -193,7 +193,7 @@ class PIGMIL(MILClassifier):
 
     Notes
     -----
-    Of more than 15,000 instances on disk (:meth:`pigmil.Bags.scan`) some of each bag are chosen in
+    Of more than 15,000 instances on disk (:func:`pigmil.scan_bags`) some of each bag are chosen in
     two passes, by densities that a few representatives of every bag give; the fit works with
     these, and a third pass scores the others.
 

@@ -166,7 +166,7 @@ def select_instances(
     estimator : estimator
         A method that scores instances, or a pipeline or search around one. It is cloned.
     bags : bags
-        Anything :func:`pigmil.as_bags` takes, or bags on disk (:meth:`pigmil.Bags.scan`). Of
+        Anything :func:`pigmil.as_bags` takes, or bags on disk (:func:`pigmil.scan_bags`). Of
         these the bags to fit on are loaded if the estimator does not fit on disk; scores stream.
     y : array of shape (n_bags,), optional
         Labels of two classes. Optional if ``bags`` has them.
@@ -376,7 +376,7 @@ def _score_held_out(
         return instance_scores(fit(), unseen)
     if not is_lazy(seen):
         raise ValueError(
-            "folder= keeps the scores of bags on disk; open them with Bags.scan, or leave it out."
+            "folder= keeps the scores of bags on disk; open them with scan_bags, or leave it out."
         )
     parameters = {name: repr(value) for name, value in estimator.get_params().items()}
     note = {

@@ -1,18 +1,15 @@
-"""Reading and writing bags: files, cohorts of slides, and the file formats."""
+"""Reading and writing bags: one entry for all file formats, slides and tables of labels."""
 
-from pigmil.io._api import Format, detect_format, formats, read_bags, write_bags
-from pigmil.io._cohort import read_cohort
-from pigmil.io._common import BagFileNotFoundError
-from pigmil.io._label_table import LabelTable, read_label_table
+from pigmil.io._defence import BagFileNotFoundError
+from pigmil.io._formats import Format, detect_format, formats, read_bags, scan_bags
+from pigmil.io._write import write_bags
 
 __all__ = [
     "BagFileNotFoundError",
     "Format",
-    "LabelTable",
     "detect_format",
     "formats",
     "read_bags",
-    "read_cohort",
-    "read_label_table",
+    "scan_bags",
     "write_bags",
 ]

@@ -209,17 +209,21 @@ class Table:
 
 def table_roles(table: Table, request: Request, *, hint: str = "") -> Roles:
     """Return what the columns of a table hold, by the request and what its writer noted."""
+    asked = (request.bag, request.label, request.instance_label)
     info, bag_info = (
-        (*getattr(request, role), *(n for n in table.noted.get(role, ()) if n in table.columns))
+        dict.fromkeys([
+            *getattr(request, role),
+            *(n for n in table.noted.get(role, ()) if n in table.columns and n not in asked),
+        ])
         for role in ("info", "bag_info")
-    )
+    )  # fmt: skip
     return find_roles(
         table.names,
         bag=request.bag,
         label=request.label,
         instance_label=request.instance_label,
-        info=tuple(dict.fromkeys(info)),
-        bag_info=tuple(dict.fromkeys(bag_info)),
+        info=tuple(info),
+        bag_info=tuple(bag_info),
         features=request.features if table.instances is None else None,
         text=table.text,
         others="features" if table.instances is None else "info",

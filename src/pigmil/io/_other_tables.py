@@ -1,5 +1,6 @@
 """Excel, ARFF and svmlight: small tables, read whole by openpyxl, scipy and scikit-learn."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,11 @@ from pigmil.bags._columns import LABEL_NAMES
 from pigmil.io._build import Table, bags_of_table, table_roles
 from pigmil.io._defence import parsing, raise_format_error
 from pigmil.io._formats import Request
-from pigmil.io._text import MISSING_MARKS, decode_rows, open_text
+from pigmil.io._text import (
+    MISSING_MARKS,
+    decode_rows,
+    open_text,
+)
 
 
 class _CellTable(Table):
@@ -52,9 +57,7 @@ def scan_xlsx(path: Path, request: Request) -> LazyBags:
     names = ["" if name is None else str(name).strip() for name in next(rows, [])]
     while names and not names[-1]:
         names.pop()
-    if len(set(names)) < len(names):
-        twice = sorted({name for name in names if names.count(name) > 1})
-        raise_format_error(path, f"has several columns of the name {listed(twice)}.", where="row 1")
+    _check_unique(path, names)
     padding = [None] * len(names)
     cells = [[*row, *padding][: len(names)] for row in rows]
     if not cells:
@@ -174,3 +177,9 @@ def scan_svmlight(path: Path, request: Request) -> LazyBags:
     whole = (labels == np.round(labels)).all()
     columns = {"bag": bags, "label": labels.astype(np.int64) if whole else labels}
     return bags_of_table(Table(path, columns, instances), request)
+
+
+def _check_unique(path: Path, names: list[str]) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise_format_error(path, f"has several columns of the name {listed(twice)}.", where="row 1")

@@ -16,8 +16,10 @@ from pigmil._core.optional import import_optional
 from pigmil._core.text import listed
 from pigmil.bags import LazyBags, concatenate_lazy
 from pigmil.bags._columns import (
+    BAG_NAMES,
+    LABEL_NAMES,
     Roles,
-    explode_lists,
+    columns_of_lists,
     is_list_type,
     is_number_type,
     numbers_of,
@@ -58,31 +60,16 @@ def _scan_file(path: Path, request: Request, fixed: dict[str, Any]) -> LazyBags:
             return bags_of_table(table, request)
         # Lists of any length are not read in parts.
         arrow = file.read_all([name for name in table.columns if name not in fixed])
-        exploded = replace(request, bag_info=roles.bag_info, info=roles.info, features=None)
-        if _one_vector_per_row(arrow, roles, fixed):
-            columns = {
-                name: values_of(arrow.column(name), keep_type=name in (roles.bag, roles.label))
-                for name in arrow.column_names
-                if name not in roles.features
-            }
-            instances = numbers_of_lists(arrow.column(roles.features[0]))
-        else:
-            columns, instances = explode_lists(arrow, roles)
-        n_rows = len(next(iter(columns.values())))
-        columns |= {name: np.full(n_rows, value) for name, value in fixed.items()}
-        if instances is None:
-            exploded = replace(exploded, features=roles.features)
+        for name, value in fixed.items():
+            arrow = arrow.append_column(name, [[value] * len(arrow)])
+        columns, instances = columns_of_lists(arrow, roles)
+        exploded = replace(
+            request,
+            info=roles.info,
+            bag_info=roles.bag_info,
+            features=None if instances is not None else roles.features,
+        )
         return bags_of_table(Table(path, columns, instances, noted=table.noted), exploded)
-
-
-def _one_vector_per_row(table: Any, roles: Roles, fixed: dict[str, Any]) -> bool:
-    """Return whether a single column of lists has the features of one instance in each row."""
-    column = table.column(roles.features[0])
-    if len(roles.features) > 1 or is_list_type(column.type.value_type):
-        return False
-    lengths = {len(vector) for vector in column} if len(column) else set()
-    ids = None if roles.bag in fixed else table.column(roles.bag)
-    return ids is None or len(ids.unique()) < len(ids) or len(lengths) == 1
 
 
 def folder_columns(path: Path) -> dict[str, Any]:
@@ -257,7 +244,8 @@ class _FileTable(Table):
             if not is_number_type(columns[name]) and not is_list_type(columns[name])
         ]
         noted = _noted(schema)
-        noted["bag_info"] = [*noted.get("bag_info", []), *fixed]
+        others = [name for name in fixed if name not in (*BAG_NAMES, *LABEL_NAMES)]
+        noted["bag_info"] = [*noted.get("bag_info", []), *others]
         return cls(path, columns, None, None, text, noted, 1, file, fixed)
 
     def kind(self, name: str) -> Any:

@@ -1,5 +1,6 @@
 """Delimited text (CSV, TSV), read by pyarrow; delimiter and decimal sign are detected together."""
 
+import contextlib
 import csv
 import gzip
 import math
@@ -31,7 +32,7 @@ _SIGNED = re.compile(r"[+-]?[0-9]{1,18}")
 _EXPONENT = r"(?:[eE][+-]?+[0-9]++)?+"
 _NUMBER = re.compile(r"[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)" + _EXPONENT)
 _POINT = re.compile(r"[+-]?+[0-9]*+\.[0-9]++" + _EXPONENT)
-_COMMA = re.compile(r"[+-]?+[0-9]*+,[0-9]++" + _EXPONENT)
+COMMA = re.compile(r"[+-]?+[0-9]*+,[0-9]++" + _EXPONENT)
 _THOUSANDS = re.compile(r"[+-]?+[1-9][0-9]{0,2}(?:,[0-9]{3})++")
 
 
@@ -178,10 +179,11 @@ def detect_dialect(
         raise_format_error(path, "has no rows.")
     best: tuple[tuple[bool, int], str, list[list[str]]] | None = None
     for sign in delimiter or DELIMITERS:
-        try:
-            rows = [row for row in csv.reader(lines, delimiter=sign) if row]
-        except csv.Error as error:
-            raise_format_error(path, f"is not delimited text ({error}).")
+        rows: list[list[str]] = []
+        with contextlib.suppress(csv.Error):  # a cell that is too long for this detection
+            rows.extend(row for row in csv.reader(lines, delimiter=sign) if row)
+        if not rows:
+            raise_format_error(path, "is not delimited text.")
         width = len(rows[0])
         equal = all(len(row) == width for row in rows[1 : max(2, len(rows) - 1)])
         score = (equal and width > 1, width)
@@ -201,7 +203,7 @@ def _detect_decimal(path: Path, delimiter: str, rows: list[list[str]]) -> str:
     grouped = True  # whether all commas may separate thousands
     for column in zip(*(row for row in rows[1:] if len(row) == len(rows[0])), strict=True):
         cells = [cell.strip() for cell in column]
-        commas = [cell for cell in cells if _COMMA.fullmatch(cell)]
+        commas = [cell for cell in cells if COMMA.fullmatch(cell)]
         with_comma += bool(commas)
         with_point += any(map(_POINT.fullmatch, cells))
         grouped &= all(map(_THOUSANDS.fullmatch, commas))
@@ -342,14 +344,14 @@ def _explain(
             first = first or (name, bad[0], cells[bad[0]])
             if len(bad) == sum(cell not in MISSING_MARKS for cell in cells):
                 only_text.append(name)
-                if _COMMA.fullmatch(cells[bad[0]].strip()) and dialect.decimal == ".":
+                if COMMA.fullmatch(cells[bad[0]].strip()) and dialect.decimal == ".":
                     first, only_text = (name, bad[0], cells[bad[0]]), []
                     break
     if first is None:
         raise_format_error(path, f"cannot be read as delimited text ({error}).")
     name, row, cell = first
     where = f"row {row + 2}, column {name!r}"
-    if _COMMA.fullmatch(cell.strip()):
+    if COMMA.fullmatch(cell.strip()):
         problem = f"{cell[:80]!r} has a decimal comma."
         raise BagFormatError(f"{path}, {where}: {problem} Pass decimal=','.", parameter="decimal")
     if only_text:

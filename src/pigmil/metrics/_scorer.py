@@ -32,7 +32,7 @@ def instance_scores(estimator: Any, X: Any) -> FloatArray:
     estimator : fitted estimator
         A method of this library, or one of the wrappers above around it.
     X : bags
-        Anything :func:`pigmil.as_bags` takes, or bags on disk (:meth:`pigmil.Bags.scan`).
+        Anything :func:`pigmil.as_bags` takes, or bags on disk (:func:`pigmil.scan_bags`).
 
     Returns
     -------

@@ -1,7 +1,6 @@
 """Bags larger than memory, and the engine that works through them block by block."""
 
 from pigmil.bags._lazy import LazyBags
-from pigmil.io._scan import scan_bags
 from pigmil.scale._cluster import ClusterError, active_client, check_cluster, cluster_client
 from pigmil.scale._engine import (
     HeldBlocks,
@@ -30,7 +29,6 @@ __all__ = [
     "map_instances",
     "map_reduce",
     "predict_to_parquet",
-    "scan_bags",
     "stream",
     "take_rows",
 ]

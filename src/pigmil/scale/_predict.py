@@ -18,7 +18,7 @@ from pigmil._core.optional import import_optional
 from pigmil._core.typing import FloatArray
 from pigmil.bags import Bags
 from pigmil.bags._lazy import LazyBags
-from pigmil.io._common import check_readable, parsing
+from pigmil.io._defence import check_readable, parsing
 from pigmil.scale._engine import map_blocks
 
 _PLAN = b"pigmil"  # metadata of each file, so that the folder holds nothing but Parquet files

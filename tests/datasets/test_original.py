@@ -1,0 +1,103 @@
+"""Original benchmark files hold exactly the bags of the cross-checked tables."""
+
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse as sp
+
+from pigmil import read_bags
+from pigmil._core.errors import BagFormatError
+from pigmil.datasets import read_original
+
+PAIRS = {
+    "musk1.data": "musk1",
+    "eastWest.dat": "eastwest",
+    "mutagenesis-atoms.dat": "mutagenesis_atoms",
+    "rec_sport_hockey.txt": "newsgroups11_hockey",
+    "sparse_trec1.data": "trec9_1",
+    "tiger_100x100_matlab.mat": "tiger",
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_original_equals_table(data_dir, name):
+    """Tables hold text as ids, +1/-1 as labels, and only the terms of TREC that occur."""
+    found = read_original(data_dir / "original" / name)
+    expected = read_bags(data_dir / f"{PAIRS[name]}.parquet")
+    values = found.instances
+    if sp.issparse(values):
+        values = values[:, np.unique(values.indices)].toarray()
+    if values.shape[1] < expected.n_features:  # columns of zeros
+        values = found.instances.toarray()
+    np.testing.assert_array_equal(values, expected.instances)
+    np.testing.assert_array_equal(found.offsets, expected.offsets)
+    assert [str(bag_id) for bag_id in found.ids] == expected.ids.tolist()
+    np.testing.assert_array_equal(np.where(found.y == found.y.max(), 1, -1), expected.y)
+    if expected.instance_labels is None:
+        assert found.instance_labels is None
+    else:
+        signs = np.where(found.instance_labels == 1, 1, -1)
+        np.testing.assert_array_equal(signs, expected.instance_labels)
+
+
+def test_further_content(data_dir):
+    musk = read_original(data_dir / "original" / "musk1.data")
+    assert sorted(set(musk.y.tolist())) == [0, 1]
+    assert musk.feature_names[:2] == ("f1", "f2")
+    assert musk.instance_info["conformation_name"][:2].tolist() == ["188_1+1", "188_1+2"]
+    trains = read_original(data_dir / "original" / "eastWest.dat")
+    assert trains.ids[:3].tolist() == [129, 125, 18]
+    assert trains.feature_names[:2] == ("C0", "C1=bucket")
+
+
+def test_uci_without_names(tmp_path):
+    (tmp_path / "a.data").write_text("m1,c1,1,2,0.\nm1,c2,3,4,0.\nm2,c1,5,6,1.\n")
+    bags = read_original(tmp_path / "a.data")
+    assert bags.ids.tolist() == ["m1", "m2"]
+    assert bags.instance_info["1"].tolist() == ["c1", "c2", "c1"]
+    assert bags.instances.tolist() == [[1, 2], [3, 4], [5, 6]]
+
+
+@pytest.mark.parametrize("varies", [False, True])
+def test_prtools(tmp_path, varies):
+    codes = [1, 2, 1] if varies else [2, 2, 1]
+    record = {
+        "data": np.arange(6.0).reshape(3, 2),
+        "nlab": np.array(codes, dtype=float)[:, None],
+        "lablist": np.array(["negative", "positive"]),
+        "ident": {"milbag": np.array([[7.0], [7.0], [9.0]])},
+    }
+    scipy.io.savemat(tmp_path / "a.mat", {"x": record})
+    bags = read_original(tmp_path / "a.mat")
+    assert bags.ids.tolist() == [7, 9]
+    assert bags.y.tolist() == ["positive", "negative"]
+    expected = ["negative", "positive", "negative"] if varies else None
+    assert (None if bags.instance_labels is None else bags.instance_labels.tolist()) == expected
+
+
+BROKEN = {
+    "a.dat": (
+        "@relation r\n@attribute b {1}\n@attribute x real\n@attribute c {0}\n@data\n1,oops,0\n",
+        r"line 6, value 2",
+    ),
+    "b.dat": ("@relation r\n@attribute b {1}\n@attribute c {0}\n@data\n1,2,0\n",
+              r"line 5: expected 2 values, got 3"),
+    "a.txt": ("1 1 1 0 0.5 0.5\n1 1 2 0 0.5\n", r"line 2: expected 6 values, got 5"),
+    "a.data": ("i,a,1,1:2\ni,a,1,x:3\n", r"index:value pairs in line 2"),
+    "c.data": ("a,1,2,0\na,1,2,1\n", r"'a' is labelled 1 here and 0 before"),
+    "d.data": ("hello\n", r"none of the formats"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_files(tmp_path, name):
+    text, message = BROKEN[name]
+    (tmp_path / name).write_text(text)
+    with pytest.raises(BagFormatError, match=rf"(?s){name}.*{message}"):
+        read_original(tmp_path / name)
+
+
+def test_matlab_without_bags(tmp_path):
+    scipy.io.savemat(tmp_path / "a.mat", {"x": np.ones((2, 2))})
+    with pytest.raises(BagFormatError, match="no bags in a known layout; its variables are 'x'"):
+        read_original(tmp_path / "a.mat")
