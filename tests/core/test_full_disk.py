@@ -8,7 +8,7 @@ from hashlib import sha256
 import numpy as np
 import pytest
 
-from pigmil import MILES, Bags, KDEMin, StoreError, read_bags, save_model, write_bags
+from pigmil import MILES, Bags, KDEMin, StoreError, read_bags, save_model, scan_bags, write_bags
 from pigmil._core.errors import BagFormatError
 from pigmil._core.files import atomic_write_folder
 from pigmil.cli._console import write_table
@@ -195,7 +195,7 @@ def fill(disk, room):
 
 def test_streamed_scores(large, tmp_path, disk):
     write_bags(large, tmp_path / "bags.parquet")
-    lazy = Bags.scan(tmp_path / "bags.parquet")
+    lazy = scan_bags(tmp_path / "bags.parquet")
     model = KDEMin().fit(large[:20])
     fill(disk, 16 << 10)
     with pytest.raises(OSError, match=r"(?i)no space left"):

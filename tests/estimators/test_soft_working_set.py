@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pigmil import Bags
+from pigmil import scan_bags
 from pigmil.estimators._soft_working_set import WorkingSet, choose_instances, instances_per_bag
 
 
@@ -10,7 +10,7 @@ def make_bags(tmp_path):
     rng = np.random.default_rng(0)
     for at, size in enumerate([1, 5, 2, 9, 4]):
         np.save(tmp_path / f"b{at}.npy", rng.normal(size=(size, 2)))
-    return Bags.scan(tmp_path)
+    return scan_bags(tmp_path)
 
 
 def first_feature(block, *factors):

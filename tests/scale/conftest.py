@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pigmil import Bags
+from pigmil import scan_bags
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +26,7 @@ def folder(tmp_path_factory):
 def lazy(folder, monkeypatch):
     """Return lazy bags that are cut into many small blocks."""
     monkeypatch.setattr("pigmil.bags._lazy.LazyBags.partitions", _small_partitions)
-    return Bags.scan(folder)
+    return scan_bags(folder)
 
 
 def _small_partitions(bags, max_bytes=None):

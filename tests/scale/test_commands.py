@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from pigmil import Bags, write_bags
+from pigmil import scan_bags, write_bags
 from pigmil.cli._app import app
 from pigmil.evaluation import compare
 
@@ -25,14 +25,14 @@ def test_fit_and_predict_stream(folder, tmp_path):
     )  # fmt: skip
     assert found["bags"] == 30
     assert found["accuracy"] > 0.9
-    bags = Bags.scan(folder)
+    bags = scan_bags(folder)
     assert pd.read_csv(table)["bag"].tolist() == bags.ids.tolist()
     parts = [pd.read_parquet(file) for file in sorted(scores.glob("*.parquet"))]
     assert len(pd.concat(parts)) == bags.n_instances
 
 
 def test_fit_takes_a_table_of_labels(folder, tmp_path):
-    ids = Bags.scan(folder).ids
+    ids = scan_bags(folder).ids
     table = pd.DataFrame({"slide_id": ids, "label": ["no", "yes"] * 15})
     table.to_csv(tmp_path / "labels.csv", index=False)
     found = run(
@@ -50,7 +50,7 @@ def test_commands_run_on_a_cluster(folder, cluster, tmp_path):
         run("fit", folder, *where, "-m", "KDEMin", "-o", model, "--json")
         run("predict", model, folder, *where, "--instances", scores, "--json")
         tables.append(pd.concat([pd.read_parquet(one) for one in sorted(scores.glob("*.parquet"))]))
-    assert len(tables[0]) == Bags.scan(folder).n_instances
+    assert len(tables[0]) == scan_bags(folder).n_instances
     pd.testing.assert_frame_equal(*tables, rtol=1e-6)
 
 
@@ -84,7 +84,7 @@ def test_a_comparison_on_a_cluster_is_that_in_this_process(cluster, lazy, tmp_pa
 
 
 def test_compare_runs_on_a_cluster_of_its_own(folder, tmp_path):
-    bags = Bags.scan(folder).load()
+    bags = scan_bags(folder).load()
     write_bags(bags, tmp_path / "cohort.parquet")
     tables = []
     for where in (["--set", "workers=1"], []):
@@ -96,7 +96,7 @@ def test_compare_runs_on_a_cluster_of_its_own(folder, tmp_path):
 
 
 def test_detect_runs_on_a_cluster(folder, cluster, tmp_path):
-    bags = Bags.scan(folder).load()
+    bags = scan_bags(folder).load()
     write_bags(bags, tmp_path / "cohort.parquet")
     tables = []
     for where in (["--workers", cluster.scheduler_address], []):

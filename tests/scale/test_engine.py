@@ -13,7 +13,7 @@ import pytest
 from sklearn.decomposition import PCA, IncrementalPCA
 from sklearn.pipeline import make_pipeline
 
-from pigmil import Bags, BagScaler, OnInstances, all_estimators
+from pigmil import BagScaler, OnInstances, all_estimators, scan_bags
 from pigmil._core.errors import BagFormatError
 from pigmil.estimators import get_estimator
 from pigmil.scale import (
@@ -172,7 +172,7 @@ def test_a_lost_scheduler_is_an_error_that_says_what_to_do(lazy):
 
 def test_an_error_on_a_worker_names_the_file(folder, client, tmp_path):
     np.save(tmp_path / "a.npy", np.zeros((2, 3)))
-    gone = Bags.scan(tmp_path / "a.npy")
+    gone = scan_bags(tmp_path / "a.npy")
     (tmp_path / "a.npy").unlink()
     with pytest.raises(BagFormatError, match=r"a.npy: cannot be opened on host .* Every worker"):
         map_reduce(gone, block_sum, operator.add)
@@ -294,7 +294,7 @@ def test_tasks_hold_paths_and_never_values(folder, tmp_path, monkeypatch):
         values = rng.normal(size=(5_000, 16))
         values[:50] += 3.0 * (at % 2)
         np.save(tmp_path / f"b{at}.npy", values)
-    lazy = Bags.scan(tmp_path, labels={f"b{at}": at % 2 for at in range(8)})
+    lazy = scan_bags(tmp_path, labels={f"b{at}": at % 2 for at in range(8)})
     sent = []
 
     def record(run, function, tasks):
@@ -404,4 +404,4 @@ def test_widths_other_than_those_of_fit_are_refused_before_any_work(lazy, tmp_pa
     model = get_estimator("KDEMin")().fit(lazy)
     np.save(tmp_path / "a.npy", np.zeros((2, 7)))
     with pytest.raises(ValueError, match="X has 7 features, but KDEMin is expecting 4"):
-        model.decision_function_instances(Bags.scan(tmp_path / "a.npy"))
+        model.decision_function_instances(scan_bags(tmp_path / "a.npy"))

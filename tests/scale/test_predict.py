@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from sklearn.pipeline import make_pipeline
 
-from pigmil import MILES, MISVM, Bags, BagScaler, KDEMin, select_instances
+from pigmil import MILES, MISVM, BagScaler, KDEMin, scan_bags, select_instances
 from pigmil._core.errors import BagsError
 from pigmil.evaluation import _selection
 from pigmil.evaluation._selection import fit_quietly
@@ -192,7 +192,7 @@ def test_info_never_replaces_scores(tmp_path):
         with h5py.File(tmp_path / f"{name}.h5", "w") as file:
             file["features"] = np.random.default_rng(0).normal(size=(3, 2))
             file["score"] = np.array([7.0, 8.0, 9.0])
-    lazy = Bags.scan(tmp_path, labels={"a": 0, "b": 1})
+    lazy = scan_bags(tmp_path, labels={"a": 0, "b": 1})
     model = KDEMin().fit(lazy)
     table = read(predict_to_parquet(model, lazy, tmp_path / "scores"))
     np.testing.assert_allclose(table["score"], model.decision_function_instances(lazy.load()))
@@ -205,7 +205,7 @@ def test_info_of_instances_is_written_too(tmp_path):
         with h5py.File(tmp_path / f"{name}.h5", "w") as file:
             file["features"] = np.random.default_rng(0).normal(size=(3, 2))
             file["coords"] = np.array([[1, 2], [3, 4], [5, 6]])
-    lazy = Bags.scan(tmp_path, labels={"a": 0, "b": 1})
+    lazy = scan_bags(tmp_path, labels={"a": 0, "b": 1})
     table = read(predict_to_parquet(KDEMin().fit(lazy), lazy, tmp_path / "scores"))
     assert table["coords_0"].tolist() == [1, 3, 5, 1, 3, 5]
     assert table["coords_1"].tolist() == [2, 4, 6, 2, 4, 6]

@@ -172,7 +172,7 @@ def map_reduce(
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> for name in "ab":
     ...     np.save(folder / f"{name}.npy", np.ones((2, 3)))
-    >>> map_reduce(Bags.scan(folder), lambda block: float(block.instances.sum()), operator.add)
+    >>> map_reduce(scan_bags(folder), lambda block: float(block.instances.sum()), operator.add)
     12.0
     """
     # Like the digits of a binary counter: entry k of the stack covers 2^level neighbouring blocks.
