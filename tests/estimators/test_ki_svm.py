@@ -223,16 +223,13 @@ def test_kernel_of_combinations(gamma, keep, double, form, monkeypatch):
     for wanted, others in (([2, 0], [0, 1, 2, 3]), ([3, 2], [1, 1]), ([1, 0], [0, 3, 1])):
         found = atoms.block(np.array(wanted), np.array(others))
         np.testing.assert_allclose(found, whole[wanted][:, others], atol=close)
-    within = atoms.within(np.array([0, 1, 2]))
-    np.testing.assert_allclose([block[0, 0] for block in within], np.diag(whole)[:2], atol=1e-12)
 
 
 @pytest.mark.parametrize("method", [BagKISVM, InsKISVM])
-@pytest.mark.parametrize("keep", [0, 1200])  # nothing, or only the kernel to the negative rows
-def test_rows_computed_again_and_in_single_precision_give_the_same_model(method, keep, monkeypatch):
+def test_rows_computed_again_and_in_single_precision_give_the_same_model(method, monkeypatch):
     bags = toy_bags(9, n_bags=20, largest=5)
     kept = method(C=10.0, tol=1e-3).fit(bags)
-    monkeypatch.setattr(key_module, "_KEEP_VALUES", keep)
+    monkeypatch.setattr(key_module, "_KEEP_VALUES", 0)
     monkeypatch.setattr(key_module, "_DOUBLE_ROWS", 0)
     again = method(C=10.0, tol=1e-3).fit(bags)
     assert again.objectives_[-1] == pytest.approx(kept.objectives_[-1], rel=3e-3)

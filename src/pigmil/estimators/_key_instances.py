@@ -7,7 +7,7 @@ of the negative bags, a kernel matrix. The programme mixes these matrices.
 
 import itertools
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -44,14 +44,12 @@ class Atoms:
     gamma : float or None
         Width of the Gaussian kernel, None for the linear one. 1 is added to every value, which
         makes room for an intercept.
-    n_kept : int, optional
-        How many of the first atoms have their rows kept once computed; all if not given. None
-        are where that would take more than 128 MB.
+    n_kept : int
+        How many of the first atoms have their rows kept once computed; none if that would take
+        more than 128 MB.
     """
 
-    def __init__(
-        self, instances: Any, combination: Any, gamma: float | None, n_kept: int | None = None
-    ) -> None:
+    def __init__(self, instances: Any, combination: Any, gamma: float | None, n_kept: int) -> None:
         self.instances = instances
         self.combination = combination
         self.gamma = gamma
@@ -61,19 +59,13 @@ class Atoms:
         # Rows of many atoms are kept in single precision, as distances are computed. Only the
         # rows that are written take memory.
         self.dtype = np.float64 if self.n_atoms <= _DOUBLE_ROWS else np.float32
-        n_rows = self.n_atoms if n_kept is None else n_kept
-        if n_rows * self.n_atoms > _KEEP_VALUES:
-            n_rows = 0
+        n_rows = n_kept if n_kept * self.n_atoms <= _KEEP_VALUES else 0
         self._kept = np.empty((n_rows, self.n_atoms), dtype=self.dtype)
         self._known = np.zeros(n_rows, dtype=bool)
 
-    def keeps(self, atoms: IntArray) -> bool:
-        """Return whether the rows of these atoms are kept once they are computed."""
-        return bool(len(atoms)) and int(atoms.max()) < len(self._known)
-
     def block(self, atoms: IntArray, others: IntArray) -> FloatArray:
         """Return the kernel between given atoms and the others; cache rows of the first atoms."""
-        if not self.keeps(atoms):
+        if not len(atoms) or atoms.max() >= len(self._known):
             return self.compute(atoms, others)
         new = np.unique(atoms[~self._known[atoms]])
         every = np.arange(self.n_atoms)
@@ -103,13 +95,6 @@ class Atoms:
             values += part[:, some] @ (block @ transposed)
         return values
 
-    def within(self, offsets: IntArray) -> list[FloatArray]:
-        """Return the kernel between the first, single-instance atoms of all segments."""
-        return [
-            self.compute(np.arange(start, stop), np.arange(start, stop))
-            for start, stop in itertools.pairwise(offsets)
-        ]
-
 
 @dataclass(frozen=True, slots=True)
 class KeySolution:
@@ -123,20 +108,11 @@ class KeySolution:
         Optimum of the restricted programme in every round; it never rises.
     mixture : array
         Weight of every assignment.
-    assignments : list of array of int of shape (n_positive,)
-        Atom of every positive bag, per assignment.
-    alphas : array of shape (n_positive + n_negative_rows,)
-        Dual variables.
-    settled : bool
-        Whether every restricted programme was solved to its tolerance.
     """
 
     coefficients: FloatArray
     objectives: list[float]
     mixture: FloatArray
-    assignments: list[IntArray]
-    alphas: FloatArray
-    settled: bool
 
 
 class KeyInstanceProgramme:
@@ -161,16 +137,22 @@ class KeyInstanceProgramme:
         self.ridge = ridge
         self.tol = tol
         self.n_positive = len(offsets) - 1
-        self.n_instances = int(offsets[-1])
-        self.first_negative = self.n_instances + self.n_positive
+        self.inside = np.arange(int(offsets[-1]))
+        self.first_negative = len(self.inside) + self.n_positive
         self.negatives = np.arange(self.first_negative, atoms.n_atoms)
-        self._inside = np.arange(self.n_instances)
-        self._within = atoms.within(offsets)
+        # Per positive bag the kernel among its instances.
+        self._within = [
+            atoms.compute(self.inside[start:stop], self.inside[start:stop])
+            for start, stop in itertools.pairwise(offsets)
+        ]
         single = atoms.dtype == np.float32
         self._rounding = 1e-6 if single else 1e-12
         self._mix_tol = max(tol / 10, 1e-4 if single else 0.0)
-        self._blocks: dict[bytes, tuple[FloatArray, FloatArray]] = {}
-        self._to_negatives = self._kernel_to_negatives()
+        # Per assignment: the atom of every positive bag, and the kernel among these atoms, of
+        # shape (n_positive, n_positive), and with the negative rows.
+        self.assignments: list[IntArray] = []
+        self._among: list[FloatArray] = []
+        self._across: list[FloatArray] = []
         self._matrix = self._empty_matrix()
 
     def solve(self, max_iter: int) -> KeySolution:
@@ -181,31 +163,27 @@ class KeyInstanceProgramme:
         """
         each = self.n_positive * len(self.ridge) * np.dtype(self.atoms.dtype).itemsize
         room = max(2, _ASSIGNMENT_BYTES // each)
-        means = np.arange(self.offsets[-1], self.first_negative, dtype=np.int64)
-        best = self._restricted([means], np.ones(1), np.zeros(len(self.ridge)))
-        objectives, settled = [best.objectives[0]], best.settled
+        self._add(np.arange(len(self.inside), self.first_negative))
+        alphas, mixture, objective, settled = self._mix(np.ones(1), np.zeros(len(self.ridge)))
+        objectives = [objective]
         for _ in range(min(max_iter, room) - 1):
-            key = self._most_violated(best)
+            key = self._most_violated(mixture, alphas)
             if key is None:
                 break
-            share = 1.0 / (len(best.mixture) + 1)
-            solution = self._restricted(
-                [*best.assignments, key],
-                np.append(best.mixture * (1 - share), share),
-                best.alphas,
-            )
-            settled = settled and solution.settled
-            gain = objectives[-1] - solution.objectives[0]
+            self._add(key)
+            share = 1.0 / (len(mixture) + 1)
+            start = np.append(mixture * (1 - share), share)
+            new_alphas, new_mixture, objective, is_settled = self._mix(start, alphas)
+            settled = settled and is_settled
+            gain = objectives[-1] - objective
             if gain > 0:
-                best = solution
+                alphas, mixture = new_alphas, new_mixture
             elif len(objectives) < _MIN_ROUNDS:
                 # Within the tolerance of the mixture: keep the optimum, search another assignment.
-                best = replace(
-                    best, assignments=solution.assignments, mixture=np.append(best.mixture, 0.0)
-                )
+                mixture = np.append(mixture, 0.0)
             else:
                 break
-            objectives.append(min(objectives[-1], solution.objectives[0]))
+            objectives.append(min(objectives[-1], objective))
             if gain <= self.tol * objectives[-1] and len(objectives) >= _MIN_ROUNDS:
                 break
         else:
@@ -215,45 +193,27 @@ class KeyInstanceProgramme:
                     if max_iter <= room
                     else f"{room} assignments, and memory is kept for no more."
                 )
-                warnings.warn(
-                    f"KI-SVM still gained after {limit}",
-                    ConvergenceWarning,
-                    stacklevel=2,
-                )
+                _warn(f"KI-SVM still gained after {limit}")
         if not settled:
-            warnings.warn(
+            _warn(
                 "A restricted problem of KI-SVM ran out of steps before its tolerance; lower C or "
-                "raise tol.",
-                ConvergenceWarning,
-                stacklevel=2,
+                "raise tol."
             )
-        return KeySolution(
-            best.coefficients, objectives, best.mixture, best.assignments, best.alphas, settled
-        )
+        return KeySolution(self._coefficients(mixture, alphas), objectives, mixture)
 
-    def _restricted(
-        self, keys: list[IntArray], mixture: FloatArray, alphas: FloatArray
-    ) -> KeySolution:
-        """Return the optimum over the mixtures of given assignments."""
-        for key in keys:
-            if key.tobytes() not in self._blocks:
-                among, across = self.atoms.block(key, key), self._towards_negatives(key)
-                self._blocks[key.tobytes()] = (
-                    among.astype(self.atoms.dtype, copy=False),
-                    across.astype(self.atoms.dtype, copy=False),
-                )
-        blocks = [self._blocks[key.tobytes()] for key in keys]
-        alphas, mixture, objective, settled = mix_kernels(
-            self._matrix,
-            [among for among, _ in blocks],
-            [across for _, across in blocks],
-            self.ridge,
-            mixture,
-            alphas,
-            self._mix_tol,
+    def _add(self, key: IntArray) -> None:
+        self.assignments.append(key)
+        among, across = self.atoms.block(key, key), self.atoms.block(key, self.negatives)
+        self._among.append(among.astype(self.atoms.dtype, copy=False))
+        self._across.append(across.astype(self.atoms.dtype, copy=False))
+
+    def _mix(
+        self, mixture: FloatArray, alphas: FloatArray
+    ) -> tuple[FloatArray, FloatArray, float, bool]:
+        """Return the optimum over the mixtures of all assignments, as :func:`mix_kernels` does."""
+        return mix_kernels(
+            self._matrix, self._among, self._across, self.ridge, mixture, alphas, self._mix_tol
         )
-        coefficients = self._coefficients(keys, mixture, alphas)
-        return KeySolution(coefficients, [objective], mixture, keys, alphas, settled)
 
     def _empty_matrix(self) -> FloatArray:
         """Return the matrix of the dual; its block of negative rows is the same in all rounds."""
@@ -268,71 +228,49 @@ class KeyInstanceProgramme:
         matrix.flat[:: n_rows + 1] += self.ridge
         return matrix
 
-    def _coefficients(
-        self, keys: list[IntArray], mixture: FloatArray, alphas: FloatArray
-    ) -> FloatArray:
+    def _coefficients(self, mixture: FloatArray, alphas: FloatArray) -> FloatArray:
+        """Return the weight of every atom; an assignment beyond the mixture has none."""
         coefficients = np.zeros(self.atoms.n_atoms)
-        for weight, key in zip(mixture, keys, strict=True):
+        for weight, key in zip(mixture, self.assignments, strict=False):
             np.add.at(coefficients, key, weight * alphas[: self.n_positive])
         coefficients[self.first_negative :] = -alphas[self.n_positive :]
         return coefficients
 
-    def _kernel_to_negatives(self) -> FloatArray | None:
-        """Return the kernel of instances of positive bags with negative rows; None if too large."""
-        n_values = self.n_instances * len(self.negatives)
-        if self.atoms.keeps(self._inside[-1:]) or n_values > _KEEP_VALUES:
-            return None
-        kernel = np.empty((self.n_instances, len(self.negatives)), dtype=self.atoms.dtype)
-        for start in range(0, self.n_instances, _BLOCK_ROWS):
-            some = self._inside[start : start + _BLOCK_ROWS]
-            kernel[some] = self.atoms.compute(some, self.negatives)
-        return kernel
-
-    def _towards_negatives(self, key: IntArray) -> FloatArray:
-        """Return the kernel between given atoms of positive bags and the negative rows."""
-        if self._to_negatives is not None and key.max() < self.n_instances:
-            return self._to_negatives[key]
-        return self.atoms.block(key, self.negatives)
-
-    def _pull_of_negatives(self, alphas: FloatArray) -> FloatArray:
-        """Return what negative rows add to the decision values of instances of positive bags."""
-        weights = -alphas[self.n_positive :]
-        pull = np.empty(self.n_instances)
-        for start in range(0, self.n_instances, _BLOCK_ROWS):
-            some = self._inside[start : start + _BLOCK_ROWS]
-            pull[some] = self._towards_negatives(some) @ weights
-        return pull
-
-    def _pull_of(self, atoms: IntArray, weights: FloatArray) -> FloatArray:
-        """Return what weighted atoms of positive bags add to the decision values."""
-        pull = np.zeros(self.n_instances)
+    def _pull(self, atoms: IntArray, weights: FloatArray) -> FloatArray:
+        """Return what weighted atoms of positive bags add to the values of their instances."""
+        pull = np.zeros(len(self.inside))
         for start in range(0, len(atoms), _BLOCK_ROWS):
             some = slice(start, start + _BLOCK_ROWS)
-            pull += weights[some] @ self.atoms.block(atoms[some], self._inside)
+            pull += weights[some] @ self.atoms.block(atoms[some], self.inside)
         return pull
 
-    def _most_violated(self, solution: KeySolution) -> IntArray | None:
+    def _pull_of_negatives(self, weights: FloatArray) -> FloatArray:
+        """Return what weighted negative rows add; the rows of the instances are the cached ones."""
+        starts = range(0, len(self.inside), _BLOCK_ROWS)
+        blocks = [self.inside[start : start + _BLOCK_ROWS] for start in starts]
+        return np.concatenate([self.atoms.block(some, self.negatives) @ weights for some in blocks])
+
+    def _most_violated(self, mixture: FloatArray, alphas: FloatArray) -> IntArray | None:
         """Return the instances with the largest ``a Q a``, or None if only known ones are found.
 
         The search climbs from the highest- and from the lowest-scored instances (a quadratic
         form grows in both directions) and from the assignments found last.
         """
-        alphas = solution.alphas[: self.n_positive]
-        by_negatives = self._pull_of_negatives(solution.alphas)
-        weights = solution.coefficients[: self.first_negative]
+        by_negatives = self._pull_of_negatives(-alphas[self.n_positive :])
+        weights = self._coefficients(mixture, alphas)[: self.first_negative]
         used = np.flatnonzero(np.abs(weights) > 1e-9 * np.abs(weights).max())
-        scores = by_negatives + self._pull_of(used, weights[used])
+        scores = by_negatives + self._pull(used, weights[used])
         starts = [
             segment_argmax(scores, self.offsets),
             segment_argmin(scores, self.offsets),
-            *solution.assignments[1:][-_MORE_STARTS:],
+            *self.assignments[1:][-_MORE_STARTS:],
         ]
-        known = {key.tobytes() for key in solution.assignments}
         best_key: IntArray | None = None
         largest = -np.inf
         for start in starts:
-            key, value = self._climb(start.copy(), alphas, by_negatives)
-            if value > largest and key.tobytes() not in known:
+            key, value = self._climb(start.copy(), alphas[: self.n_positive], by_negatives)
+            is_known = any(np.array_equal(key, known) for known in self.assignments)
+            if value > largest and not is_known:
                 best_key, largest = key, value
         return best_key
 
@@ -340,31 +278,31 @@ class KeyInstanceProgramme:
         self, key: IntArray, alphas: FloatArray, by_negatives: FloatArray
     ) -> tuple[IntArray, float]:
         """Exchange one bag's instance at a time until none raises ``a Q a``."""
-        offsets = self.offsets
-        pull = self._pull_of(key, alphas) + by_negatives
+        pull = self._pull(key, alphas) + by_negatives
+        several = np.flatnonzero((alphas != 0) & (np.diff(self.offsets) > 1))
         for _ in range(_MAX_SWEEPS):
             changed = False
-            for bag in np.flatnonzero(alphas):
-                inside = slice(int(offsets[bag]), int(offsets[bag + 1]))
-                if inside.stop - inside.start == 1:
-                    continue
-                kernel, now = self._within[bag], key[bag] - inside.start
-                others = pull[inside] - alphas[bag] * kernel[now]
+            for bag in several:
+                first = int(self.offsets[bag])
+                kernel, now = self._within[bag], key[bag] - first
+                others = pull[first : first + len(kernel)] - alphas[bag] * kernel[now]
                 value = 2 * others + alphas[bag] * kernel.diagonal()
                 chosen = int(np.argmax(value))
                 least = value[now]
                 # The gain must exceed the rounding of the cached rows, or the search may cycle.
                 if value[chosen] > least + self._rounding * max(1.0, abs(least)):
-                    rows = self.atoms.block(
-                        np.array([key[bag], inside.start + chosen]), self._inside
-                    )
-                    key[bag] = inside.start + chosen
+                    rows = self.atoms.block(np.array([key[bag], first + chosen]), self.inside)
+                    key[bag] = first + chosen
                     pull += alphas[bag] * (rows[1] - rows[0])
                     changed = True
             if not changed:
                 break
         # The part of the negative rows alone is the same for all assignments.
         return key, float(alphas @ (pull[key] + by_negatives[key]))
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, ConvergenceWarning, stacklevel=4)
 
 
 def mix_kernels(

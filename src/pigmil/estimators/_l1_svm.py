@@ -236,7 +236,7 @@ class _Vertex:
 
     def solution(self) -> tuple[FloatArray, float, float]:
         """Return active weights, intercept and objective at margin 1; ties may make weights 0."""
-        free: FloatArray = np.linalg.solve(self._core(self.on_margin), np.ones(len(self.on_margin)))
+        free: Any = np.linalg.solve(self._core(self.on_margin), np.ones(len(self.on_margin)))
         weights, intercept = free[:-1], float(free[-1])
         weights[np.abs(weights) < 100 * _TIE_BREAK * np.abs(weights).max(initial=0.0)] = 0.0
         margins = self.signed[:, self.active] @ weights + self.sign * intercept

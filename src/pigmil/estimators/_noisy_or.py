@@ -1,12 +1,16 @@
 """The noisy-or model of DD and EM-DD: objective, gradient, starts and scores."""
 
+import warnings
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from joblib import Parallel, delayed
 from scipy.optimize import minimize
 from scipy.special import logsumexp
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
@@ -14,8 +18,7 @@ from pigmil._core.segments import segment_gather, segment_ids, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import length_unit, squared_distance_blocks
-from pigmil.estimators._parameters import AT_LEAST_ONE, NOT_NEGATIVE
-from pigmil.estimators._selection import min_error_threshold
+from pigmil.estimators._parameters import AT_LEAST_ONE, NOT_NEGATIVE, with_parameters
 from pigmil.estimators._standardise import centre_and_spread, standardised
 from pigmil.estimators.base import MaxInstanceClassifier
 
@@ -318,21 +321,21 @@ def pick_starts(
     return order if n_starts is None else order[:n_starts]
 
 
+@with_parameters
 class ConceptClassifier(MaxInstanceClassifier):
     """Base class of DD and EM-DD: search a concept, score instances by membership in it.
 
-    A subclass implements ``_search``. The search sees instances of mean 0 and mean variance 1, so
+    A subclass implements ``_searcher``. The search sees instances of mean 0 and mean variance 1, so
     that offset and scale of the data do not matter.
     """
 
-    n_start_bags: int | None
-    n_starts: int | None
-    length_unit: str | float
-    n_jobs: int | None
-    random_state: Any
-    concepts_: FloatArray
-    all_scales_: FloatArray
-    _best: int
+    n_start_bags: int | None = None
+    n_starts: int | None = 10
+    length_unit: str | float = "auto"
+    max_iter: int = 100
+    tol: float = 1e-2
+    n_jobs: int | None = None
+    random_state: Any = None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_start_bags": [*AT_LEAST_ONE, None],
@@ -341,8 +344,8 @@ class ConceptClassifier(MaxInstanceClassifier):
     }
 
     @abstractmethod
-    def _search(self, bags: Bags, positive: BoolArray, points: FloatArray, scale: float) -> None:
-        """Set ``concepts_``, ``all_scales_`` and the other results of the search."""
+    def _searcher(self, bags: Bags, positive: BoolArray) -> Callable[..., Concept]:
+        """Return the search from a given point and given scales."""
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
         rng = check_random_state(self.random_state)
@@ -350,37 +353,40 @@ class ConceptClassifier(MaxInstanceClassifier):
         centre, spread = centre_and_spread(bags.instances)
         moved = bags.with_instances(standardised(bags.instances, centre, spread))
         scale = spread / self.length_unit_
+        densities = np.full(bags.n_instances, -np.inf)
+        inside = np.flatnonzero(positive[bags.bag_index])
+        densities[inside] = log_density_at(moved.instances[inside], moved, positive, scale)
         starts = pick_starts(
             moved,
             positive,
-            self._start_densities(moved, positive, scale),
+            densities,
             n_start_bags=self.n_start_bags,
             n_starts=self.n_starts,
             rng=rng,
         )
+        scales = np.full(bags.n_features, scale)
         # One BLAS thread for any n_jobs: otherwise the last digits change.
         with threadpool_limits(limits=1, user_api="blas"):
-            self._search(moved, positive, moved.instances[starts], scale)
-        self.concepts_ = self.concepts_ * spread + centre
-        self.all_scales_ = self.all_scales_ / spread
-        self.concept_, self.scales_ = self.concepts_[self._best], self.all_scales_[self._best]
+            search = self._searcher(moved, positive)
+            concepts: list[Concept] = Parallel(n_jobs=self.n_jobs, prefer="threads")(
+                delayed(search)(point, scales) for point in moved.instances[starts]
+            )
+        self.losses_ = np.array([concept.loss for concept in concepts])
+        best = concepts[int(self.losses_.argmin())]
+        if not best.converged:
+            warnings.warn(
+                f"{self.card.name} stopped at max_iter={self.max_iter} from its best start; raise "
+                "max_iter or tol.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        self.loss_, self.n_iter_ = best.loss, best.n_iter
+        self.concept_, self.scales_ = best.point * spread + centre, best.scales / spread
+        used = concepts if getattr(self, "combine", "best") == "mean" else [best]
+        self.concepts_ = np.array([concept.point for concept in used]) * spread + centre
+        self.all_scales_ = np.array([concept.scales for concept in used]) / spread
         self.threshold_ = 0.0
-        self.threshold_ = min_error_threshold(
-            segment_reduce(np.maximum, self._score_by_concept(bags), bags.offsets), positive
-        )
-        self._set_detection(bags, positive, self._score_instances(bags))
-
-    def _start_densities(self, bags: Bags, positive: BoolArray, scale: float) -> FloatArray:
-        densities = np.full(bags.n_instances, -np.inf)
-        inside = np.flatnonzero(positive[bags.bag_index])
-        densities[inside] = log_density_at(bags.instances[inside], bags, positive, scale)
-        return densities
-
-    def _keep(self, concepts: list[Concept], best: int) -> None:
-        self.concepts_ = np.array([concept.point for concept in concepts])
-        self.all_scales_ = np.array([concept.scales for concept in concepts])
-        self._best = best
-        self.loss_, self.n_iter_ = concepts[best].loss, concepts[best].n_iter
+        self._set_threshold(bags, positive, self._score_by_concept(bags))
 
     def _score_by_concept(self, bags: Bags) -> FloatArray:
         """Return the log of the mean membership in the concepts, less the threshold."""

@@ -1,17 +1,16 @@
 """DD: the point near an instance of every positive bag and far from all negative ones."""
 
-import warnings
+from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from joblib import Parallel, delayed
-from sklearn.exceptions import ConvergenceWarning
 
 from pigmil._core._sklearn_compat import StrOptions
 from pigmil._core.segments import segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
-from pigmil.estimators._noisy_or import ConceptClassifier, NoisyOr, climb, log_density_at
+from pigmil.estimators._noisy_or import Concept, ConceptClassifier, NoisyOr, climb, log_density_at
 from pigmil.estimators._parameters import with_parameters
 from pigmil.estimators._selection import min_error_threshold
 from pigmil.estimators.card import Card
@@ -98,14 +97,7 @@ class DD(ConceptClassifier):
     True
     """
 
-    n_start_bags: int | None = None
-    n_starts: int | None = 10
-    length_unit: str | float = "auto"
     score_by: str = "concept"
-    max_iter: int = 100
-    tol: float = 1e-2
-    n_jobs: int | None = None
-    random_state: Any = None
 
     card = Card(
         name="DD",
@@ -126,33 +118,19 @@ class DD(ConceptClassifier):
         "score_by": [StrOptions({"density", "concept"})],
     }
 
-    def _search(self, bags: Bags, positive: BoolArray, points: FloatArray, scale: float) -> None:
+    def _searcher(self, bags: Bags, positive: BoolArray) -> Callable[..., Concept]:
         model = NoisyOr(bags.instances, bags.offsets, positive)
-        scales = np.full(bags.n_features, scale)
-        concepts = Parallel(n_jobs=self.n_jobs, prefer="threads")(
-            delayed(climb)(model, point, scales, max_iter=self.max_iter, tol=self.tol)
-            for point in points
-        )
-        self.losses_ = np.array([concept.loss for concept in concepts])
-        best = concepts[int(self.losses_.argmin())]
-        self._keep([best], 0)
-        if not best.converged:
-            warnings.warn(
-                f"DD stopped at max_iter={self.max_iter} steps from its best start; raise "
-                "max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=5,
-            )
+        return partial(climb, model, max_iter=self.max_iter, tol=self.tol)
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
+        super()._fit(bags, positive)
         if self.score_by == "density":
             self.training_bags_, self.training_positive_ = bags, positive
             self.density_threshold_ = 0.0
-        super()._fit(bags, positive)
-        if self.score_by == "density":
-            best = segment_reduce(np.maximum, self.instance_scores_, bags.offsets)
+            densities = self._score_instances(bags)
+            best = segment_reduce(np.maximum, densities, bags.offsets)
             self.density_threshold_ = min_error_threshold(best, positive)
-            self.instance_scores_ -= self.density_threshold_
+            self._set_detection(bags, positive, densities - self.density_threshold_)
 
     def _score_instances(self, bags: Bags) -> FloatArray:
         if self.score_by == "concept":

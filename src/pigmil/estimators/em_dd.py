@@ -1,11 +1,9 @@
 """EM-DD: diverse density with one responsible instance per bag, found by alternation."""
 
-import warnings
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
-from joblib import Parallel, delayed
-from sklearn.exceptions import ConvergenceWarning
 
 from pigmil._core._sklearn_compat import StrOptions
 from pigmil._core.segments import segment_argmax
@@ -161,15 +159,10 @@ class EMDD(ConceptClassifier):
     True
     """
 
-    n_start_bags: int | None = None
-    n_starts: int | None = 10
-    combine: str = "best"
-    length_unit: str | float = "auto"
     max_iter: int = 20
-    max_steps: int = 50
     tol: float = 1e-4
-    n_jobs: int | None = None
-    random_state: Any = None
+    combine: str = "best"
+    max_steps: int = 50
 
     card = Card(
         name="EM-DD",
@@ -189,31 +182,6 @@ class EMDD(ConceptClassifier):
         "max_steps": AT_LEAST_ONE,
     }
 
-    def _search(self, bags: Bags, positive: BoolArray, points: FloatArray, scale: float) -> None:
-        scales = np.full(bags.n_features, scale)
-        results = Parallel(n_jobs=self.n_jobs, prefer="threads")(
-            delayed(alternate)(
-                bags,
-                positive,
-                point,
-                scales,
-                max_iter=self.max_iter,
-                max_steps=self.max_steps,
-                tol=self.tol,
-            )
-            for point in points
-        )
-        concepts = [concept for concept, _ in results]
-        self.losses_ = np.array([concept.loss for concept in concepts])
-        best = int(self.losses_.argmin())
-        if self.combine == "best":
-            self._keep([concepts[best]], 0)
-        else:
-            self._keep(concepts, best)
-        if not concepts[best].converged:
-            warnings.warn(
-                f"EM-DD stopped after max_iter={self.max_iter} alternations from its best start "
-                "while the loss was still falling; raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=5,
-            )
+    def _searcher(self, bags: Bags, positive: BoolArray) -> Callable[..., Concept]:
+        limits: Any = {"max_iter": self.max_iter, "max_steps": self.max_steps, "tol": self.tol}
+        return lambda point, scales: alternate(bags, positive, point, scales, **limits)[0]
