@@ -1,7 +1,10 @@
 """Models written and read back: the same answers, and nothing foreign is built."""
 
 import contextlib
+import re
+import warnings
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -185,6 +188,21 @@ def test_other_classifiers_need_their_own_names_only(classifier, trusted, bags, 
         pigmil.load_model(path)
     again = pigmil.load_model(path, trusted=trusted)
     np.testing.assert_array_equal(again.decision_function(bags), model.decision_function(bags))
+
+
+def test_the_guide_logs_a_model_with_mlflow(tmp_path, monkeypatch):
+    mlflow = pytest.importorskip("mlflow", reason="the guide shows mlflow")
+    page = Path(__file__).parents[2] / "docs" / "guide" / "scikit_learn.md"
+    code = re.search(r"```{code-block} python\n(import mlflow.*?)```", page.read_text(), re.DOTALL)
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    mlflow.set_tracking_uri((tmp_path / "runs").as_uri())
+    names = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of mlflow
+        exec(code[1], names)
+        served = mlflow.pyfunc.load_model(names["logged"].model_uri)
+    np.testing.assert_array_equal(names["labels"], names["model"].predict(names["bags"]))
+    np.testing.assert_array_equal(served.predict(names["table"]), names["labels"])
 
 
 def test_a_failed_save_leaves_the_old_file(bags, tmp_path):

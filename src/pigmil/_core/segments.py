@@ -5,6 +5,7 @@
 ``ufunc.reduceat`` returns a wrong value, silently, for an empty one.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -133,3 +134,21 @@ def quota(sizes: IntArray, most: int) -> int:
         else:
             high = middle - 1
     return low
+
+
+def segment_blocks(offsets: IntArray, most: int) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last segment (exclusive) of runs with at most ``most`` values.
+
+    A longer segment is a run of its own.
+
+    Examples
+    --------
+    >>> list(segment_blocks(np.array([0, 2, 3, 9, 10]), 4))
+    [(0, 2), (2, 3), (3, 4)]
+    """
+    first = 0
+    while first < len(offsets) - 1:
+        last = int(np.searchsorted(offsets, offsets[first] + most, side="right")) - 1
+        last = max(last, first + 1)
+        yield first, last
+        first = last

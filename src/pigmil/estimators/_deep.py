@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 
 from pigmil._core._sklearn_compat import Interval
 from pigmil._core.optional import import_optional
-from pigmil._core.segments import segment_reduce
+from pigmil._core.segments import segment_blocks, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.estimators._convolution import (
@@ -245,20 +245,13 @@ class DeepMIL(MILClassifier):
             for number in range(self.n_networks)
         ]
         values: list[list[FloatArray]] = [[] for _ in heads]
-        start = 0
-        while start < bags.n_bags:
-            end = bags.offsets[start] + _BLOCK_ROWS
-            stop = max(start + 1, int(np.searchsorted(bags.offsets, end, side="right")) - 1)
-            part = bags[start:stop]
+        for first, last in segment_blocks(bags.offsets, _BLOCK_ROWS):
+            part = bags[first:last]
             rows = standardised(part.instances, self.centre_, self.spread_)
-            totals: list[Any] = [0.0] * len(heads)
-            for network in networks:
-                hidden, after = self._hidden_numpy(rows, network)
-                for number, head_of in enumerate(heads):
-                    totals[number] = totals[number] + head_of(hidden, part.offsets, after)
-            for parts, total in zip(values, totals, strict=True):
-                parts.append(total / self.n_networks)
-            start = stop
+            outputs = [self._hidden_numpy(rows, network) for network in networks]
+            for parts, head_of in zip(values, heads, strict=True):
+                logits = sum(head_of(hidden, part.offsets, after) for hidden, after in outputs)
+                parts.append(logits / self.n_networks)
         return [np.concatenate(parts) for parts in values]
 
 

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
-from pigmil._core.segments import offsets_of, segment_reduce
+from pigmil._core.segments import offsets_of, segment_blocks, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.estimators._standardise import centre_and_spread, linear_scores, standardised
@@ -129,11 +129,7 @@ def standardised_pieces(
     ``first_bag`` and ``first_row`` are the positions of the first bag and instance in the whole.
     """
     offsets = bags.offsets
-    rows_at_once = max(1, n_elements // max(1, bags.n_features))
-    first = 0
-    while first < bags.n_bags:
-        last = int(np.searchsorted(offsets, offsets[first] + rows_at_once, side="right")) - 1
-        last = min(max(last, first + 1), bags.n_bags)
+    for first, last in segment_blocks(offsets, max(1, n_elements // max(1, bags.n_features))):
         start, stop = int(offsets[first]), int(offsets[last])
         yield Block(
             standardised(bags.instances[start:stop], centre, spread),
@@ -141,7 +137,6 @@ def standardised_pieces(
             slice(first_bag + first, first_bag + last),
             slice(first_row + start, first_row + stop),
         )
-        first = last
 
 
 def _add_losses(left: Loss, right: Loss) -> Loss:

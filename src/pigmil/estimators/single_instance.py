@@ -1,6 +1,5 @@
 """Single instance: score instances by what a bag classifier says when one is kept or left out."""
 
-from collections.abc import Iterator
 from dataclasses import field
 from typing import Any, ClassVar
 
@@ -8,6 +7,7 @@ import numpy as np
 from sklearn.base import clone
 
 from pigmil._core._sklearn_compat import HasMethods, StrOptions
+from pigmil._core.segments import offsets_of, segment_blocks
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.estimators._decision_values import decision_values
@@ -126,8 +126,8 @@ class SingleInstance(AcceptsWeights, MILClassifier):
             perturb, sizes = keep_only, np.ones_like(instances)
         else:
             perturb, sizes = leave_out, bags.sizes[bags.bag_index[instances]] - 1
-        blocks = _blocks(sizes, max(1, _BLOCK_ELEMENTS // bags.n_features))
-        scores = [self._score_bags(perturb(bags, instances[block])) for block in blocks]
+        blocks = segment_blocks(offsets_of(sizes), max(1, _BLOCK_ELEMENTS // bags.n_features))
+        scores = [self._score_bags(perturb(bags, instances[slice(*block)])) for block in blocks]
         return np.concatenate([np.empty(0), *scores])
 
 
@@ -163,19 +163,8 @@ def leave_out(bags: Bags, instances: IntArray) -> Bags:
     """
     owners = bags.bag_index[instances]
     sizes = bags.sizes[owners] - 1
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    offsets = offsets_of(sizes)
     # Count through each bag from its first row, and skip the instance.
     rows = np.arange(offsets[-1]) + np.repeat(bags.offsets[owners] - offsets[:-1], sizes)
     rows += rows >= np.repeat(instances, sizes)
     return Bags(bags.instances[rows], offsets, feature_names=bags.feature_names, check_finite=False)
-
-
-def _blocks(sizes: IntArray, largest: int) -> Iterator[slice]:
-    """Cut a list of sizes into runs whose sum is at most ``largest``, each of one or more."""
-    ends = np.cumsum(sizes)
-    start = 0
-    while start < len(sizes):
-        used = ends[start - 1] if start else 0
-        stop = max(start + 1, int(np.searchsorted(ends, used + largest, side="right")))
-        yield slice(start, stop)
-        start = stop
