@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 from sklearn.exceptions import ConvergenceWarning
 
-import pigmil.estimators._instance_embedding as similarities_module
-import pigmil.estimators._l1_svm as l1_module
+import pigmil.estimators._svm_solvers as solvers_module
 import pigmil.estimators.miles as miles_module
 from pigmil import MILES, Bags
 from pigmil.estimators._kernels import descend
-from pigmil.estimators._l1_svm import fit_l1_svm
+from pigmil.estimators.miles import fit_l1_svm
 
 
 def whole_programme(X, positive, costs):
@@ -83,12 +82,12 @@ def test_few_columns_give_the_optimum_of_all(seed, C, few):
     X[:, 7] = X[:, 3]  # ties between columns
     X[4] = X[6]  # and between rows
     costs = C * np.where(positive, 2.0, 1.0)
-    before = l1_module._FEW_COLUMNS
-    l1_module._FEW_COLUMNS = few
+    before = miles_module._FEW_COLUMNS
+    miles_module._FEW_COLUMNS = few
     try:
         model = fit_l1_svm(X, positive, costs)
     finally:
-        l1_module._FEW_COLUMNS = before
+        miles_module._FEW_COLUMNS = before
     assert_optimal(X, positive, costs, model)
     assert model.objective == pytest.approx(whole_programme(X, positive, costs), rel=1e-5)
 
@@ -112,8 +111,8 @@ def test_tables_made_anew_and_single_precision_change_nothing(seed, C):
     X = np.exp(-rng.exponential(size=(15, 30))).astype(np.float32)
     costs = np.full(15, C)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(l1_module, "_MAX_PIVOTS", 2)
-        patch.setattr(l1_module, "_CHUNK_COLUMNS", 7)
+        patch.setattr(miles_module, "_MAX_PIVOTS", 2)
+        patch.setattr(miles_module, "_CHUNK_COLUMNS", 7)
         model = fit_l1_svm(X, positive, costs)
     assert_optimal(X.astype(np.float64), positive, costs, model)
     assert model.objective == pytest.approx(whole_programme(X, positive, costs), rel=1e-6)
@@ -122,8 +121,8 @@ def test_tables_made_anew_and_single_precision_change_nothing(seed, C):
 def test_too_few_rounds_warn(monkeypatch):
     rng = np.random.default_rng(0)
     X, positive = rng.uniform(size=(20, 40)), np.arange(20) % 2 == 0
-    monkeypatch.setattr(l1_module, "_FEW_COLUMNS", 1)
-    monkeypatch.setattr(l1_module, "_MAX_ROUNDS", 3)
+    monkeypatch.setattr(miles_module, "_FEW_COLUMNS", 1)
+    monkeypatch.setattr(miles_module, "_MAX_ROUNDS", 3)
     with pytest.warns(ConvergenceWarning, match="not optimal after 3 rounds"):
         model = fit_l1_svm(X, positive, np.full(20, 10.0))
     assert 1 <= np.count_nonzero(model.weights) <= 3
@@ -219,8 +218,8 @@ def test_an_instance_scores_as_a_bag_of_its_own():
 def test_large_embeddings_in_single_precision_agree(monkeypatch):
     bags = toy_bags(3)
     exact = MILES().fit(bags)
-    monkeypatch.setattr(similarities_module, "_DOUBLE_VALUES", 1)
-    monkeypatch.setattr(similarities_module, "_CHUNK_PROTOTYPES", 7)
+    monkeypatch.setattr(solvers_module, "_DOUBLE_VALUES", 1)
+    monkeypatch.setattr(solvers_module, "_CHUNK_PROTOTYPES", 7)
     rough = MILES().fit(bags)
     assert rough.objective_ == pytest.approx(exact.objective_, rel=1e-5)
 

@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
 from pigmil import MILIS, Bags
-from pigmil.estimators._instance_embedding import embed_by_instances
+from pigmil.estimators._svm_solvers import embed_by_instances
 from pigmil.estimators.milis import _initial_prototypes, _move
 
 

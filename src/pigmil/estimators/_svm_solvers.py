@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 from sklearn.utils.class_weight import compute_class_weight
 
 from pigmil._core._sklearn_compat import import_libsvm
 from pigmil._core.typing import BoolArray, FloatArray
-from pigmil.distances import squared_distance_blocks
+from pigmil.bags import Bags
+from pigmil.distances import embed_bags, squared_distance_blocks
 
 libsvm = import_libsvm()
 
@@ -20,6 +22,8 @@ _GRAM_ROWS = 1500  # up to here (18 MB) one matrix product is cheaper than rows 
 _CACHE_MB = 200
 # libsvm's own limit is ten times this; scikit-learn warns when it is reached.
 _MAX_STEPS = 1_000_000
+_DOUBLE_VALUES = 1 << 25  # more values of an embedding (256 MB) are kept in single precision
+_CHUNK_PROTOTYPES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +134,12 @@ class KernelSVM:
         return kernel_scores(X, self.support, self.signed, self.intercept, self.gamma)
 
 
-def fit_kernel_svm(
-    X: Any, positive: BoolArray, gamma: float, *, C: float, costs: tuple[float, float]
-) -> KernelSVM:
-    """Solve the problem of :func:`fit_linear_svm` in the kernel ``exp(-gamma |x - x'|^2)``."""
+def fit_svm(
+    X: Any, positive: BoolArray, gamma: float | None, *, C: float, costs: tuple[float, float]
+) -> LinearSVM | KernelSVM:
+    """Solve the problem of :func:`fit_linear_svm`, or with ``exp(-gamma |x - x'|^2)`` as kernel."""
+    if gamma is None:
+        return fit_linear_svm(X, positive, C=C, costs=costs)
     signed, intercept = fit_svc(X, positive, gamma=gamma, C=C, costs=costs)
     support = np.flatnonzero(signed)
     return KernelSVM(X[support], signed[support], intercept, gamma)
@@ -161,7 +167,7 @@ def fit_svc(
         tol=tol,
         cache_size=_CACHE_MB,
         max_iter=_MAX_STEPS,
-    ).fit(for_libsvm(X), positive, sample_weight=weights)
+    ).fit(with_short_indices(X), positive, sample_weight=weights)
     dual = svc.dual_coef_.toarray() if sp.issparse(svc.dual_coef_) else svc.dual_coef_
     signed = np.zeros(len(positive))
     signed[svc.support_] = dual.ravel()
@@ -294,8 +300,8 @@ def _as_dict(costs: tuple[float, float]) -> dict[int, float]:
     return {0: costs[0], 1: costs[1]}
 
 
-def for_libsvm(X: Any) -> Any:
-    """Return sparse rows with the 32-bit indices that libsvm requires."""
+def with_short_indices(X: Any) -> Any:
+    """Return sparse rows with the 32-bit indices that libsvm and k-means require."""
     if not sp.issparse(X):
         return X
     return sp.csr_array(
@@ -350,3 +356,27 @@ def kernel_scores(
         squared *= -gamma
         scores[rows] += np.exp(squared, out=squared) @ signed[columns]
     return scores
+
+
+def embed_by_instances(bags: Bags, decay: float) -> NDArray[Any]:
+    """Return the similarity of every bag to every instance of these bags.
+
+    Parameters
+    ----------
+    bags : Bags
+        Training bags.
+    decay : float
+        Decay of the similarity per squared distance.
+
+    Returns
+    -------
+    array of shape (n_bags, n_instances)
+        In single precision if it is large.
+    """
+    if bags.n_bags * bags.n_instances <= _DOUBLE_VALUES:
+        return embed_bags(bags, bags.instances, decay)
+    embedded = np.empty((bags.n_bags, bags.n_instances), dtype=np.float32)
+    for start in range(0, bags.n_instances, _CHUNK_PROTOTYPES):
+        columns = slice(start, start + _CHUNK_PROTOTYPES)
+        embedded[:, columns] = embed_bags(bags, bags.instances[columns], decay)
+    return embedded

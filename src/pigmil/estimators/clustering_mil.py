@@ -6,7 +6,6 @@ from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -23,6 +22,7 @@ from pigmil.estimators._selection import (
     select_by_cv,
 )
 from pigmil.estimators._standardise import centre_and_spread, standardised
+from pigmil.estimators._svm_solvers import with_short_indices
 from pigmil.estimators.base import MaxInstanceClassifier
 from pigmil.estimators.card import Card
 
@@ -227,17 +227,11 @@ def _cluster_centers(instances: Any, n_clusters: int, n_init: int, seed: int) ->
     """Return k-means centres that depend neither on the order nor on the scale of the instances."""
     centre, spread = centre_and_spread(instances)
     moved = standardised(instances, centre, spread)[np.argsort(instance_keys(instances))]
-    if sp.issparse(moved):
-        # scikit-learn's k-means takes 32-bit indices only.
-        moved = sp.csr_array(
-            (moved.data, moved.indices.astype(np.int32), moved.indptr.astype(np.int32)),
-            shape=moved.shape,
-        )
     model = KMeans(min(n_clusters, moved.shape[0]), n_init=n_init, random_state=seed)
     with warnings.catch_warnings():
         # Fewer distinct instances than clusters: some centres coincide, which does no harm.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(moved)
+        model.fit(with_short_indices(moved))
     return np.asarray(model.cluster_centers_, dtype=np.float64) * spread + centre
 
 

@@ -18,7 +18,7 @@ from pigmil.estimators._selection import (
     select_by_cv,
 )
 from pigmil.estimators._standardise import centre_and_spread, standardised
-from pigmil.estimators._svm_solvers import fit_kernel_svm, fit_linear_svm
+from pigmil.estimators._svm_solvers import fit_svm
 from pigmil.estimators.base import MaxInstanceClassifier
 from pigmil.estimators.card import Card
 from pigmil.exemplars.svm import exemplar_svms
@@ -308,12 +308,9 @@ class MiSim(MaxInstanceClassifier):
         top = top[kept[bags.bag_index[top]]]
         rows = np.concatenate([top, np.flatnonzero((kept & ~positive)[bags.bag_index])])
         labels = np.arange(len(rows)) < len(top)
+        width = None if setting.kernel == "linear" else setting.gamma / unit**2
         costs = self._class_costs(labels)
-        instances = bags.instances[rows]
-        if setting.kernel == "linear":
-            return fit_linear_svm(instances, labels, C=setting.C, costs=costs)
-        width = setting.gamma / unit**2
-        return fit_kernel_svm(instances, labels, width, C=setting.C, costs=costs)
+        return fit_svm(bags.instances[rows], labels, width, C=setting.C, costs=costs)
 
     def _choose_candidates(self, bags: Bags, positive: BoolArray, negative_bags: Bags) -> IntArray:
         inside = np.flatnonzero(positive[bags.bag_index])

@@ -18,7 +18,7 @@ from pigmil.estimators._selection import (
     min_error_threshold,
     select_by_cv,
 )
-from pigmil.estimators._svm_solvers import fit_kernel_svm, fit_linear_svm
+from pigmil.estimators._svm_solvers import fit_svm
 from pigmil.estimators.base import MILClassifier
 from pigmil.estimators.card import Card
 
@@ -247,19 +247,14 @@ class MILD(MILClassifier):
             best = segment_argmax(precision, bags.offsets)[train]
             prototypes = bags.instances[best[positive[train]]]
             held_out = bags[test]
-            prepared = {
-                width: (
-                    self._training_rows(bags[train], positive[train], prototypes, width),
-                    self._described(held_out, prototypes, width),
-                )
-                for width in widths
-            }
-            values = []
-            for cost, width in settings:
-                (rows, labels), unseen = prepared[width]
-                svm = self._fit_svm(rows, labels, cost, width)
-                values.append(self._bag_values(svm, unseen, held_out))
-            return values
+            values = {}
+            for width in widths:
+                rows, labels = self._training_rows(bags[train], positive[train], prototypes, width)
+                unseen = self._described(held_out, prototypes, width)
+                for cost in costs:
+                    svm = self._fit_svm(rows, labels, cost, width)
+                    values[cost, width] = self._bag_values(svm, unseen, held_out)
+            return [values[setting] for setting in settings]
 
         return settings[select_by_cv(score_held_out, positive, folds).index]
 
@@ -279,14 +274,11 @@ class MILD(MILClassifier):
         return embed_bags(bags, prototypes, gamma / self.length_unit_**2)
 
     def _fit_svm(self, rows: Any, labels: BoolArray, C: float, gamma: float) -> Any:
-        costs = self._class_costs(labels)
-        if self.kernel == "linear":
-            return fit_linear_svm(rows, labels, C=C, costs=costs)
-        # Instances are measured in the unit of length; the embedding has a scale of its own.
-        width = gamma / self.length_unit_**2
-        if self.level == "bag":
+        width = None if self.kernel == "linear" else gamma / self.length_unit_**2
+        if width is not None and self.level == "bag":
+            # Not the unit of length: the embedding has a scale of its own.
             width = 1.0 / (rows.shape[1] * (rows.var() or 1.0))
-        return fit_kernel_svm(rows, labels, width, C=C, costs=costs)
+        return fit_svm(rows, labels, width, C=C, costs=self._class_costs(labels))
 
     def _bag_values(self, svm: Any, rows: Any, bags: Bags) -> FloatArray:
         values: FloatArray = svm.decide(rows)

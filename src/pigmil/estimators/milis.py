@@ -12,11 +12,11 @@ from pigmil._core.segments import segment_argmax, segment_argmin, segment_gather
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import embed_bags, length_unit, squared_distance_blocks
-from pigmil.estimators._instance_embedding import embed_by_instances
 from pigmil.estimators._parameters import POSITIVE, with_parameters
 from pigmil.estimators._selection import content_order
 from pigmil.estimators._svm_solvers import (
     LinearSVM,
+    embed_by_instances,
     fit_linear_svm,
     hinge_objective,
     kernel_scores,
