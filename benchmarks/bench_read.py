@@ -1,108 +1,147 @@
-"""Reading long tables: rows a second and peak memory, in memory and mapped.
+"""Seconds and peak memory of reading, beside the plain library call and the copy into one matrix.
 
-python benchmarks/bench_read.py                          # 100,000 instances x 50
-python benchmarks/bench_read.py --instances 1000000      # the figure of the documentation
-python benchmarks/bench_read.py --mixed                  # rows of a bag far from each other
+python benchmarks/bench_read.py                       # 100 MB of values, 500 slides of 1,000 x 384
+python benchmarks/bench_read.py --before ../old/src   # and with another version of the library
+python benchmarks/bench_read.py --small               # a tenth of it
 
-Peak memory is what the read adds to the program after its imports (Linux: VmHWM).
+Each figure is the best of three reads in a process of its own; peak memory is what the read adds
+to the program after its imports (Linux: VmHWM).
 """
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
 
-from pigmil import Bags, write_bags
-
-# Runs alone, so that its peak memory is that of one read; imports are counted before it.
 CHILD = """
 import json, sys, time
+from pathlib import Path
 import numpy as np
-from pigmil import read_bags
-path, warm, mapped = sys.argv[1:4]
-read_bags(warm, memory_map=True if mapped else None)
+
 def peak():  # of this program alone: ru_maxrss also counts the parent it was started from
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM"))
+
+def parquet(path):
+    import pyarrow.parquet
+    table = pyarrow.parquet.read_table(path)
+    names = [name for name in table.column_names if name not in ("bag", "bag_label")]
+    ids = table.column("bag").to_pylist()
+    return np.column_stack([table.column(name).to_numpy() for name in names])
+
+def csv(path):
+    import pyarrow.csv
+    table = pyarrow.csv.read_csv(path)
+    names = [name for name in table.column_names if name not in ("bag", "bag_label")]
+    ids = table.column("bag").to_pylist()
+    return np.column_stack([table.column(name).to_numpy() for name in names])
+
+def npz(path):
+    with np.load(path) as file:
+        return {name: file[name] for name in file}["instances"]
+
+def slides(path):
+    import h5py
+    parts = []
+    for name in sorted(Path(path).iterdir()):
+        with h5py.File(name) as file:
+            parts.append((file["features"][:], file["coords"][:]))
+    coords = np.concatenate([part for _, part in parts])
+    return np.concatenate([part for part, _ in parts])
+
+who, kind, path, warm = sys.argv[1:5]
+if who == "library":
+    read = {"slides": slides, "csv": csv, "npz": npz}.get(kind, parquet)
+else:
+    from pigmil import read_bags
+    def read(path):
+        return read_bags(path).instances
+read(warm)
 before, wall, cpu = peak(), time.perf_counter(), time.process_time()
-bags = read_bags(path, memory_map=mapped or None)
+values = read(path)
 print(json.dumps({
     "wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu,
-    "before": before, "peak": peak(), "rows": bags.n_instances,
+    "peak": peak() - before, "values": values.nbytes, "sum": float(values.sum()),
 }))
 """
 
 
-def make(folder: Path, n_instances: int, n_features: int, bag_size: int, mixed: bool) -> Bags:
-    rng = np.random.default_rng(0)
-    values = rng.normal(size=(n_instances, n_features)).round(6)
-    n_bags = max(1, n_instances // bag_size)
-    owner = np.arange(n_instances) * n_bags // n_instances
-    bags = Bags.from_flat(values, owner, y=np.arange(n_bags) % 2)
-    for suffix in ("csv", "parquet"):
-        write_bags(bags[:2], folder / f"warm.{suffix}")
-        if not mixed:
-            write_bags(bags, folder / f"table.{suffix}")
-    if mixed:
-        write_mixed(folder, values, owner, rng)
-    return bags
-
-
-def write_mixed(folder: Path, values: np.ndarray, owner: np.ndarray, rng) -> None:
-    """Write the rows in random order, as a join or a shuffled export leaves them."""
+def write_files(folder: Path, scale: float) -> dict[str, tuple[Path, Path]]:
+    """Write tables and slides; return the file of each kind and a small one of the same kind."""
+    import h5py
     import pyarrow as pa
-    import pyarrow.csv
     import pyarrow.parquet
 
-    order = rng.permutation(len(owner))
-    columns = {"bag": owner[order], "bag_label": owner[order] % 2}
-    columns |= {f"f{at}": values[order, at] for at in range(values.shape[1])}
-    table = pa.table(columns)
-    pyarrow.csv.write_csv(table, folder / "table.csv")
-    pyarrow.parquet.write_table(table, folder / "table.parquet", row_group_size=1 << 17)
+    from pigmil import Bags, write_bags
 
-
-def measure(folder: Path, suffix: str, mapped: bool) -> dict:
-    target = str(folder / "mapped.npy") if mapped else ""
-    arguments = [str(folder / f"table.{suffix}"), str(folder / f"warm.{suffix}"), target]
-    run = subprocess.run(
-        [sys.executable, "-c", CHILD, *arguments], capture_output=True, text=True, check=True
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(int(200_000 * scale), 64)).round(6)
+    bags = Bags.from_flat(values, np.arange(len(values)) // 100)
+    bags = bags.with_labels(np.arange(bags.n_bags) % 2)
+    files = {}
+    for kind in ("parquet", "csv", "npz"):
+        part = bags if kind != "csv" else bags[: bags.n_bags // 4]
+        files[kind] = (folder / f"table.{kind}", folder / f"warm.{kind}")
+        options = {"compress": False} if kind == "npz" else {}
+        write_bags(part, files[kind][0], **options)
+        write_bags(bags[:2], files[kind][1], **options)
+    shuffled = rng.permutation(len(values))
+    columns = {"bag": shuffled // 100, "bag_label": shuffled // 100 % 2}
+    columns |= {f"f{at}": values[shuffled, at] for at in range(values.shape[1])}
+    files["parquet, rows mixed"] = (folder / "mixed.parquet", folder / "warm.parquet")
+    pyarrow.parquet.write_table(
+        pa.table(columns), files["parquet, rows mixed"][0], row_group_size=1 << 16
     )
-    return json.loads(run.stdout)
+    files["slides"] = (folder / "slides", folder / "few")
+    for target, count in zip(files["slides"], (int(500 * scale), 2), strict=True):
+        target.mkdir()
+        for slide in range(count):
+            with h5py.File(target / f"s{slide:05d}.h5", "w") as file:
+                file["features"] = rng.normal(size=(1000, 384)).astype(np.float32)
+                file["coords"] = rng.integers(0, 10**5, size=(1000, 2))
+    return files
+
+
+def measure(who: str, kind: str, files: tuple[Path, Path], source: str | None) -> dict:
+    environment = dict(os.environ) | ({"PYTHONPATH": source} if source else {})
+    command = [sys.executable, "-c", CHILD, who, kind, *map(str, files)]
+    runs = [
+        json.loads(
+            subprocess.run(
+                command, capture_output=True, text=True, check=True, env=environment
+            ).stdout.splitlines()[-1]
+        )
+        for _ in range(3)
+    ]
+    return {name: min(run[name] for run in runs) for name in runs[0]}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--instances", type=int, default=100_000)
-    parser.add_argument("--features", type=int, default=50)
-    parser.add_argument("--bag-size", type=int, default=100)
-    parser.add_argument("--mixed", action="store_true", help="rows in random order")
+    parser.add_argument("--before", help="source folder of another version of the library")
+    parser.add_argument("--small", action="store_true", help="a tenth of the size")
     options = parser.parse_args()
+    who = {"library": ("library", None), "pigmil": ("pigmil", None)}
+    if options.before:
+        who["before"] = ("pigmil", options.before)
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        start = time.perf_counter()
-        bags = make(folder, options.instances, options.features, options.bag_size, options.mixed)
-        size = bags.instances.nbytes / 1e6
+        files = write_files(Path(name), 0.1 if options.small else 1.0)
         print(
-            f"{bags.n_instances:,} instances x {bags.n_features}, {bags.n_bags:,} bags, "
-            f"{size:.0f} MB as float64; made in {time.perf_counter() - start:.1f} s"
+            f"{'':22}{'':10}{'wall s':>8}{'cpu s':>8}{'peak MB':>9}{'of library: wall, peak':>24}"
         )
-        print(
-            f"{'format':10}{'file MB':>9}{'':>9}{'rows/s':>12}{'cpu s':>8}{'peak MB + start':>17}"
-        )
-        for suffix in ("parquet", "csv"):
-            for mapped in (False, True):
-                found = measure(folder, suffix, mapped)
-                file = (folder / f"table.{suffix}").stat().st_size / 1e6
-                over = (found["peak"] - found["before"]) / 1e6
+        for kind, paths in files.items():
+            found = {who_: measure(*pair[:1], kind, paths, pair[1]) for who_, pair in who.items()}
+            assert len({round(run["sum"], 3) for run in found.values()}) == 1, kind
+            for who_, run in found.items():
+                base = found["library"]
                 print(
-                    f"{suffix:10}{file:9.0f}{'mapped' if mapped else 'memory':>9}"
-                    f"{found['rows'] / found['wall']:12,.0f}{found['cpu']:8.1f}{over:17.0f}"
+                    f"{kind:22}{who_:10}{run['wall']:8.2f}{run['cpu']:8.2f}{run['peak'] / 1e6:9.0f}"
+                    f"{run['wall'] / base['wall']:15.2f}{run['peak'] / base['peak']:9.2f}"
                 )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from sklearn.pipeline import make_pipeline
 
-from pigmil import BagScaler, SoftPIGMIL, diagnose, read_cohort
+from pigmil import BagScaler, SoftPIGMIL, diagnose, read_bags
 from pigmil.report import plot_heatmap
 
 # %%
@@ -43,7 +43,7 @@ table = pd.DataFrame({
     "label": ["tumour" if number % 2 else "normal" for number in range(20)],
     "case_id": [f"case_{number // 2}" for number in range(20)],
 })  # fmt: skip
-bags = read_cohort(folder, table)
+bags = read_bags(folder, labels=table)
 print(bags)
 
 # %%

@@ -156,12 +156,12 @@ class FormatList(_Written):
                 ", ".join(f"``{suffix}``" for suffix in one.suffixes),
                 one.title,
                 "✓" if one.columns else "–",
-                "✓" if one.streams else "–",
+                "✓" if one.write else "–",
                 f"``{one.extra}``" if one.extra else "–",
             )
             for one in formats().values()
         ]
-        head = ("format", "suffix", "what it is", "names columns", "beyond memory", "extra")
+        head = ("format", "suffix", "what it is", "names columns", "written", "extra")
         return _table(head, rows, "15 17 37 11 11 9")
 
 

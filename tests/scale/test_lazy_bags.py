@@ -339,7 +339,8 @@ def test_bad_layouts_are_refused_with_the_way_out(tmp_path):
     folder = write_empty_slide(tmp_path / "b")
     with pytest.raises(BagsError, match="1 bag without instances: 's9'"):
         scan_bags(folder)
-    assert scan_bags(folder, empty="drop").n_bags == 4
+    with pytest.warns(UserWarning, match="left out 1 bag"):
+        assert scan_bags(folder, empty="drop").n_bags == 4
     (tmp_path / "c").mkdir()
     with pytest.raises(BagFormatError, match=r"is a folder without .h5"):
         scan_bags(tmp_path / "c")
@@ -375,7 +376,7 @@ def test_tables_of_different_columns_are_refused(tmp_path):
         file = tmp_path / "lists" / f"{width}.parquet"
         file.parent.mkdir(exist_ok=True)
         pa.parquet.write_table(pa.table({"bag": [f"b{width}"], "features": values}), file)
-    with pytest.raises(BagsError, match=r"3.parquet has 3 features per instance, .* has 2; scan"):
+    with pytest.raises(BagsError, match=r"3.parquet has 3 features where .* has 2; scan"):
         scan_bags(tmp_path / "lists")
     pd.DataFrame({"x": [1.0]}).to_parquet(tmp_path / "x.parquet")
     with pytest.raises(BagFormatError, match="no column 'bag'; its columns are 'x'"):
@@ -385,11 +386,10 @@ def test_tables_of_different_columns_are_refused(tmp_path):
 def test_a_table_of_labels_must_list_every_bag(tmp_path):
     folder = write_h5_folder(tmp_path / "h5")
     some = {"s1": 0, "s2": 1}
-    with pytest.raises(
-        BagsError, match="2 bags with features but without a row in the table: 's3', 's4'"
-    ):
+    with pytest.raises(BagsError, match=r"2 bags with features but .*'s3', 's4'"):
         scan_bags(folder, labels=some)
-    assert scan_bags(folder, labels=some, missing="drop").ids.tolist() == ["s1", "s2"]
+    with pytest.warns(UserWarning, match="left out 2 bags"):
+        assert scan_bags(folder, labels=some, missing="drop").ids.tolist() == ["s1", "s2"]
     with pytest.raises(BagsError, match="several rows for 1 slide: 's1'"):
         scan_bags(folder, labels=pd.DataFrame({"bag": ["s1", "s1"], "label": [0, 1]}))
     with pytest.raises(BagsError, match="no column 'slide'; its columns are 'bag'"):
