@@ -86,15 +86,11 @@ class ABMIL(DeepMIL):
     card: ClassVar[Card] = Card(
         name="ABMIL",
         title="Attention-based deep multiple-instance learning",
-        paper="Ilse, Tomczak, Welling: Attention-based Deep Multiple Instance Learning, ICML",
-        year=2018,
         default_chosen="hidden_layer_sizes, attention_size, learning_rate, weight_decay and "
         "dropout follow the published experiments. patience is the better of 20 and 50 by the AUC "
         "of held-out bags on four labelled development sets. batch_size, validation_fraction, "
         "n_networks and max_epochs are round numbers that were not tuned. Training also stops at "
         "a held-out loss of 0.001, chosen instead of 0.01 after a look at Musk-1.",
-        detects=True,
-        classifies=True,
         cost="O(n_networks n_epochs N p), p weights",
         when_to_use="Many bags; features from a deep network, as of image patches, or small images "
         "themselves (image_shape).",

@@ -262,15 +262,8 @@ class APR(MaxInstanceClassifier):
     card = Card(
         name="APR",
         title="Axis-parallel rectangle, iterated discrimination",
-        paper=(
-            "Dietterich, Lathrop, Lozano-Perez: Solving the multiple instance problem with "
-            "axis-parallel rectangles, Artificial Intelligence"
-        ),
-        year=1997,
         default_chosen="epsilon and tau are published; margin is one unit of a z-scored feature, "
         "and n_seeds the one seed of the paper. None was tuned.",
-        detects=True,
-        classifies=True,
         cost="O(B+ N+ d + N- d) per round, few rounds",
         when_to_use="A concept that is a range of a few features, such as drug activity.",
         shortfall="Tiger: 56.6 in 5 x 10 folds, 3.2 below the printed 59.8. A box with an instance "

@@ -71,6 +71,10 @@ class BaseMIL(DocLinks, BaseEstimator, metaclass=ABCMeta):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls.__doc__ = fill_shared_entries(cls.__doc__)
+        if "card" in vars(cls):
+            detects = cls._score_instances is not BaseMIL._score_instances
+            classifies = issubclass(cls, MILClassifier)
+            cls.card = cls.card.completed(cls.__doc__, detects=detects, classifies=classifies)
         if "__init__" in vars(cls):
             cls._parameter_constraints = complete_constraints(cls)
 

@@ -1,6 +1,7 @@
 """The card of a method: what a user needs to know before choosing it."""
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -14,16 +15,17 @@ class Card:
         The name as printed in its paper.
     title : str
         The full name or the title of its idea.
-    paper : str
-        Authors, title and venue.
-    year : int
-        Year of publication.
-    detects, classifies : bool
-        Whether it scores instances of positive bags, and whether it labels unseen bags.
     cost : str
         Time of a fit in bags (B), instances (N), features (d) and what else matters.
     when_to_use : str
         When to use it.
+    paper : str
+        Authors, title and venue; the first reference in the docstring of the method if not given.
+    year : int
+        Year of publication, likewise.
+    detects, classifies : bool
+        Whether it scores instances of positive bags, and whether it labels unseen bags; set by
+        the hooks that the method implements.
     grid : dict of str to tuple
         What the benchmark protocol tunes by inner cross-validation on the training bags; a single
         value is used without a search; other parameters keep their defaults.
@@ -39,13 +41,22 @@ class Card:
 
     name: str
     title: str
-    paper: str
-    year: int
-    detects: bool
-    classifies: bool
     cost: str
     when_to_use: str
+    paper: str = ""
+    year: int = 0
+    detects: bool = False
+    classifies: bool = False
     grid: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     shortfall: str = ""
     default_chosen: str = ""
     extra: str = ""
+
+    def completed(self, doc: str | None, *, detects: bool, classifies: bool) -> "Card":
+        """Return the card with what a method does, and with the paper that its docstring names."""
+        card = replace(self, detects=detects, classifies=classifies)
+        _, _, references = (doc or "").partition("References\n    ----------\n")
+        found = re.match(r"(.+?)[ ,(]*\b((?:19|20)\d\d)\b", " ".join(references.split()))
+        if card.paper or found is None:
+            return card
+        return replace(card, paper=found[1], year=int(found[2]))

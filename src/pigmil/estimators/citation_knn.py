@@ -84,13 +84,8 @@ class CitationKNN(PairwiseBagClassifier):
     card = Card(
         name="Citation-kNN",
         title="Nearest neighbours among bags, references and citers",
-        paper="Wang, Zucker: Solving the Multiple-Instance Problem: A Lazy Learning Approach, "
-        "ICML 2000",
-        year=2000,
         default_chosen="n_references, n_citers and rank are published. Benchmarks use rank=None, "
         "compared with rank=1 on other splits of the benchmark sets.",
-        detects=False,
-        classifies=True,
         cost="O(N^2 d)",
         when_to_use="Few bags, no tuning, and a meaningful distance between instances.",
         grid={"rank": (None,)},

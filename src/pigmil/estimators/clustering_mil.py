@@ -105,14 +105,9 @@ class ClusteringMIL(MaxInstanceClassifier):
     card = Card(
         name="Clustering MIL",
         title="Sphere around a cluster of positive instances",
-        paper="Tax, Hendriks, Valstar, Pantic: The Detection of Concept Frames Using Clustering "
-        "Multi-Instance Learning, ICPR 2010",
-        year=2010,
         default_chosen="n_clusters is chosen by cross-validation over the training bags; that "
         "rule, n_init and cv were compared with others on other splits of the "
         "benchmark sets.",
-        detects=True,
-        classifies=True,
         cost="O(i k N+ d + k (N d + B log B)), i iterations, k clusters",
         when_to_use="One compact concept that every positive bag shares; a very simple model.",
     )

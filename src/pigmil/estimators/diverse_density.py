@@ -102,12 +102,8 @@ class DD(ConceptClassifier):
     card = Card(
         name="DD",
         title="Diverse density",
-        paper="Maron, Lozano-Perez: A framework for multiple-instance learning, NIPS",
-        year=1998,
         default_chosen="tol and n_starts were chosen on Musk-1, on other folds than those "
         "reported, and confirmed on Elephant, Fox and Tiger.",
-        detects=True,
-        classifies=True,
         cost="O(N+ N d) for the starts, O(N d) per step, a few hundred steps",
         when_to_use="One compact concept, with the features that matter learnt along with it.",
         shortfall="Musk-1: 85.7 in 5 x 10 folds, 2.3 below the published 88.0, less than its "

@@ -167,12 +167,8 @@ class EMDD(ConceptClassifier):
     card = Card(
         name="EM-DD",
         title="Expectation-maximisation diverse density",
-        paper="Zhang, Goldman: EM-DD: an improved multiple-instance learning technique, NIPS",
-        year=2001,
         default_chosen="n_starts is that of DD, chosen on Musk-1, on other folds than those "
         "reported.",
-        detects=True,
-        classifies=True,
         cost="O(N+ N d) for the starts, O(N d) per alternation, O(B d) per step",
         when_to_use="As DD, on large bags: a step costs bags, not instances.",
     )

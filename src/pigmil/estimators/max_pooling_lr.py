@@ -93,12 +93,8 @@ class MaxPoolingLR(LinearScores):
     card: ClassVar[Card] = Card(
         name="Max-pooling LR",
         title="Logistic regression pooled by log-sum-exp",
-        paper="Ray, Craven: Supervised versus Multiple Instance Learning, ICML",
-        year=2005,
         default_chosen="sharpness is published and C that of scikit-learn's LogisticRegression; "
         "neither was tuned.",
-        detects=True,
-        classifies=True,
         cost="O(iterations N d)",
         when_to_use="A first, linear answer on data of any size; positives in one direction.",
         grid={"C": (0.1, 1.0, 10.0)},

@@ -88,12 +88,8 @@ class MIKernel(BagKernelSVM):
     card = Card(
         name="MI-Kernel",
         title="Multi-instance set kernel",
-        paper="Gartner, Flach, Kowalczyk, Smola: Multi-Instance Kernels, ICML 2002",
-        year=2002,
         default_chosen="C, gamma and power were picked while looking at the first split of the "
         "benchmark sets; benchmarks tune them by inner cross-validation.",
-        detects=False,
-        classifies=True,
         cost="O(N^2 d + B^3)",
         when_to_use="Bags that differ as a whole, not by one instance; a strong, fast baseline.",
         shortfall="Mutagenesis atoms: 76.8 in 5 x 10 folds, 7.7 below the 84.5 of the paper. With "

@@ -83,16 +83,11 @@ class MINet(DeepMIL):
     card: ClassVar[Card] = Card(
         name="MI-Net",
         title="Multiple-instance neural network",
-        paper="Wang, Yan, Tang, Bai, Liu: Revisiting Multiple Instance Neural Networks, Pattern "
-        "Recognition 74",
-        year=2018,
         default_chosen="hidden_layer_sizes, learning_rate, weight_decay and dropout are published. "
         "patience is the better of 20 and 50 by the AUC of held-out bags on four labelled "
         "development sets. batch_size, validation_fraction, n_networks and max_epochs are those of "
         "ABMIL and were not tuned. Training also stops at a held-out loss of 0.001, chosen instead "
         "of 0.01 after a look at Musk-1.",
-        detects=True,
-        classifies=True,
         cost="O(n_networks n_epochs N p), p weights",
         when_to_use="A neural baseline to compare with ABMIL.",
         shortfall='mi-Net (level="instance") on Musk-1: 82.6 in 10 folds, 6.3 below the published '

@@ -200,16 +200,9 @@ class MiSim(MaxInstanceClassifier):
     card = Card(
         name="mi-Sim",
         title="Discriminative and consistent similarities in instance-level MIL",
-        paper=(
-            "Rastegari, Hajishirzi, Farhadi: Discriminative and consistent similarities in "
-            "instance-level multiple instance learning, CVPR"
-        ),
-        year=2015,
         default_chosen="C, gamma and kernel are chosen by cross-validation over the training "
         "bags; that rule, exemplar_C, density, damping and top_share were "
         "compared with others on other splits of the benchmark sets.",
-        detects=True,
-        classifies=True,
         cost="O(m N- d + m^2 d) for m candidates, and 21 SVMs of N- instances",
         when_to_use="Positives that resemble each other and that a plane separates from negatives. "
         "Its accuracy here owes most to additions: kernel, cost and threshold chosen on "

@@ -84,15 +84,8 @@ class MiSVM(WitnessSVM):
     card = Card(
         name="mi-SVM",
         title="Maximum-margin formulation over instance labels",
-        paper=(
-            "Andrews, Tsochantaridis, Hofmann: Support Vector Machines for Multiple-Instance "
-            "Learning, NIPS 15"
-        ),
-        year=2002,
         default_chosen='gamma is scikit-learn\'s "scale"; C was chosen on Elephant, Fox, Tiger, a '
         "newsgroup, mutagenesis and breast cells.",
-        detects=True,
-        classifies=True,
         cost="O(rounds (S N d + SVM of N instances)), S support vectors; rounds grow with bags",
         when_to_use="Many instances of a positive bag are positive; every instance needs a label.",
         grid={"gamma": (0.25, 1.0), "C": (10.0, 100.0)},

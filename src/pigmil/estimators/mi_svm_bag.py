@@ -104,16 +104,9 @@ class MISVM(WitnessSVM):
     card = Card(
         name="MI-SVM",
         title="Maximum-margin formulation over bags with witnesses",
-        paper=(
-            "Andrews, Tsochantaridis, Hofmann: Support Vector Machines for Multiple-Instance "
-            "Learning, NIPS 15"
-        ),
-        year=2002,
         default_chosen="gamma has the highest mean top-1 hit rate of 0.02, 0.05, 0.1, 0.2 and "
         "0.5 on 35 labelled development sets, none of them MNIST or pbmc_cd56nk. C was "
         "chosen on Elephant, Fox, Tiger, a newsgroup, mutagenesis and breast cells.",
-        detects=True,
-        classifies=True,
         cost="O(rounds (S N d + SVM of negatives and witnesses)), S support vectors",
         when_to_use="One instance makes a bag positive, and one concept covers them all; fast.",
         grid={"gamma": (0.1, 0.02, 0.5)},

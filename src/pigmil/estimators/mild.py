@@ -167,12 +167,8 @@ class MILD(MILClassifier):
     card = Card(
         name="MILD",
         title="Multiple-instance learning via disambiguation",
-        paper="Li, Yeung: MILD: multiple-instance learning via disambiguation, IEEE TKDE",
-        year=2010,
         default_chosen="C and gamma are chosen by cross-validation over the training bags; that "
         "rule was compared with others on other splits of the benchmark sets.",
-        detects=True,
-        classifies=True,
         cost="O(N+ (N d + B log B)), and some SVMs of bags",
         when_to_use="Positives that form one cluster which most positive bags share.",
     )

@@ -111,16 +111,9 @@ class MILES(AcceptsWeights, MILClassifier):
     card = Card(
         name="MILES",
         title="Multiple-instance learning via embedded instance selection",
-        paper=(
-            "Chen, Bi, Wang: MILES: Multiple-Instance Learning via Embedded Instance Selection, "
-            "IEEE TPAMI 28(12)"
-        ),
-        year=2006,
         default_chosen="C and gamma were picked while looking at the first split of the "
         "benchmark sets, so its figures there are slightly optimistic; score_by "
         "is published.",
-        detects=True,
-        classifies=True,
         cost="O(N^2 d + LP of B rows)",
         when_to_use="A strong default for bags of any kind. The score of an instance is its share "
         "in the decision on its bag, as published, and so depends on the bag.",

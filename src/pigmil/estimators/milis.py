@@ -116,16 +116,9 @@ class MILIS(MILClassifier):
     card = Card(
         name="MILIS",
         title="Multiple-instance learning with instance selection",
-        paper=(
-            "Fu, Robles-Kelly, Zhou: MILIS: Multiple Instance Learning with Instance Selection, "
-            "IEEE TPAMI 33(5)"
-        ),
-        year=2011,
         default_chosen="C and gamma were chosen on Elephant, Fox, Tiger, a newsgroup, "
         "mutagenesis and breast cells; density_gamma is 1 per unit of length and "
         "prune a small share, neither tuned.",
-        detects=True,
-        classifies=True,
         cost="O(N^2 d + rounds (B N + SVM of B rows))",
         when_to_use="As MILES, with one readable prototype per bag and fast prediction.",
         grid={"C": (10.0, 100.0)},

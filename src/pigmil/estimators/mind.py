@@ -88,14 +88,9 @@ class MInD(AcceptsWeights, PairwiseBagClassifier):
     card = Card(
         name="MInD",
         title="Multiple-instance dissimilarity",
-        paper="Cheplygina, Tax, Loog: Multiple Instance Learning with Bag Dissimilarities, "
-        "Pattern Recognition 48(1), 2015",
-        year=2015,
         default_chosen="C was picked while looking at the first split of the benchmark sets; "
         "dissimilarity and rank are published. Benchmarks tune by inner "
         "cross-validation.",
-        detects=False,
-        classifies=True,
         cost="O(N^2 d + B^3)",
         when_to_use="Whole bags differ; the dissimilarity and the classifier can be chosen.",
         grid={"dissimilarity": ("hausdorff", "mean-min", "min-min"), "C": (100.0, 1000.0)},

@@ -123,15 +123,8 @@ class MMIL(LinearScores):
     card: ClassVar[Card] = Card(
         name="MMIL",
         title="Mixture modelling for multiple-instance learning",
-        paper=(
-            "Craig, Keyes, Sarno, Zaslavsky, Nolan, Davis, Hastie, Tibshirani: MMIL: A novel "
-            "algorithm for disease associated cell type discovery"
-        ),
-        year=2024,
         default_chosen="C is that of scikit-learn's LogisticRegression; positive_share is "
         "estimated. Nothing was tuned.",
-        detects=True,
-        classifies=True,
         cost="O(rounds iterations N d)",
         when_to_use="Many instances of a positive bag are positive, such as cells of a patient.",
         grid={"C": (0.1, 1.0, 10.0)},

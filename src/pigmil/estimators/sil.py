@@ -83,11 +83,7 @@ class SIL(AcceptsWeights, MaxInstanceClassifier):
     card: ClassVar[Card] = Card(
         name="SIL",
         title="Single-instance learning",
-        paper="Ray, Craven: Supervised versus Multiple Instance Learning, ICML",
-        year=2005,
         default_chosen="The classifier has the defaults of scikit-learn; nothing was tuned.",
-        detects=True,
-        classifies=True,
         cost="That of the classifier on N instances",
         when_to_use="A baseline with a classifier you know; most instances of positive bags are "
         "positive.",

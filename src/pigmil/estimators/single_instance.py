@@ -85,12 +85,7 @@ class SingleInstance(AcceptsWeights, MILClassifier):
     card: ClassVar[Card] = Card(
         name="Single instance",
         title="Perturbation of a bag classifier",
-        paper="Early, Evers, Ramchurn: Model Agnostic Interpretability for Multiple Instance "
-        "Learning, ICLR",
-        year=2022,
         default_chosen="Nothing was tuned; the classifier has its own defaults.",
-        detects=True,
-        classifies=True,
         cost="That of the classifier and of its prediction for N bags",
         when_to_use="To ask a bag classifier you trust which instances made it decide.",
     )
