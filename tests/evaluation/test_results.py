@@ -135,6 +135,12 @@ def test_methods_within_error_of_the_best():
     assert results.best_methods() == [
         "data: best has the best mean; not significantly worse: close"
     ]
+    cells = results.best_table().rows[0][1:]
+    assert [(cell.bold, cell.marked) for cell in cells] == [
+        (True, False),
+        (False, True),
+        (False, False),
+    ]
     alone = Results([row for row in results.rows if row["method"] != "close"])
     assert alone.best_methods() == [
         "data: best has the best mean; all others are significantly worse"

@@ -21,9 +21,11 @@ from pigmil.evaluation._selection import (
     HeldOutScores,
     InstanceSelection,
     fit_quietly,
+    last_step,
     select_instances,
 )
 from pigmil.evaluation._splits import bag_groups, inner_splits
+from pigmil.evaluation._statistics import weighted_auc
 from pigmil.metrics import instance_scores
 
 NOTHING, WEAK, GOOD = "nothing found", "weak", "good"
@@ -252,13 +254,12 @@ def refit(
         splits = []
     models = [fit_quietly(estimator, bags[order[train]], y[order[train]]) for train, _ in splits]
     halves = np.array([instance_scores(model, bags) for model in models])
-    rival_auc = float(np.min([_rival_auc(model) for model in models])) if models else np.nan
+    rival_auc = (
+        float(np.min([getattr(last_step(one), "rival_auc_", np.nan) for one in models]))
+        if models
+        else np.nan
+    )
     return Refits(halves.reshape(-1, bags.n_instances), rival_auc)
-
-
-def _rival_auc(model: Any) -> float:
-    steps = getattr(model, "steps", None)
-    return float(getattr(steps[-1][1] if steps else model, "rival_auc_", np.nan))
 
 
 def judge(
@@ -321,17 +322,12 @@ def bootstrap_auc_interval(
     Units (bags, or groups of bags, numbered from 0) are drawn with replacement.
     """
     rng = np.random.default_rng(random_state)
-    level = _ranks(values)
-    n_levels, n_units = int(level.max()) + 1, int(units.max()) + 1
-    areas = []
-    for _ in range(_N_DRAWS):
-        weight = np.bincount(rng.integers(n_units, size=n_units), minlength=n_units)[units]
-        above = np.bincount(level, weight * positive, minlength=n_levels)
-        below = np.bincount(level, weight * ~positive, minlength=n_levels)
-        pairs = above.sum() * below.sum()
-        if pairs > 0:
-            areas.append(float(above @ (np.cumsum(below) - below / 2) / pairs))
-    low, high = np.quantile(areas, [0.025, 0.975]) if areas else (np.nan, np.nan)
+    n_units = int(units.max()) + 1
+    drawn = (rng.integers(n_units, size=n_units) for _ in range(_N_DRAWS))
+    weights = np.array([np.bincount(draw, minlength=n_units)[units] for draw in drawn], dtype=float)
+    with np.errstate(invalid="ignore"):  # 0 / 0 where bags of one class were drawn
+        areas = weighted_auc(positive, _ranks(values), weights)
+    low, high = np.nanquantile(areas, [0.025, 0.975]) if (areas == areas).any() else (np.nan,) * 2
     return float(low), float(high)
 
 

@@ -133,38 +133,34 @@ class Results:
         """
         frame = self.frame
         if frame.empty or metric not in frame:
-            have = sorted(set(frame.columns) - set(_NAMES))
+            have = ", ".join(sorted(set(frame.columns) - set(_NAMES))) or "none"
             raise ValueError(
-                f"There are no results for {metric!r}; there are {', '.join(have) or 'none'}. "
-                f"{self.summary()}"
+                f"There are no results for {metric!r}; there are {have}. {self.summary()}"
             )
         # A method that failed everywhere keeps its column, empty.
         data, methods = self._names("data"), self._names("method")
-        scale = 100.0 if metric in _SHARES else 1.0
         groups = frame.groupby(["data", "method"])[metric]
-        tables = {
-            "mean": groups.mean() * scale,
-            "std": groups.std(ddof=0) * scale,
-            "count": groups.count(),
-        }
-        known = [*tables, "text", "interval"]
-        if statistic not in known:
-            raise ValueError(f"statistic must be one of {known}; got {statistic!r}.")
-        shaped = {
-            name: values.unstack().reindex(index=data, columns=methods)
-            for name, values in tables.items()
-        }
-        shaped["count"] = shaped["count"].fillna(0).astype(int)
-        if statistic == "interval":
-            return self._interval_text(shaped["mean"], metric)
-        return self._text(shaped) if statistic == "text" else shaped[statistic]
-
-    def _interval_text(self, mean: Any, metric: str) -> Any:
+        scale = 100.0 if metric in _SHARES else 1.0
+        values = (groups.mean() * scale, groups.std(ddof=0) * scale, groups.count())
+        mean, std, count = (
+            value.unstack().reindex(index=data, columns=methods) for value in values
+        )
+        tables = {"mean": mean, "std": std, "count": count.fillna(0).astype(int)}
+        if statistic in tables:
+            return tables[statistic]
         text = mean.astype(object)
         text[:] = "-"
-        for row in self.intervals(metric).itertuples():
-            if row.low == row.low:
+        if statistic == "interval":
+            for row in self.intervals(metric).dropna().itertuples():
                 text.loc[row.data, row.method] = f"{row.mean:.1f} [{row.low:.1f}, {row.high:.1f}]"
+        elif statistic == "text":
+            wanted = Counter((row["data"], row["method"]) for row in self.rows)
+            for pair, n in groups.count()[groups.count() > 0].items():
+                some = f" ({n}/{wanted[pair]})" if n < wanted[pair] else ""
+                text.loc[pair] = f"{mean.loc[pair]:.1f} ± {std.loc[pair]:.1f}{some}"
+        else:
+            known = [*tables, "text", "interval"]
+            raise ValueError(f"statistic must be one of {known}; got {statistic!r}.")
         return text
 
     def intervals(self, metric: str = "auc", *, level: float = 0.95) -> Any:
@@ -196,20 +192,6 @@ class Results:
             low, high = bootstrap_interval(tested, metric, level=level)
             rows.append((data, method, mean.loc[data, method], 100 * low, 100 * high))
         return pd.DataFrame(rows, columns=["data", "method", "mean", "low", "high"])
-
-    def _text(self, tables: dict[str, Any]) -> Any:
-        """Return "mean ± std", with the number of cells where some failed."""
-        wanted = Counter((row["data"], row["method"]) for row in self.rows)
-        text = tables["mean"].astype(object)
-        for data in text.index:
-            for method in text.columns:
-                count, of = int(tables["count"].loc[data, method]), wanted[data, method]
-                value = "-"
-                if count:
-                    mean, std = (tables[name].loc[data, method] for name in ("mean", "std"))
-                    value = f"{mean:.1f} ± {std:.1f}" + (f" ({count}/{of})" if count < of else "")
-                text.loc[data, method] = value
-        return text
 
     def ranks(self, metric: str = "accuracy") -> Any:
         """Return the average rank of each method over the data sets; 1 is the best."""
@@ -248,21 +230,20 @@ class Results:
             raise ValueError(f"There is no method {baseline!r}; there are {sorted(methods)}.")
         tests = []
         for data, wide in self._folds_by_method(metric):
+            pairs = list(itertools.permutations(wide.columns, 2))
             if baseline is None:
                 pairs = list(itertools.combinations(wide.columns, 2))
-            else:
-                pairs = [(name, baseline) for name in wide.columns.drop(baseline, errors="ignore")]
-                pairs = pairs if baseline in wide else []
-            tests += self._tested_pairs(data, wide, pairs)
+            tests += self._tested_pairs(
+                data, wide, [pair for pair in pairs if baseline in (None, pair[1])]
+            )
         columns = ["data", "method", "rival", "difference", "t", "p", "p_holm"]
         return pd.DataFrame(tests, columns=columns)
 
     def _folds_by_method(self, metric: str) -> Iterator[tuple[str, Any]]:
         """Yield each data set with a table of one row per fold and one column per method."""
-        methods = self._names("method")
         for data, part in self.frame.groupby("data", sort=False):
             wide = part.pivot_table(index=["repeat", "fold"], columns="method", values=metric)
-            yield data, wide[[name for name in methods if name in wide]]
+            yield data, wide[[name for name in self._names("method") if name in wide]]
 
     def _tested_pairs(self, data: str, wide: Any, pairs: Sequence[tuple[str, str]]) -> list[Any]:
         n_folds = {row["data"]: json.loads(row["protocol"])["folds"] for row in self.rows}[data]
@@ -292,8 +273,8 @@ class Results:
             if data not in best:
                 continue
             marked.loc[data, best[data]] = True
-            rivals = [(name, best[data]) for name in mean.columns[mean.loc[data].notna()]]
-            rivals.remove((best[data], best[data]))
+            known = mean.columns[mean.loc[data].notna()].drop(best[data])
+            rivals = [(name, best[data]) for name in known]
             for _, name, _, _, _, _, p in self._tested_pairs(data, wide, rivals):
                 marked.loc[data, name] = not p < _LEVEL
         return marked

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ from pigmil.evaluation._audit import audit
 from pigmil.evaluation._cells import Entry, compute_cell
 from pigmil.evaluation._results import Results
 from pigmil.evaluation._splits import bag_groups, bag_splits
-from pigmil.evaluation._store import Cell, Store, canonical_json, estimator_identity
+from pigmil.evaluation._store import Cell, Store, canonical_json, estimator_identity, shorten
 from pigmil.scale import active_client, check_cluster
 
 _logger = logging.getLogger("pigmil")
@@ -226,40 +226,14 @@ def run_tasks(
     list of dict
         One row per task, in their order, under the names of the task.
     """
+    n_slots, submit = workers
     wanted = {task.cell.key: task for task in tasks}
     pending = [task for key, task in wanted.items() if not store.has(key)]
-    start, n_computed, n_failed = time.perf_counter(), 0, 0
-    outcomes = _compute(pending, store, *workers)
-    try:
-        for task, n_left, error in outcomes:
-            n_computed, n_failed = n_computed + 1, n_failed + (error is not None)
-            elapsed = time.perf_counter() - start
-            progress = Progress(
-                len(wanted) - n_left, len(wanted), n_failed, task.cell, error, elapsed,
-                elapsed * n_left / n_computed,
-            )  # fmt: skip
-            if callback is not None:
-                callback(progress)
-    finally:
-        outcomes.close()
-    rows = {row["key"]: row for row in store.rows() if row["key"] in wanted}
-    return [
-        {**rows[task.cell.key], "data": task.cell.data, "method": task.cell.method}
-        for task in tasks
-    ]
-
-
-def _compute(
-    pending: list[Task], store: Store, n_slots: int, submit: Submit
-) -> Generator[tuple[Task, int, str | None], None, None]:
-    """Compute and save cells; yield each with the number of cells left and its error.
-
-    If another process saves cells of the list too, cells are taken at random from then on, so
-    that few of them are computed twice.
-    """
-    draw = random.Random(os.getpid())
     running: dict[Future[Outcome], Task] = {}
-    shared = False
+    start, n_computed, n_failed = time.perf_counter(), 0, 0
+    # If another process saves some of these cells too, the next ones are drawn at random, so that
+    # few of them are computed twice.
+    shared, draw = False, random.Random(os.getpid())
     while pending or running:
         while pending and len(running) < n_slots:
             task = pending.pop(draw.randrange(len(pending)) if shared else 0)
@@ -268,16 +242,26 @@ def _compute(
             else:
                 running[submit(task)] = task
         for future in wait(running, return_when=FIRST_COMPLETED).done:
-            task = running.pop(future)
+            cell = running.pop(future).cell
             problem = future.exception()  # a worker of a cluster that died again and again
             metrics, error = (
                 future.result() if problem is None else ({}, f"{type(problem).__name__}: {problem}")
             )
-            kept = store.add(task.cell, metrics, error)
-            shared = shared or not kept
+            shared |= not store.add(cell, metrics, error)
+            n_computed, n_failed = n_computed + 1, n_failed + (error is not None)
             if error is not None:
-                _logger.warning("%s on %s failed: %s", task.cell.method, task.cell.data, error)
-            yield task, len(pending) + len(running), error
+                _logger.warning("%s on %s failed: %s", cell.method, cell.data, shorten(error))
+            if callback is not None:
+                left, elapsed = len(pending) + len(running), time.perf_counter() - start
+                callback(
+                    Progress(len(wanted) - left, len(wanted), n_failed, cell, error, elapsed,
+                             elapsed / n_computed * left)
+                )  # fmt: skip
+    rows = {row["key"]: row for row in store.rows() if row["key"] in wanted}
+    return [
+        {**rows[task.cell.key], "data": task.cell.data, "method": task.cell.method}
+        for task in tasks
+    ]
 
 
 def compare(
@@ -382,10 +366,9 @@ def compare(
             tasks = [
                 task
                 for name, bags in sets.items()
-                for label, entry in entries.items()
                 for task in _tasks(
-                    name, bags, grouping[name], label, _relabel(entry, given[name], bags), tune,
-                    folding,
+                    name, bags, grouping[name], tune, folding,
+                    {label: _relabel(entry, given[name], bags) for label, entry in entries.items()}
                 )
             ]  # fmt: skip
             # Repeat by repeat: if stopped early, every method has results on every data set.
@@ -400,29 +383,25 @@ def _tasks(
     name: str,
     bags: Bags,
     groups: Any,
-    label: str,
-    entry: Entry,
     tune: bool,
     folding: Mapping[str, int],
+    entries: Mapping[str, Entry],
 ) -> Iterator[Task]:
-    """Yield one task per split of a data set for a method."""
-    path, parameters, version = estimator_identity(entry.estimator)
-    seed = folding["random_state"]
-    protocol = {
-        "folds": folding["folds"],
-        "seed": seed,
-        "groups": groups,
-        "scale": entry.protocol,
-        "tune": tune and entry.protocol,
-        "fixed": sorted(entry.fixed),
-    }
-    checksum, text = content_sha256(bags), canonical_json(protocol)
-    for split in bag_splits(bags, groups=groups, **folding):
-        cell = Cell(
-            name, checksum, label, path, parameters, text, split.repeat, split.fold, version
-        )
-        arguments = {"split": split, "entry": entry, "groups": groups, "tune": tune}
-        yield Task(cell, {**arguments, "seed": seed + split.repeat}, bags)
+    """Yield one task per method and split of a data set."""
+    checksum, seed = content_sha256(bags), folding["random_state"]
+    splits = list(bag_splits(bags, groups=groups, **folding))
+    for label, entry in entries.items():
+        path, parameters, version = estimator_identity(entry.estimator)
+        protocol = canonical_json(
+            {"folds": folding["folds"], "seed": seed, "groups": groups, "scale": entry.protocol,
+             "tune": tune and entry.protocol, "fixed": sorted(entry.fixed)}
+        )  # fmt: skip
+        for split in splits:
+            cell = Cell(
+                name, checksum, label, path, parameters, protocol, split.repeat, split.fold, version
+            )
+            arguments = {"split": split, "entry": entry, "groups": groups, "tune": tune}
+            yield Task(cell, {**arguments, "seed": seed + split.repeat}, bags)
 
 
 def _check_datasets(datasets: Any) -> dict[str, Bags]:
@@ -468,16 +447,7 @@ def _with_positive_label(bags: Bags, pos_label: Any, name: str) -> Bags:
         known = labels == labels
         positive = pos_label if (labels[known] == pos_label).any() else max(labels[known])
         labels = np.where(known, (labels == positive).astype(np.float64), np.nan)
-    return Bags(
-        bags.instances,
-        bags.offsets,
-        ids=bags.ids,
-        y=(bags.y == pos_label).astype(np.int64),
-        instance_labels=labels,
-        feature_names=bags.feature_names,
-        instance_info=bags.instance_info,
-        bag_info=bags.bag_info,
-    )
+    return bags._replace(y=(bags.y == pos_label).astype(np.int64), instance_labels=labels)
 
 
 def _relabel(entry: Entry, given: Bags, bags: Bags) -> Entry:

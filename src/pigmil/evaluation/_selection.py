@@ -221,13 +221,13 @@ def select_instances(
         estimator, bags, y, cv=cv, groups=groups, random_state=random_state, folder=folder,
         callback=callback,
     )  # fmt: skip
-    return call_instances(held_out, bags, fdr=fdr, method=method_name(estimator))
+    return call_instances(held_out, bags, fdr=fdr, method=type(last_step(estimator)).__name__)
 
 
-def method_name(estimator: Any) -> str:
-    """Return the name of an estimator's class; of a pipeline, that of its last step."""
+def last_step(estimator: Any) -> Any:
+    """Return the last step of a pipeline, or the estimator itself."""
     steps = getattr(estimator, "steps", None)
-    return method_name(steps[-1][1]) if steps else type(estimator).__name__
+    return last_step(steps[-1][1]) if steps else estimator
 
 
 def call_instances(
@@ -366,9 +366,7 @@ def _score_held_out(
     """
 
     def fit() -> Any:
-        steps = getattr(estimator, "steps", None)
-        method = steps[-1][1] if steps else estimator
-        if is_lazy(seen) and not getattr(method, "_fits_lazy_bags", True):
+        if is_lazy(seen) and not getattr(last_step(estimator), "_fits_lazy_bags", True):
             return fit_quietly(estimator, seen.load(info=False), y)
         return fit_quietly(estimator, seen, y)
 

@@ -277,10 +277,10 @@ def bootstrap_interval(
                 correct = truth == np.asarray(cell["called"])
                 values.append(weights @ correct / weights.sum(axis=1))
             elif scores is not None and np.ndim(scores) == 1:
-                values.append(_weighted_auc(truth == 1, np.asarray(scores), weights))
+                values.append(weighted_auc(truth == 1, np.asarray(scores), weights))
             elif scores is not None:
                 areas = [
-                    _weighted_auc(truth == label, column, weights)
+                    weighted_auc(truth == label, column, weights)
                     for label, column in enumerate(np.asarray(scores).T)
                 ]
                 values.append(np.mean(areas, axis=0))
@@ -294,7 +294,7 @@ def bootstrap_interval(
     return float(low), float(high)
 
 
-def _weighted_auc(positive: Any, score: Any, weights: Any) -> Any:
+def weighted_auc(positive: Any, score: Any, weights: Any) -> Any:
     """Return the area under the ROC curve for each row of weights of the bags."""
     order = np.argsort(score)
     starts = np.flatnonzero(np.diff(score[order], prepend=-np.inf))
