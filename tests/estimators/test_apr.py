@@ -1,7 +1,6 @@
 """APR: growing, discriminating, expanding, and the whole."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
@@ -146,17 +145,3 @@ def test_several_seeds_find_the_box_without_negatives():
     model = APR(n_seeds=8).fit(bags)
     assert model.score(bags, bags.y) == 1.0
     np.testing.assert_array_equal(model.detected_instances_, bags.offsets[:15])
-
-
-@pytest.mark.parametrize(
-    ("parts", "y"),
-    [
-        ([np.zeros((1, 2)), np.ones((1, 2))], [1, 0]),
-        ([np.zeros((2, 2)), np.zeros((3, 2))], [1, 0]),
-        ([np.zeros((2, 1)), np.ones((2, 1)), np.zeros((1, 1))], [1, 1, 0]),
-    ],
-)
-def test_degenerate_bags(parts, y):
-    model = APR().fit(Bags.from_list(parts, y=y))
-    assert np.isfinite(model.decision_function(parts)).all()
-    assert model.predict(parts)[0] == 1

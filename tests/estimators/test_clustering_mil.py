@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -80,13 +79,6 @@ def test_planted_concept_is_found(n_clusters):
     assert method.score(new, new.y) == 1
 
 
-def test_bag_score_is_its_best_instance():
-    bags = planted(2)
-    method = ClusteringMIL(n_clusters=3, random_state=0).fit(bags)
-    parts = np.split(method.decision_function_instances(bags), bags.offsets[1:-1])
-    np.testing.assert_allclose(method.decision_function(bags), [part.max() for part in parts])
-
-
 def test_number_of_clusters_is_chosen_among_those_asked_for_and_the_same_seed_repeats_it():
     bags = planted(3)
     methods = [ClusteringMIL(n_clusters=[1, 4], random_state=1).fit(bags) for _ in range(2)]
@@ -118,13 +110,6 @@ def test_class_weight_changes_which_radius_is_best():
     bags = Bags.from_list([[[0.0]], [[2.0]], [[3.0]], [[8.0]], [[9.0]]], y=[1, 0, 0, 1, 0])
     wide = ClusteringMIL(n_clusters=1, class_weight={1: 5.0}, random_state=0).fit(bags)
     assert wide.predict(bags[[0, 3]]).tolist() == [1, 1]
-
-
-def test_sparse_is_dense():
-    bags = planted(5)
-    sparse = bags.with_instances(sp.csr_array(bags.instances))
-    one, two = (ClusteringMIL(n_clusters=3, random_state=0).fit(b) for b in (bags, sparse))
-    np.testing.assert_allclose(one.instance_scores_, two.instance_scores_, atol=1e-6)
 
 
 @pytest.mark.parametrize("wrong", [{"n_clusters": 0}, {"n_clusters": "many"}, {"cv": 1}])

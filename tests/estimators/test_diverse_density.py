@@ -161,20 +161,6 @@ def test_the_same_model_for_any_number_of_jobs(method):
     np.testing.assert_array_equal(one.losses_, two.losses_)
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("method", [DD, EMDD])
-def test_degenerate_bags(method):
-    copies = [np.zeros((2, 3)), np.zeros((1, 3)), np.ones((2, 3)), np.zeros((1, 3))]
-    for parts, y in (
-        (copies, [1, 0, 1, 0]),
-        ([np.zeros((1, 2)), np.ones((1, 2))], [1, 0]),
-        ([np.zeros((2, 1)), np.zeros((1, 1))], [1, 0]),
-    ):
-        model = method().fit(Bags.from_list(parts, y=y))
-        assert np.isfinite(model.decision_function(parts)).all()
-        assert np.isfinite(model.loss_)
-
-
 def test_dd_detects_by_density_as_in_table_one():
     share = {}
     for make in (make_basic, make_rhombus, make_ring):

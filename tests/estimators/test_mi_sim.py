@@ -187,17 +187,3 @@ def test_detection_on_the_ring_and_the_same_from_sparse_instances():
     assert (bags.instance_labels[model.detected_instances_] == 1).mean() >= 0.95
     sparse = MiSim().fit(bags.with_instances(sp.csr_array(bags.instances)))
     assert (bags.instance_labels[sparse.detected_instances_] == 1).mean() >= 0.95
-
-
-@pytest.mark.parametrize("combine", ["product", "sum"])
-@pytest.mark.parametrize(
-    ("parts", "y"),
-    [
-        ([np.zeros((1, 2)), np.ones((1, 2))], [1, 0]),
-        ([np.zeros((2, 2)), np.zeros((3, 2))], [1, 0]),
-        ([np.zeros((2, 1)), np.ones((2, 1)), np.zeros((1, 1))], [1, 1, 0]),
-    ],
-)
-def test_degenerate_bags(parts, y, combine):
-    model = MiSim(combine=combine).fit(Bags.from_list(parts, y=y))
-    assert np.isfinite(model.decision_function(parts)).all()

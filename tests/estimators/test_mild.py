@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -83,19 +82,6 @@ def test_detection_is_that_of_table_one():
     assert share["make_ring"] > 0.99
 
 
-@pytest.mark.parametrize("level", ["bag", "instance"])
-@pytest.mark.parametrize("kernel", ["linear", "rbf"])
-def test_sparse_and_dense_agree(level, kernel):
-    bags = make_ring(1)
-    sparse = bags.with_instances(sp.csr_array(bags.instances))
-    one = MILD(level=level, kernel=kernel).fit(bags)
-    two = MILD(level=level, kernel=kernel).fit(sparse)
-    np.testing.assert_array_equal(one.detected_instances_, two.detected_instances_)
-    np.testing.assert_allclose(
-        one.decision_function(bags), two.decision_function(sparse), rtol=1e-4, atol=1e-5
-    )
-
-
 def test_instance_level_is_the_best_instance_under_the_svm():
     bags = make_rhombus(0)
     model = MILD(level="instance", kernel="rbf").fit(bags)
@@ -156,26 +142,12 @@ def test_what_is_given_is_not_chosen():
     assert model.gamma_ == 0.7
 
 
-def test_many_bags_are_not_chosen_on(monkeypatch):
+def test_nothing_is_chosen_on_one_bag_of_a_class_or_many_bags(monkeypatch):
+    two = MILD().fit(Bags.from_list([np.zeros((1, 2)), np.ones((1, 2))], y=[1, 0]))
+    assert (two.C_, two.gamma_) == (10.0, 1.0)
     monkeypatch.setattr(mild, "_MOST_BAGS", 23)
     model = MILD().fit(noisy(0))
     assert (model.C_, model.gamma_) == (10.0, 1.0)
     monkeypatch.setattr(mild, "_MOST_BAGS", 24)
     chosen = MILD().fit(noisy(0))
     assert (chosen.C_, chosen.gamma_) != (10.0, 1.0)
-
-
-@pytest.mark.parametrize(
-    ("parts", "y"),
-    [
-        ([np.zeros((1, 2)), np.ones((1, 2))], [1, 0]),
-        ([np.zeros((2, 2)), np.zeros((3, 2))], [1, 0]),
-        ([np.zeros((2, 1)), np.ones((2, 1)), np.zeros((1, 1))], [1, 1, 0]),
-    ],
-)
-@pytest.mark.parametrize("level", ["bag", "instance"])
-def test_degenerate_bags(parts, y, level):
-    model = MILD(level=level).fit(Bags.from_list(parts, y=y))
-    # One bag in a class: nothing to hold out.
-    assert (model.C_, model.gamma_) == (10.0, 1.0)
-    assert np.isfinite(model.decision_function(parts)).all()

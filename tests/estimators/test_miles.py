@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
@@ -224,20 +223,7 @@ def test_large_embeddings_in_single_precision_agree(monkeypatch):
     assert rough.objective_ == pytest.approx(exact.objective_, rel=1e-5)
 
 
-def test_sparse_instances_give_the_same_model():
-    bags = toy_bags(1)
-    sparse = bags.with_instances(sp.csr_array(bags.instances))
-    np.testing.assert_allclose(
-        MILES().fit(sparse).decision_function(sparse),
-        MILES().fit(bags).decision_function(bags),
-        atol=1e-6,
-    )
-
-
-def test_degenerate_bags():
-    parts = [np.ones((2, 1)), np.zeros((1, 1)), np.zeros((3, 1))]
-    one_positive = Bags.from_list(parts, y=[1, 0, 0])
-    assert MILES(C=100.0).fit(one_positive).predict(one_positive).tolist() == [1, 0, 0]
+def test_without_prototypes_the_intercept_is_shared():
     constant = Bags.from_list([np.zeros((2, 3))] * 4, y=[0, 1, 0, 1])
     method = MILES().fit(constant)
     assert method.coef_.size == 0

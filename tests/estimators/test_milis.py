@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
@@ -147,21 +146,3 @@ def test_several_rounds_lower_the_objective_and_too_few_warn():
     assert method.objectives_[-1] < method.objectives_[0] - 0.01
     with pytest.warns(ConvergenceWarning, match="max_iter=2 trainings"):
         MILIS(C=3.0, gamma=0.1, max_iter=2).fit(bags)
-
-
-def test_sparse_instances_give_the_same_model():
-    bags = toy_bags(1)
-    sparse = bags.with_instances(sp.csr_array(bags.instances))
-    np.testing.assert_allclose(
-        MILIS(tol=1e-6).fit(sparse).decision_function(sparse),
-        MILIS(tol=1e-6).fit(bags).decision_function(bags),
-        atol=1e-3,
-    )
-
-
-def test_degenerate_bags():
-    parts = [np.ones((2, 1)), np.zeros((1, 1)), np.zeros((3, 1))]
-    one_positive = Bags.from_list(parts, y=[1, 0, 0])
-    assert MILIS().fit(one_positive).predict(one_positive).tolist() == [1, 0, 0]
-    same = Bags.from_list([np.zeros((2, 3))] * 4, y=[0, 1, 0, 1])
-    assert np.isfinite(MILIS().fit(same).decision_function(same)).all()

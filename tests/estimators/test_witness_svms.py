@@ -116,15 +116,6 @@ def test_a_large_negative_bag_counts_once():
     assert single.fit(signs)[0] == pytest.approx(-1.0, abs=1e-6)
 
 
-def test_many_rows_are_not_kept_and_give_the_same_model(monkeypatch):
-    bags = toy_bags(3, n_bags=30)
-    kept = MISVM(C=1.0, tol=1e-6).fit(bags)
-    monkeypatch.setattr(kernel_module, "_KEEP_INSTANCES", 5)
-    np.testing.assert_allclose(
-        MISVM(C=1.0, tol=1e-6).fit(bags).instance_scores_, kept.instance_scores_, atol=1e-4
-    )
-
-
 def by_instance(**parameters):
     return MISVM(negative_slack="instance", **parameters)
 
@@ -247,23 +238,19 @@ def test_the_working_set_gives_the_solution_of_all_instances(seed, gamma):
     assert (svm.signed[~used] == 0).all()
 
 
+@pytest.mark.parametrize("method", [MiSVM, MISVM, by_instance])
 @pytest.mark.parametrize("kernel", ["rbf", "linear"])
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
-def test_many_instances_take_the_direct_path_to_the_same_model(kernel, form, monkeypatch):
-    bags = toy_bags(5)
+@pytest.mark.parametrize("limit", ["_KEEP_INSTANCES", "_DOUBLE_INSTANCES"])
+def test_rows_computed_again_and_in_single_precision_give_the_same_model(
+    method, kernel, form, limit, monkeypatch
+):
+    bags = toy_bags(5, n_bags=24)
     bags = bags.with_instances(form(bags.instances))
-    kept = MISVM(kernel=kernel, C=1.0, tol=1e-4).fit(bags)
-    monkeypatch.setattr(kernel_module, "_KEEP_INSTANCES", 1)
-    direct = MISVM(kernel=kernel, C=1.0, tol=1e-4).fit(bags)
-    np.testing.assert_allclose(direct.instance_scores_, kept.instance_scores_, atol=5e-3)
-
-
-def test_rows_in_single_precision_give_the_same_model(monkeypatch):
-    bags = toy_bags(5, n_bags=40)
-    double = MiSVM(tol=1e-4).fit(bags)
-    monkeypatch.setattr(kernel_module, "_DOUBLE_INSTANCES", 1)
-    single = MiSVM(tol=1e-4).fit(bags)
-    np.testing.assert_allclose(single.instance_scores_, double.instance_scores_, atol=5e-3)
+    kept = method(kernel=kernel, C=1.0, tol=1e-4).fit(bags)
+    monkeypatch.setattr(kernel_module, limit, 1)
+    again = method(kernel=kernel, C=1.0, tol=1e-4).fit(bags)
+    np.testing.assert_allclose(again.instance_scores_, kept.instance_scores_, atol=5e-3)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -302,14 +289,3 @@ def test_scores_of_any_support_are_the_kernel_sum():
     np.testing.assert_allclose(found, np.array(expected) + 0.5, atol=1e-12)
     linear = kernel_scores(sp.csr_array(X), sp.csr_array(support), signed, 0.5, None)
     np.testing.assert_allclose(linear, X @ (support.T @ signed) + 0.5, atol=1e-12)
-
-
-@pytest.mark.parametrize("method", [MiSVM, MISVM])
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_degenerate_bags(method):
-    one_positive = Bags.from_list(
-        [np.ones((2, 1)), np.zeros((1, 1)), np.zeros((3, 1))], y=[1, 0, 0]
-    )
-    assert method().fit(one_positive).predict(one_positive).tolist() == [1, 0, 0]
-    same = Bags.from_list([np.zeros((2, 3))] * 4, y=[0, 1, 0, 1])
-    assert np.isfinite(method().fit(same).decision_function(same)).all()

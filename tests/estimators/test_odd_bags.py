@@ -1,0 +1,99 @@
+"""Every SVM, box, sphere or concept: bags that leave little to learn, and sparse instances."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+
+from pigmil import (
+    APR,
+    DD,
+    EMDD,
+    MILD,
+    MILES,
+    MILIS,
+    MISVM,
+    MMIL,
+    BagKISVM,
+    Bags,
+    ClusteringMIL,
+    InsKISVM,
+    MiSim,
+    MiSVM,
+)
+
+KERNEL_METHODS = [MiSVM, MISVM, BagKISVM, InsKISVM, MILES, MILIS, MILD, MiSim]
+METHODS = [*KERNEL_METHODS, MMIL, APR, DD, EMDD, ClusteringMIL]
+OTHER_FORMS = [
+    MILD(level="instance"),
+    MILD(level="instance", kernel="rbf"),
+    MILD(kernel="rbf"),
+    MILES(score_by="alone"),
+    MISVM(negative_slack="instance"),
+    MISVM(kernel="linear"),
+    BagKISVM(kernel="linear"),
+    MiSim(combine="sum"),
+]
+FORMS = [*(method() for method in METHODS), *OTHER_FORMS]
+ODD = {
+    "one instance each": ([np.zeros((1, 2)), np.ones((1, 2))], [1, 0]),
+    "nothing differs": ([np.zeros((2, 3))] * 4, [0, 1, 0, 1]),
+    "one positive bag": ([np.ones((2, 1)), np.zeros((1, 1)), np.zeros((3, 1))], [1, 0, 0]),
+    "negatives in a positive bag": (
+        [np.zeros((2, 1)), np.ones((2, 1)), np.zeros((1, 1))],
+        [1, 1, 0],
+    ),
+    "copies": ([np.zeros((2, 3)), np.zeros((1, 3)), np.ones((2, 3))], [1, 0, 1]),
+}
+
+
+def toy_bags(seed=1, n_bags=24):
+    rng = np.random.default_rng(seed)
+    parts = [rng.normal(size=(rng.integers(1, 6), 2)) for _ in range(n_bags)]
+    for part in parts[::2]:
+        part[-1] += 2.5
+    return Bags.from_list(parts, y=[1, 0] * (n_bags // 2))
+
+
+@pytest.mark.parametrize("case", ODD)
+@pytest.mark.parametrize("model", FORMS, ids=str)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_degenerate_bags_have_finite_scores(model, case):
+    bags = Bags.from_list(ODD[case][0], y=ODD[case][1])
+    model = clone(model).fit(bags)
+    assert np.isfinite(model.decision_function(bags)).all()
+    assert np.isfinite(model.decision_function_instances(bags)).all()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_one_positive_bag_is_recognised(method):
+    parts, y = ODD["one positive bag"]
+    model = method(**({"C": 100.0} if method in (BagKISVM, InsKISVM, MILES, MMIL) else {}))
+    assert model.fit(Bags.from_list(parts, y=y)).predict(parts).tolist() == [1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [form for form in FORMS if form._accepts_sparse and not isinstance(form, MiSim)],
+    ids=str,
+)
+def test_sparse_instances_give_the_same_model(model):
+    bags = toy_bags()
+    sparse = bags.with_instances(sp.csr_array(bags.instances))
+    exact = {"tol": 1e-6} if "tol" in model.get_params() else {}
+    model.set_params(
+        **exact, **({"random_state": 0} if "random_state" in model.get_params() else {})
+    )
+    expected = model.fit(bags).decision_function(bags)
+    found = model.fit(sparse).decision_function(sparse)
+    np.testing.assert_allclose(found, expected, atol=5e-3 * np.ptp(expected))
+
+
+@pytest.mark.parametrize("method", [*KERNEL_METHODS[:4], MiSim, MMIL, DD, EMDD, APR, ClusteringMIL])
+def test_the_best_instance_decides_for_its_bag_and_is_detected(method):
+    bags = toy_bags()
+    model = method().fit(bags)
+    parts = np.split(model.decision_function_instances(bags), bags.offsets[1:-1])
+    np.testing.assert_allclose(model.decision_function(bags), [part.max() for part in parts])
+    best = bags.offsets[:-1] + [np.argmax(part) for part in parts]
+    np.testing.assert_array_equal(model.detected_instances_, best[bags.y == 1])
