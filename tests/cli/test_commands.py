@@ -251,7 +251,7 @@ def test_errors_name_the_option_of_their_parameter(pigmil, table, monkeypatch, p
     def fail(*_, **__):
         raise BagFormatError("There is no column 'x'.", parameter=parameter)
 
-    monkeypatch.setattr("pigmil.io._formats.scan_bags", fail)
+    monkeypatch.setattr("pigmil.io.scan_bags", fail)
     found = pigmil("detect", table)
     assert found.status == 2
     assert found.err == f"error: {prefix}There is no column 'x'.\n"

@@ -42,7 +42,7 @@ LABELLED = (*COLUMNS, "--positive", "yes")
         (("detect", "molecules.csv", *LABELLED, "-m", "PIGMIL", "--set", "reading__damping=7"),
          "from 0 to 1"),
         (("convert", "molecules.csv", "molecules.csv"), "overwrite the data"),
-        (("convert", "molecules.csv", "out.xyz", *COLUMNS), "Pass --to-format"),
+        (("convert", "molecules.csv", "out.xyz", *COLUMNS), "--to-format: out.xyz"),
         (("detect", "molecules.csv", "--read", "bags=x"), "expected name=value"),
         (("compare", "molecules.csv", *LABELLED, "--set", "foo=1"), "time_limit, memory_limit"),
         (("compare", "molecules.csv", *LABELLED, "--export", "molecules.csv"), "the data"),

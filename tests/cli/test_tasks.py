@@ -243,10 +243,7 @@ def digits():
     return Bags.from_list(
         list(known.data[rows]),
         y=[1] * 30 + [0] * 30,
-        instance_info={
-            "image": known.images[rows.ravel()],
-            "digit": known.target[rows.ravel()],
-        },
+        instance_info={"image": known.images[rows.ravel()], "digit": known.target[rows.ravel()]},
     )
 
 

@@ -139,8 +139,7 @@ def test_every_file_of_the_data_folder_is_known(data_dir):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["musk1", "tiger", "eastwest", "mutagenesis_atoms", "newsgroups11_hockey", "trec9_1"],
+    "name", ["musk1", "tiger", "eastwest", "mutagenesis_atoms", "newsgroups11_hockey", "trec9_1"]
 )
 def test_published_files_give_the_same_bags(name, data_dir, monkeypatch, tmp_path):
     original = data_dir / "original" / datasets.info(name).source_file.name

@@ -52,7 +52,7 @@ def _announce_compilation() -> None:
     """Log why the first run is slow, once and only when numba begins to compile a kernel."""
     event = importlib.import_module("numba.core.event")
 
-    class Announcement(event.Listener):  # type: ignore[misc, name-defined]
+    class Announcement(event.Listener):  # type: ignore[name-defined]
         def on_start(self, event: Any) -> None:
             """Log the first compilation of a kernel of this library; those on disk are loaded."""
             kernel = event.data["dispatcher"].py_func

@@ -41,8 +41,7 @@ def _version(requested: bool) -> None:
 
 def root(
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Find the instances that make a bag positive.

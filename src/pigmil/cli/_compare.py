@@ -6,28 +6,10 @@ from typing import Annotated, Any
 import typer
 
 from pigmil._core.text import count
-from pigmil.cli._console import (
-    REPORTS,
-    CommandFailedError,
-    Output,
-    check_targets,
-    command,
-    command_line,
-)
-from pigmil.cli._inputs import (
-    NO_OPTIONS,
-    Impute,
-    PositiveOption,
-    ReadOptions,
-    SeedOption,
-    complete_method,
-    find_positive_label,
-    method_option,
-    named_values,
-    open_bags,
-    result_option,
-    start_cluster,
-)
+from pigmil.cli import _console as console
+from pigmil.cli import _inputs as inputs
+from pigmil.cli._console import Output, command
+from pigmil.cli._inputs import method_option, result_option
 
 DEFAULT_METHODS = "PIGMIL,MILES,MI-Kernel,miGraph,Citation-kNN"
 # The suffixes of exported results, and how the files begin that this command writes.
@@ -55,49 +37,43 @@ def compare(
         method_option(
             "--methods",
             "-m",
-            help="Methods, separated by commas; may be repeated.",
+            "Methods, separated by commas; may be repeated.",
             show_default=DEFAULT_METHODS,
-            autocompletion=complete_method,
+            autocompletion=inputs.complete_method,
         ),
     ] = None,
-    repeats: Annotated[
-        int, method_option("--repeats", help="Repeats of cross-validation.", min=1)
-    ] = 5,
-    folds: Annotated[int, method_option("--folds", help="Number of folds.", min=2)] = 10,
+    repeats: Annotated[int, method_option("--repeats", "Repeats of cross-validation.", min=1)] = 5,
+    folds: Annotated[int, method_option("--folds", "Number of folds.", min=2)] = 10,
     tune: Annotated[
-        bool, method_option("--tune/--no-tune", help="Tune parameters by inner cross-validation.")
+        bool, method_option("--tune/--no-tune", "Tune parameters by inner cross-validation.")
     ] = True,
     set_: Annotated[
         list[str] | None,
         method_option(
             "--set",
-            help="Other parameter of the comparison, as name=value: strict=true (stop if the audit "
+            "Other parameter of the comparison, as name=value: strict=true (stop if the audit "
             "finds severe defects), group_duplicates=true (keep identical bags in one fold), "
             "retry_failed=true, time_limit=SECONDS and memory_limit=MIB of a cell, workers=N or "
             "ADDRESS (of dask). May be repeated.",
         ),
     ] = None,
-    store: Annotated[
-        Path, result_option("--store", help="Results file; resumed if it exists.")
-    ] = Path("pigmil-results.sqlite"),
-    metric: Annotated[str, result_option("--metric", help="Metric to print.")] = "accuracy",
+    store: Annotated[Path, result_option("--store", "Results file; resumed if it exists.")] = Path(
+        "pigmil-results.sqlite"
+    ),
+    metric: Annotated[str, result_option("--metric", "Metric to print.")] = "accuracy",
     export: Annotated[
         list[Path] | None,
-        result_option("--export", help="Write results: .md, .tex, .csv, .parquet or .json."),
+        result_option("--export", "Write results: .md, .tex, .csv, .parquet or .json."),
     ] = None,
     force: Annotated[
         bool,
-        result_option(
-            "--force", help="Let --export replace files of other origin.", show_default=False
-        ),
+        result_option("--force", "Let --export replace files of other origin.", show_default=False),
     ] = False,
-    report: Annotated[Path | None, result_option("--report", help="Report: .html or .md.")] = None,
-    pos_label: PositiveOption = None,
-    read: ReadOptions = NO_OPTIONS,
-    jobs: Annotated[
-        int, method_option("--jobs", "-j", help="Number of parallel workers.", min=1)
-    ] = 1,
-    seed: SeedOption = 0,
+    report: Annotated[Path | None, result_option("--report", "Report: .html or .md.")] = None,
+    pos_label: inputs.PositiveOption = None,
+    read: inputs.ReadOptions = inputs.NO_OPTIONS,
+    jobs: Annotated[int, method_option("--jobs", "-j", "Number of parallel workers.", min=1)] = 1,
+    seed: inputs.SeedOption = 0,
 ) -> None:
     """Compare methods on data sets by repeated cross-validation.
 
@@ -122,23 +98,24 @@ def compare(
         card_of(name)  # report a misspelt name before reading data
     if metric not in METRICS:
         raise ValueError(f"--metric {metric}: choose one of {', '.join(METRICS)}.")
-    settings = named_values("--set", set_, SETTINGS, " of the comparison")
-    exports = {f"--export {path.name}": (path, tuple(EXPORTS)) for path in export or []}
-    check_targets(data[0], {"--store": (store, ()), "--report": (report, REPORTS)} | exports)
+    settings = inputs.named_values("--set", set_, SETTINGS, " of the comparison")
+    targets: dict[str, Any] = {"--store": (store, ()), "--report": (report, console.REPORTS)}
+    targets |= {f"--export {path.name}": (path, tuple(EXPORTS)) for path in export or []}
+    console.check_targets(data[0], targets)
     for path in [] if force else export or []:
         _check_replaceable(path)
-    if read.impute == Impute.mean:
+    if read.impute == inputs.Impute.mean:
         raise ValueError("--impute mean: a comparison imputes the median of the training bags.")
     sets: dict[str, Any] = {}
     for item in data:
         name = Path(item).stem if Path(item).exists() else item
         if name in sets:
             raise ValueError(f"Two data sets are called '{name}'; rename one of the files.")
-        sets[name] = _with_two_labels(open_bags(item, read, output=output), pos_label)
+        sets[name] = _with_two_labels(inputs.open_bags(item, read, output=output), pos_label)
     duplicates = ["duplicates"] if settings.pop("group_duplicates", False) else []
     workers = settings.pop("workers", None)
     with (
-        start_cluster(None if workers is None else str(workers)) as client,
+        inputs.start_cluster(None if workers is None else str(workers)) as client,
         output.progress("comparing") as report_progress,
     ):
         results = run(
@@ -162,7 +139,7 @@ def compare(
     if report is not None:
         from pigmil.report import comparison_summary, write_report
 
-        summary = comparison_summary(results, command=command_line())
+        summary = comparison_summary(results, command=console.command_line())
         output.add_file(write_report(summary, report), "report; open it in a browser")
     output.add_file(store, "all cells; run again to resume or extend")
 
@@ -188,7 +165,7 @@ def _with_two_labels(bags: Any, positive: str | None) -> Any:
 
     if positive is None and len(np.unique(bags.y)) > 2:
         return bags
-    chosen = find_positive_label(bags, positive)
+    chosen = inputs.find_positive_label(bags, positive)
     return bags if chosen is None else bags.with_labels((bags.y == chosen).astype(int))
 
 
@@ -197,7 +174,7 @@ def _print_comparison(output: Output, results: Any, metric: str) -> None:
     from pigmil.report import _comparison as comparison
 
     if len(results.rows) == len(results.failures):
-        raise CommandFailedError(f"All cells failed.\n{results.summary()}")
+        raise console.CommandFailedError(f"All cells failed.\n{results.summary()}")
     output.print(results.summary())
     table = comparison.printed_table(results, metric)
     output.table(table.columns, table.rows, title=table.title)

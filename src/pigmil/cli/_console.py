@@ -21,14 +21,7 @@ import typer
 from rich.console import Console
 from rich.logging import RichHandler
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import MofNCompleteColumn, Progress
 
 from pigmil._core.errors import PigmilError
 from pigmil._core.files import atomic_write
@@ -129,14 +122,7 @@ class Output:
     @contextmanager
     def progress(self, task_name: str) -> Iterator[Callable[[int, int, str], None]]:
         """Show a progress bar with the time left; yield a function of (done, total, step)."""
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-        )
+        columns = (*Progress.get_default_columns(), MofNCompleteColumn())
         terminal = self.errors.is_terminal
         with Progress(
             *columns, console=self.errors, disable=self.silent or not terminal, transient=True

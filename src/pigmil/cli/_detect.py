@@ -7,35 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pigmil._core.text import count
-from pigmil.cli._console import (
-    REPORTS,
-    TABLES,
-    Output,
-    check_targets,
-    command,
-    command_line,
-    write_table,
-)
-from pigmil.cli._inputs import (
-    NO_OPTIONS,
-    DataArgument,
-    MethodOption,
-    PositiveOption,
-    RawOption,
-    ReadOptions,
-    ScaleOption,
-    SeedOption,
-    SetOption,
-    WorkersOption,
-    build_method,
-    find_positive_label,
-    fit_with_progress,
-    is_table,
-    method_option,
-    open_bags,
-    result_option,
-    start_cluster,
-)
+from pigmil.cli import _console as console
+from pigmil.cli import _inputs as inputs
+from pigmil.cli._console import Output, command
+from pigmil.cli._inputs import method_option, result_option
 
 if TYPE_CHECKING:
     from pigmil.bags import Bags
@@ -56,13 +31,13 @@ TABLE_I = {
 @command
 def detect(
     output: Output,
-    data: DataArgument,
-    method: MethodOption = "SoftPIGMIL",
+    data: inputs.DataArgument,
+    method: inputs.MethodOption = "SoftPIGMIL",
     fdr: Annotated[
         float | None,
         method_option(
             "--fdr",
-            help="False discovery rate: average share of false detections to allow.",
+            "False discovery rate: average share of false detections to allow.",
             min=0.001,
             max=0.999,
             show_default="0.1, up to 20,000 instances",
@@ -73,29 +48,28 @@ def detect(
         result_option(
             "--output",
             "-o",
-            help="Ranked table: .csv, .tsv, .parquet or .json.",
+            "Ranked table: .csv, .tsv, .parquet or .json.",
             show_default="DATA-instances.csv",
         ),
     ] = None,
     report: Annotated[
         Path | None,
-        result_option("--report", help="Report: .html or .md.", show_default="DATA-report.html"),
+        result_option("--report", "Report: .html or .md.", show_default="DATA-report.html"),
     ] = None,
     no_report: Annotated[
-        bool, result_option("--no-report", help="Write no report.", show_default=False)
+        bool, result_option("--no-report", "Write no report.", show_default=False)
     ] = False,
-    top: Annotated[int, result_option("--top", help="Rows to print.", min=0)] = 10,
-    scale: ScaleOption = True,
-    set_: SetOption = None,
-    pos_label: PositiveOption = None,
+    top: Annotated[int, result_option("--top", "Rows to print.", min=0)] = 10,
+    scale: inputs.ScaleOption = True,
+    set_: inputs.SetOption = None,
+    pos_label: inputs.PositiveOption = None,
     images: Annotated[
-        str | None,
-        result_option("--images", help="Column with picture files to show in the report."),
+        str | None, result_option("--images", "Column with picture files to show in the report.")
     ] = None,
-    read: ReadOptions = NO_OPTIONS,
-    raw: RawOption = False,
-    workers: WorkersOption = None,
-    seed: SeedOption = 0,
+    read: inputs.ReadOptions = inputs.NO_OPTIONS,
+    raw: inputs.RawOption = False,
+    workers: inputs.WorkersOption = None,
+    seed: inputs.SeedOption = 0,
 ) -> None:
     """Find the instances that make the bags positive.
 
@@ -123,19 +97,21 @@ def detect(
     stem = Path(data).stem
     to = to or Path(f"{stem}-instances.csv")
     page = None if no_report else report or Path(f"{stem}-report.html")
-    check_targets(data, {"--output": (to, TABLES), "--report": (page, REPORTS)})
-    model = build_method(method, set_, seed, detects=True)
-    if images is not None and is_table(data):
+    console.check_targets(
+        data, {"--output": (to, console.TABLES), "--report": (page, console.REPORTS)}
+    )
+    model = inputs.build_method(method, set_, seed, detects=True)
+    if images is not None and inputs.is_table(data):
         read = replace(read, info=list(dict.fromkeys([*(read.info or []), images])))
-    bags = open_bags(data, read, output=output)
+    bags = inputs.open_bags(data, read, output=output)
     if read.impute is not None:
         bags = BagImputer(strategy=read.impute.value).fit_transform(bags)
-    model.set_params(pos_label=find_positive_label(bags, pos_label))
+    model.set_params(pos_label=inputs.find_positive_label(bags, pos_label))
     scaled = BagScaler().fit_transform(bags) if scale else bags
     diagnosis = None
-    with start_cluster(workers):
+    with inputs.start_cluster(workers):
         start = time.perf_counter()
-        fit_with_progress(output, model, scaled)
+        inputs.fit_with_progress(output, model, scaled)
         seconds = time.perf_counter() - start
         if fdr is not None or bags.n_instances <= _MAX_INSTANCES:
             diagnosis = _diagnose(
@@ -150,7 +126,7 @@ def detect(
         adjusted = np.full(bags.n_instances, np.nan)
         adjusted[selection.instances] = selection.adjusted
         ranked["adjusted_p_value"] = adjusted[rows]
-    write_table(ranked, to, raw=raw)
+    console.write_table(ranked, to, raw=raw)
     _print_detection(output, bags, model, ranked, top, diagnosis)
     output.add_file(to, f"{count(len(ranked['bag']), 'ranked instance')} of positive bags")
     output.result["instances"] = to
@@ -162,7 +138,7 @@ def detect(
                 original=bags if scale else None,
                 source=Path(data).name,
                 seed=seed,
-                command=command_line(),
+                command=console.command_line(),
                 folds=_FOLDS if _FOLDS * seconds <= _MAX_SECONDS else 0,
                 groups=tuple(read.group) if read.group else None,
                 selection=selection,
@@ -283,12 +259,12 @@ def _listed(ranked: dict[str, Any], chosen: Any) -> list[dict[str, Any]]:
 def demo(
     output: Output,
     folder: Annotated[
-        Path, result_option("--output", "-o", help="Folder for the picture and the report.")
+        Path, result_option("--output", "-o", "Folder for the picture and the report.")
     ] = Path("pigmil-demo"),
     seeds: Annotated[
-        int, method_option("--seeds", help="Number of random draws of each data set.", min=1)
+        int, method_option("--seeds", "Number of random draws of each data set.", min=1)
     ] = 10,
-    seed: SeedOption = 0,
+    seed: inputs.SeedOption = 0,
 ) -> None:
     """Detect the positive instances of the paper's three synthetic sets.
 
@@ -314,7 +290,7 @@ def demo(
             right = []
             for number in range(seeds):
                 bags = getattr(datasets, f"make_{name.lower()}")(random_state=seed + number)
-                model = build_method(method, None, seed).fit(bags)
+                model = inputs.build_method(method, None, seed).fit(bags)
                 right.append(np.mean(bags.instance_labels[model.detected_instances_] == 1))
                 if method == "PIGMIL" and number == 0:
                     examples[name] = (bags, model)
@@ -337,7 +313,7 @@ def demo(
     output.add_file(folder / "detected.png", "the three sets; detected instances are circled")
     bags, model = examples["RHOMBUS"]
     summary = detection_summary(
-        model, bags, source="RHOMBUS, synthetic", seed=seed, command=command_line()
+        model, bags, source="RHOMBUS, synthetic", seed=seed, command=console.command_line()
     )
     page = write_report(summary, folder / "report.html")
     output.add_file(page, "report on RHOMBUS; open it in a browser")

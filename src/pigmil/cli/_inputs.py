@@ -33,132 +33,85 @@ def complete_method(incomplete: str) -> list[str]:
     return [name for name in METHODS if name.lower().startswith(incomplete.lower())]
 
 
-def data_option(*names: str, **settings: Any) -> Any:
-    """Declare an option about reading."""
-    return typer.Option(*names, rich_help_panel="Data", **settings)
+def _option(panel: str, *texts: str, **settings: Any) -> Any:
+    """Declare an option by its names and its help, in a group of ``--help``."""
+    names = [text for text in texts if text.startswith("-")]
+    (help_text,) = set(texts).difference(names)
+    return typer.Option(*names, help=help_text, rich_help_panel=panel, **settings)
 
 
-def method_option(*names: str, **settings: Any) -> Any:
-    """Declare an option about the method."""
-    return typer.Option(*names, rich_help_panel="Method", **settings)
-
-
-def result_option(*names: str, **settings: Any) -> Any:
-    """Declare an option about what is printed and written."""
-    return typer.Option(*names, rich_help_panel="Results", **settings)
-
+data_option = functools.partial(_option, "Data")
+method_option = functools.partial(_option, "Method")
+result_option = functools.partial(_option, "Results")
 
 DataArgument = Annotated[
     str,
     typer.Argument(metavar="DATA", help="File of bags, folder of slides, or name of a data set."),
 ]
-ModelArgument = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="Model file of `pigmil fit`.")
-]  # fmt: skip
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="File of `pigmil fit`.")]
 MethodOption = Annotated[
-    str,
-    method_option(
-        "--method", "-m", help="Name, see `pigmil methods`.", autocompletion=complete_method
-    ),
+    str, method_option("--method", "-m", "See `pigmil methods`.", autocompletion=complete_method)
 ]
 SetOption = Annotated[
-    list[str] | None,
-    method_option("--set", help="Parameter of the method, as name=value; may be repeated."),
+    list[str] | None, method_option("--set", "Parameter, as name=value; may be repeated.")
 ]
-ScaleOption = Annotated[
-    bool, method_option("--scale/--no-scale", help="Standardise the features first.")
-]
+ScaleOption = Annotated[bool, method_option("--scale/--no-scale", "Standardise features first.")]
 PositiveOption = Annotated[
-    str | None, data_option("--positive", help="The positive label; needed for text labels.")
+    str | None, data_option("--positive", "The positive label; needed for text labels.")
 ]
 RawOption = Annotated[
-    bool,
-    result_option(
-        "--raw",
-        help="Write text to .csv and .tsv unchanged. By default an apostrophe is put before text "
-        "that a spreadsheet would run as a formula.",
-        show_default=False,
-    ),
+    bool, result_option("--raw", "Do not protect text that a spreadsheet would run as a formula.")
 ]
-StreamOption = Annotated[
-    bool,
-    data_option(
-        "--stream", help="Keep the bags on disk and read them block by block.", show_default=False
-    ),
-]
+StreamOption = Annotated[bool, data_option("--stream", "Read the bags from disk block by block.")]
 WorkersOption = Annotated[
     str | None,
     method_option(
-        "--workers", metavar="N|ADDRESS",
-        help="Compute with dask: number of processes to start, or address of a scheduler.",
+        "--workers", "Compute with dask: number of processes to start, or address of a scheduler."
     ),
-]  # fmt: skip
-SeedOption = Annotated[int, method_option("--seed", help="Random seed.")]
-
-
-class Impute(StrEnum):
-    """Value that replaces a missing one."""
-
-    median = "median"
-    mean = "mean"
+]
+SeedOption = Annotated[int, method_option("--seed", "Random seed.")]
+Impute = StrEnum("Impute", ["median", "mean"])
 
 
 @dataclass(frozen=True)
 class ReadOptions:
     """Options of all commands that read bags; those without a field go through ``--read``."""
 
-    bag: Annotated[str | None, data_option("--bag", help="Column with the bag ids.")] = None
-    label: Annotated[str | None, data_option("--label", help="Column with the bag labels.")] = None
+    bag: Annotated[str | None, data_option("--bag", "Column with the bag ids.")] = None
+    label: Annotated[str | None, data_option("--label", "Column with the bag labels.")] = None
     info: Annotated[
         list[str] | None,
-        data_option(
-            "--info",
-            help="Column to keep as information about the instance instead of using it as a "
-            "feature; may be repeated.",
-        ),
+        data_option("--info", "Column to keep as information, not as a feature; may be repeated."),
     ] = None
     labels: Annotated[
         list[Path] | None,
         data_option(
             "--labels",
-            help="Table with one row per bag or slide: .csv, .tsv, .xlsx or .parquet. A second "
-            "table is joined by the column that both share.",
+            "Table with one row per bag or slide: .csv, .tsv, .xlsx or .parquet. A second table is "
+            "joined by the column that both share.",
         ),
     ] = None
     id: Annotated[
-        str | None,
-        data_option(
-            "--id", help="Column of --labels with the bag or slide ids.", show_default="slide_id"
-        ),
+        str | None, data_option("--id", "Column of --labels with the ids, such as slide_id.")
     ] = None
     group: Annotated[
         list[str] | None,
         data_option(
-            "--group",
-            "--groups",
-            help="Column, such as patient or site, whose bags are kept in one fold; may be "
-            "repeated.",
+            "--group", "--groups",
+            "Column, such as patient or site, whose bags stay in one fold; may be repeated.",
         ),
-    ] = None
+    ] = None  # fmt: skip
     impute: Annotated[
-        Impute | None,
-        data_option(
-            "--impute", help="Fill missing values with the median or mean of the training bags."
-        ),
+        Impute | None, data_option("--impute", "How to fill missing values from the training bags.")
     ] = None
     isolated: Annotated[
-        bool,
-        data_option(
-            "--isolated",
-            help="Read in a process with limits on memory and time, for files of unknown origin.",
-            show_default=False,
-        ),
+        bool, data_option("--isolated", "Read files of unknown origin in a process with limits.")
     ] = False
     read: Annotated[
         list[str] | None,
         data_option(
             "--read",
-            help="Other parameter of `scan_bags`, as name=value, such as instance_label=COLUMN, "
+            "Other parameter of `scan_bags`, as name=value, such as instance_label=COLUMN, "
             "level=patient, missing=drop, delimiter=';' or format=csv; may be repeated.",
         ),
     ] = None
@@ -195,7 +148,7 @@ def _column(name: str) -> str | int:
 @functools.cache
 def reading_parameters() -> tuple[str, ...]:
     """Return the parameters of :func:`pigmil.scan_bags`."""
-    from pigmil.io._formats import scan_bags
+    from pigmil.io import scan_bags
 
     kinds = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     parameters = list(inspect.signature(scan_bags).parameters.values())[1:]
@@ -257,7 +210,7 @@ def open_bags(
         Where to warn of unusual data.
     """
     from pigmil.bags import unusual_data
-    from pigmil.io._formats import scan_bags
+    from pigmil.io import scan_bags
 
     bags: Any
     if Path(data).exists():

@@ -7,15 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from pigmil._core.text import count
-from pigmil.cli._console import Output, check_targets, command
-from pigmil.cli._inputs import (
-    NO_OPTIONS,
-    ReadOptions,
-    complete_method,
-    open_bags,
-    result_option,
-    split_setting,
-)
+from pigmil.cli import _console as console
+from pigmil.cli import _inputs as inputs
+from pigmil.cli._console import Output, command
+from pigmil.cli._inputs import result_option
 
 
 def complete_data_set(incomplete: str) -> list[str]:
@@ -39,9 +34,7 @@ def methods(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="NAME",
-            help="Describe this method.",
-            autocompletion=complete_method,
+            metavar="NAME", help="Describe this method.", autocompletion=inputs.complete_method
         ),
     ] = None,
 ) -> None:
@@ -106,9 +99,7 @@ def _yes_or_no(value: object) -> str:
 
 
 @command
-def datasets_list(
-    output: Output,
-) -> None:
+def datasets_list(output: Output) -> None:
     """List the data sets that can be loaded by name.
 
     Data sets are read from the folder PIGMIL_DATA or the cache; others are downloaded.
@@ -132,10 +123,7 @@ def datasets_list(
 
 
 @command
-def datasets_info(
-    output: Output,
-    name: NameArgument,
-) -> None:
+def datasets_info(output: Output, name: NameArgument) -> None:
     """Describe a data set: size, licence, citation, known defects and origin.
 
     Example:
@@ -202,15 +190,15 @@ def convert(
     ],
     format: Annotated[
         str | None,
-        result_option("--to-format", help="Format of OUT, if the suffix does not determine it."),
+        result_option("--to-format", "Format of OUT, if the suffix does not determine it."),
     ] = None,
     write: Annotated[
         list[str] | None,
         result_option(
-            "--write", help="Other parameter of `write_bags`, as name=value; may be repeated."
+            "--write", "Other parameter of `write_bags`, as name=value; may be repeated."
         ),
     ] = None,
-    read: ReadOptions = NO_OPTIONS,
+    read: inputs.ReadOptions = inputs.NO_OPTIONS,
 ) -> None:
     """Convert bags from one format to another.
 
@@ -222,9 +210,9 @@ def convert(
     """
     from pigmil.io import write_bags
 
-    check_targets(source, {"OUT": (target, ())})
-    options = dict(map(split_setting, write or []))
-    bags = open_bags(source, read, labelled=False)
+    console.check_targets(source, {"OUT": (target, ())})
+    options = dict(map(inputs.split_setting, write or []))
+    bags = inputs.open_bags(source, read, labelled=False)
     write_bags(bags, target, format=format, **options)
     output.result = {"bags": bags.n_bags, "instances": bags.n_instances, "target": target}
     output.add_file(target, repr(bags))

@@ -8,28 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pigmil._core.text import count, did_you_mean
-from pigmil.cli._console import TABLES, Output, check_targets, command, write_table
-from pigmil.cli._inputs import (
-    NO_OPTIONS,
-    DataArgument,
-    Impute,
-    MethodOption,
-    ModelArgument,
-    PositiveOption,
-    RawOption,
-    ReadOptions,
-    ScaleOption,
-    SeedOption,
-    SetOption,
-    StreamOption,
-    WorkersOption,
-    build_method,
-    find_positive_label,
-    fit_with_progress,
-    open_bags,
-    result_option,
-    start_cluster,
-)
+from pigmil.cli import _console as console
+from pigmil.cli import _inputs as inputs
+from pigmil.cli._console import Output, command
+from pigmil.cli._inputs import result_option
 
 _PICTURES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
 _NAME_BYTES = 100  # of a file name; 255 is the limit of most systems
@@ -41,16 +23,16 @@ HeatmapValue = StrEnum("HeatmapValue", ["score", "percentile"])
 @command
 def fit(
     output: Output,
-    data: DataArgument,
-    to: Annotated[Path, result_option("--output", "-o", help="Model file, such as model.skops.")],
-    method: MethodOption = "PIGMIL",
-    scale: ScaleOption = True,
-    set_: SetOption = None,
-    pos_label: PositiveOption = None,
-    read: ReadOptions = NO_OPTIONS,
-    stream: StreamOption = False,
-    workers: WorkersOption = None,
-    seed: SeedOption = 0,
+    data: inputs.DataArgument,
+    to: Annotated[Path, result_option("--output", "-o", "Model file, such as model.skops.")],
+    method: inputs.MethodOption = "PIGMIL",
+    scale: inputs.ScaleOption = True,
+    set_: inputs.SetOption = None,
+    pos_label: inputs.PositiveOption = None,
+    read: inputs.ReadOptions = inputs.NO_OPTIONS,
+    stream: inputs.StreamOption = False,
+    workers: inputs.WorkersOption = None,
+    seed: inputs.SeedOption = 0,
 ) -> None:
     """Fit a method on labelled bags and save the model.
 
@@ -69,17 +51,17 @@ def fit(
     from pigmil.bags import BagImputer, scaled_pipeline
     from pigmil.estimators.persistence import save_model
 
-    check_targets(data, {"--output": (to, ())})
-    fitted = build_method(method, set_, seed)
-    bags = open_bags(data, read, lazy=stream or workers is not None, output=output)
-    fitted.set_params(pos_label=find_positive_label(bags, pos_label))
+    console.check_targets(data, {"--output": (to, ())})
+    fitted = inputs.build_method(method, set_, seed)
+    bags = inputs.open_bags(data, read, lazy=stream or workers is not None, output=output)
+    fitted.set_params(pos_label=inputs.find_positive_label(bags, pos_label))
     model = scaled_pipeline(fitted, bags) if scale else Pipeline([("method", fitted)])
     if read.impute is not None:
         steps = [step for step in model.steps if step[0] != "impute"]
         model = Pipeline([("impute", BagImputer(strategy=read.impute.value)), *steps])
     try:
-        with start_cluster(workers):
-            fit_with_progress(output, fitted, bags, model)
+        with inputs.start_cluster(workers):
+            inputs.fit_with_progress(output, fitted, bags, model)
     except KeyboardInterrupt:
         output.errors.print("a fit cannot be resumed; run the same command again to start over")
         raise
@@ -91,14 +73,14 @@ def fit(
 @command
 def predict(
     output: Output,
-    model: ModelArgument,
-    data: DataArgument,
+    model: inputs.ModelArgument,
+    data: inputs.DataArgument,
     to: Annotated[
         Path | None,
         result_option(
             "--output",
             "-o",
-            help="Predictions: .csv, .tsv, .parquet or .json.",
+            "Predictions: .csv, .tsv, .parquet or .json.",
             show_default="DATA-predictions.csv",
         ),
     ] = None,
@@ -106,14 +88,14 @@ def predict(
         Path | None,
         result_option(
             "--instances",
-            help="Also write the instances, best first, to this file; with --stream or --workers "
+            "Also write the instances, best first, to this file; with --stream or --workers "
             "to this folder.",
         ),
     ] = None,
-    read: ReadOptions = NO_OPTIONS,
-    raw: RawOption = False,
-    stream: StreamOption = False,
-    workers: WorkersOption = None,
+    read: inputs.ReadOptions = inputs.NO_OPTIONS,
+    raw: inputs.RawOption = False,
+    stream: inputs.StreamOption = False,
+    workers: inputs.WorkersOption = None,
 ) -> None:
     """Classify bags with a saved model.
 
@@ -141,20 +123,24 @@ def predict(
         check_scores_instances(method, "drop --instances")
     to = (to or Path(f"{Path(data).stem}-predictions.csv")) if method.card.classifies else None
     lazy = stream or workers is not None
-    check_targets(
-        data, {"--output": (to, TABLES), "--instances": (None if lazy else instances, TABLES)}
+    console.check_targets(
+        data,
+        {
+            "--output": (to, console.TABLES),
+            "--instances": (None if lazy else instances, console.TABLES),
+        },
     )
     imputer = getattr(pipeline, "named_steps", {}).get("impute")
     if read.impute is None and isinstance(imputer, BagImputer):
-        read = replace(read, impute=Impute(imputer.strategy))
-    bags = open_bags(data, read, labelled=False, lazy=lazy, output=output)
+        read = replace(read, impute=inputs.Impute(imputer.strategy))
+    bags = inputs.open_bags(data, read, labelled=False, lazy=lazy, output=output)
     if not lazy:
         bags = with_fitted_features(output, method, bags)
     output.result = {"method": method.card.name, "bags": bags.n_bags}
-    with start_cluster(workers):
+    with inputs.start_cluster(workers):
         if to is not None:
             table = _predict_bags(output, pipeline, bags)
-            output.add_file(write_table(table, to, raw=raw), count(bags.n_bags, "bag"))
+            output.add_file(console.write_table(table, to, raw=raw), count(bags.n_bags, "bag"))
         scored = count(bags.n_instances, "instance")
         if instances is not None and lazy:
             files = predict_to_parquet(pipeline, bags, instances)
@@ -163,7 +149,7 @@ def predict(
             scores = instance_scores(pipeline, bags)
             order = np.argsort(-np.nan_to_num(scores, nan=-np.inf), kind="stable")
             columns = ranking_columns(bags, scores, order)
-            output.add_file(write_table(columns, instances, raw=raw), scored)
+            output.add_file(console.write_table(columns, instances, raw=raw), scored)
 
 
 def _predict_bags(output: Output, pipeline: Any, bags: Any) -> dict[str, Any]:
@@ -260,44 +246,31 @@ def with_fitted_features(output: Output, method: Any, bags: Any) -> Any:
 @command
 def heatmap(
     output: Output,
-    model: ModelArgument,
-    data: DataArgument,
+    model: inputs.ModelArgument,
+    data: inputs.DataArgument,
     only: Annotated[
-        list[str] | None,
-        result_option(
-            "--only", help="Id of a bag to draw; may be repeated. By default all bags are drawn."
-        ),
+        list[str] | None, result_option("--only", "Id of a bag to draw; may be repeated.")
     ] = None,
     folder: Annotated[
-        Path | None,
-        result_option("--output", "-o", help="Folder to write.", show_default="DATA-heatmaps"),
+        Path | None, result_option("--output", "-o", "Folder.", show_default="DATA-heatmaps")
     ] = None,
     formats: Annotated[
-        list[HeatmapFormat] | None,
-        result_option(
-            "--as",
-            help="Format; geojson is for QuPath. May be repeated.",
-            show_default="png",
-        ),
-    ] = None,
+        list[HeatmapFormat], result_option("--as", "geojson is for QuPath; may be repeated.")
+    ] = [HeatmapFormat.png],  # noqa: B006 - never changed
     value: Annotated[
-        HeatmapValue, result_option("--value", help="Value that determines the colour.")
+        HeatmapValue, result_option("--value", "Value that determines the colour.")
     ] = HeatmapValue.score,
     tile_size: Annotated[
         float | None,
-        result_option(
-            "--tile-size", help="Side length of a tile, if the data does not contain it."
-        ),
+        result_option("--tile-size", "Side length of a tile, if the data does not contain it."),
     ] = None,
     thumbnails: Annotated[
-        Path | None,
-        result_option("--thumbnails", help="Folder with one picture per bag, such as slide_1.png."),
+        Path | None, result_option("--thumbnails", "Folder with pictures such as slide_1.png.")
     ] = None,
     scale: Annotated[
-        float | None,
-        result_option("--scale", help="Level-0 pixels per unit of the coordinates, for geojson."),
+        float | None, result_option("--scale", "Level-0 pixels per unit, for geojson.")
     ] = None,
-    read: ReadOptions = NO_OPTIONS,
+    read: inputs.ReadOptions = inputs.NO_OPTIONS,
 ) -> None:
     """Draw the instances of bags at their coordinates, coloured by score.
 
@@ -318,7 +291,7 @@ def heatmap(
 
     pipeline, method = load_pipeline(model)
     check_scores_instances(method, "there is no heat map")
-    bags = open_bags(data, read, labelled=False)
+    bags = inputs.open_bags(data, read, labelled=False)
     if instance_coordinates(bags) is None:
         raise ValueError(
             "The instances have no coordinates: a heat map needs 'coords' in the file, or the "
@@ -337,7 +310,7 @@ def heatmap(
     scores = instance_scores(pipeline, with_fitted_features(output, method, bags))
     folder = folder or Path(f"{Path(data).stem}-heatmaps")
     folder.mkdir(parents=True, exist_ok=True)
-    kinds = list(dict.fromkeys(kind.value for kind in formats or [HeatmapFormat.png]))
+    kinds = list(dict.fromkeys(kind.value for kind in formats))
     jobs = [(int(at), slide) for at in chosen for slide in slides_of(bags, int(at))]
     names = _file_names([slide or ids[at] for at, slide in jobs])
     written: list[dict[str, Any]] = []
@@ -362,10 +335,8 @@ def heatmap(
     output.files += [str(item["file"]) for item in written]
     drawn = f"{count(len(jobs), 'bag')} as {' and '.join(kinds)}"
     output.print(f"wrote {count(len(written), 'file')} to {folder}  ({drawn})")
-    output.result = {
-        "method": method.card.name, "heatmaps": written,
-        "unscored": int((~np.isfinite(scores)).sum()),
-    }  # fmt: skip
+    unscored = int((~np.isfinite(scores)).sum())
+    output.result = {"method": method.card.name, "heatmaps": written, "unscored": unscored}
 
 
 def _file_names(names: list[str]) -> list[str]:

@@ -1,7 +1,7 @@
 """Build bags from drawn points: sizes, label noise, scaling."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,8 @@ POSITIVE, NEGATIVE = 1, -1
 NOISE_LEVELS = range(6)
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Numbers of bags and instances of a synthetic set, its noise and scaling."""
+class LayoutOptions(TypedDict, total=False):
+    """The parameters that all synthetic sets share."""
 
     n_positive_bags: int
     n_negative_bags: int
@@ -26,6 +25,20 @@ class Layout:
     noise: int
     noise_kind: str
     scale: bool
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Numbers of bags and instances of a synthetic set, its noise and scaling."""
+
+    n_positive_bags: int = 20
+    n_negative_bags: int = 20
+    positives_per_bag: int = 4
+    negatives_per_bag: int = 4
+    negative_bag_size: int = 8
+    noise: int = 0
+    noise_kind: str = "swap"
+    scale: bool = True
 
     def __post_init__(self) -> None:
         for name, least in (

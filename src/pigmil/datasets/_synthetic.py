@@ -1,13 +1,13 @@
 """The synthetic sets of the paper: BASIC, RHOMBUS and RING."""
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from scipy.optimize import linprog
 from sklearn.utils import check_random_state
 
 from pigmil.bags import Bags
-from pigmil.datasets._layout import Layout, Points, assemble
+from pigmil.datasets._layout import Layout, LayoutOptions, Points, assemble
 
 _MAX_DRAWS = 200
 Pair = tuple[float, float]
@@ -16,20 +16,13 @@ Pair = tuple[float, float]
 def make_basic(
     random_state: Any = None,
     *,
-    n_positive_bags: int = 20,
-    n_negative_bags: int = 20,
-    positives_per_bag: int = 4,
-    negatives_per_bag: int = 4,
-    negative_bag_size: int = 8,
-    noise: int = 0,
-    noise_kind: str = "swap",
-    scale: bool = True,
     negative_center: Pair = (0.0, 0.0),
     negative_half_widths: Pair = (1.0, 1.35),
     impostor_center: Pair = (0.9, 1.8),
     impostor_half_widths: Pair = (0.15, 0.3),
     positive_mean: Pair = (0.4, -1.85),
     positive_std: Pair = (1.0, 0.16),
+    **options: Unpack[LayoutOptions],
 ) -> Bags:
     """Draw BASIC: positives below a box of negatives, linearly separable.
 
@@ -83,16 +76,7 @@ def make_basic(
     Bags(40 bags, 320 instances, 2 features, float64, labels -1: 20, 1: 20)
     """
     rng = check_random_state(random_state)
-    layout = Layout(
-        n_positive_bags,
-        n_negative_bags,
-        positives_per_bag,
-        negatives_per_bag,
-        negative_bag_size,
-        noise,
-        noise_kind,
-        scale,
-    )
+    layout = Layout(**options)
     for _ in range(_MAX_DRAWS):
         positives = rng.normal(positive_mean, positive_std, (layout.n_positives, 2))
         impostors = _box(impostor_center, impostor_half_widths, layout.n_impostors, rng)
@@ -108,19 +92,12 @@ def make_basic(
 def make_rhombus(
     random_state: Any = None,
     *,
-    n_positive_bags: int = 20,
-    n_negative_bags: int = 20,
-    positives_per_bag: int = 4,
-    negatives_per_bag: int = 4,
-    negative_bag_size: int = 8,
-    noise: int = 0,
-    noise_kind: str = "swap",
-    scale: bool = True,
     positive_distance: float = 1.1,
     positive_std: Pair = (0.49, 0.33),
     negative_distance: float = 0.73,
     negative_half_widths: Pair = (1.05, 0.78),
     impostors: str = "copies",
+    **options: Unpack[LayoutOptions],
 ) -> Bags:
     """Draw RHOMBUS: positives left and right, negatives above and below.
 
@@ -166,16 +143,7 @@ def make_rhombus(
     if impostors not in ("copies", "fresh"):
         raise ValueError(f"impostors must be 'copies' or 'fresh'; got {impostors!r}.")
     rng = check_random_state(random_state)
-    layout = Layout(
-        n_positive_bags,
-        n_negative_bags,
-        positives_per_bag,
-        negatives_per_bag,
-        negative_bag_size,
-        noise,
-        noise_kind,
-        scale,
-    )
+    layout = Layout(**options)
     if impostors == "copies" and layout.n_impostors > layout.n_negatives:
         raise ValueError(
             f"Positive bags take {layout.n_impostors} different negatives from negative bags, "
@@ -198,17 +166,10 @@ def make_rhombus(
 def make_ring(
     random_state: Any = None,
     *,
-    n_positive_bags: int = 20,
-    n_negative_bags: int = 20,
-    positives_per_bag: int = 4,
-    negatives_per_bag: int = 4,
-    negative_bag_size: int = 8,
-    noise: int = 0,
-    noise_kind: str = "swap",
-    scale: bool = True,
     positive_std: float = 0.25,
     inner_radius: float = 1.2,
     outer_radius: float = 3.0,
+    **options: Unpack[LayoutOptions],
 ) -> Bags:
     """Draw RING: positives at the origin inside a ring of negatives.
 
@@ -243,16 +204,7 @@ def make_ring(
     80
     """
     rng = check_random_state(random_state)
-    layout = Layout(
-        n_positive_bags,
-        n_negative_bags,
-        positives_per_bag,
-        negatives_per_bag,
-        negative_bag_size,
-        noise,
-        noise_kind,
-        scale,
-    )
+    layout = Layout(**options)
     if not 0 <= inner_radius < outer_radius:
         raise ValueError(
             "The ring needs 0 <= inner_radius < outer_radius; got "

@@ -2,10 +2,9 @@
 
 from pigmil._core.tables import Cell, Table
 from pigmil.report._comparison import comparison_summary
-from pigmil.report._figures import plot_bags, plot_faithfulness
-from pigmil.report._geojson import write_geojson
-from pigmil.report._heatmap import plot_heatmap
+from pigmil.report._figures import plot_bags, plot_faithfulness, plot_heatmap
 from pigmil.report._summary import detection_summary
+from pigmil.report._tiles import write_geojson
 from pigmil.report._write import render_html, render_markdown, write_report
 
 __all__ = [

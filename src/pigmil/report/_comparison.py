@@ -171,7 +171,7 @@ def single_set(results: Any, metric: str | None = None) -> dict[str, Any]:
     }
     deviation = results.table(main, statistic="std").iloc[0]
     low, high = (means[main] - deviation).copy(), (means[main] + deviation).copy()
-    intervals = results.intervals(main) if main in INTERVALS else ()
+    intervals: Any = results.intervals(main) if main in INTERVALS else ()
     for row in intervals.itertuples() if len(intervals) else ():
         if row.low == row.low:
             low[row.method], high[row.method] = row.low, row.high

@@ -3,7 +3,9 @@
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_matrix
 from sklearn.decomposition import PCA, TruncatedSVD
+from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from pigmil._core.segments import segment_argmax
 from pigmil._core.text import count, sanitize
@@ -385,14 +387,9 @@ def feature_differences(bags: Bags, detected: IntArray, positive: Any) -> dict[s
 
 def _moments(values: Any) -> tuple[FloatArray, FloatArray]:
     """Return mean and standard deviation of each column; missing values are left out."""
-    if hasattr(values, "multiply"):
-        mean = np.asarray(values.mean(axis=0)).ravel()
-        square = np.asarray(values.multiply(values).mean(axis=0)).ravel()
-        return mean, np.sqrt(np.maximum(square - mean**2, 0.0))
-    array = np.asarray(values, dtype=np.float64)
-    seen = np.isfinite(array)
-    n_seen = np.maximum(seen.sum(axis=0), 1)
-    mean = np.where(seen, array, 0.0).sum(axis=0) / n_seen
-    square = (np.where(seen, array - mean, 0.0) ** 2).sum(axis=0) / n_seen
-    empty = ~seen.any(axis=0)
-    return np.where(empty, np.nan, mean), np.where(empty, np.nan, np.sqrt(square))
+    if hasattr(values, "tocsr"):
+        mean, variance = mean_variance_axis(csr_matrix(values, dtype=np.float64), axis=0)
+        return mean, np.sqrt(variance)
+    known = np.ma.masked_invalid(np.asarray(values, dtype=np.float64))
+    mean, deviation = known.mean(axis=0), known.std(axis=0)
+    return np.ma.filled(mean, np.nan), np.ma.filled(deviation, np.nan)

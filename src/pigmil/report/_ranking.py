@@ -15,7 +15,7 @@ from pigmil.evaluation._splits import bag_groups, bag_splits, with_fold_groups
 from pigmil.report._thumbnails import Thumbnails
 
 MAX_BAGS, MAX_ROWS, LEAST_ROWS = 400, 6000, 5
-PICTURED_ROWS, MAX_VALUES, MAX_FIELDS = 10, 6, 6
+PICTURED, MAX_VALUES, MAX_FIELDS = 10, 6, 6
 FOLDS = 5
 _NOT_REFITTED = (
     "No bag was classified by a model that had not seen it: that takes several more fits, which "
@@ -134,50 +134,38 @@ def ranked_bags(
     most = max(LEAST_ROWS, MAX_ROWS // min(len(chosen), MAX_BAGS))
     detected = detected_mask(model, bags, selection)
     names, same = info_columns(bags)
-    by_owner = np.argsort(owner, kind="stable")
-    parts = dict(
-        zip(
-            np.unique(owner).tolist(),
-            np.split(order[by_owner], np.flatnonzero(np.diff(owner[by_owner])) + 1),
-            strict=True,
+    labels = bags.instance_labels
+    listed: list[dict[str, Any]] = []
+    for bag in chosen[:MAX_BAGS].tolist():
+        rows = order[owner == bag]
+        listed.append(
+            {
+                "bag": bag,
+                "id": sanitize(bags.ids[bag]),
+                "size": int(bags.sizes[bag]),
+                "detected": int(detected[rows].sum()),
+                "best": rounded(model.instance_scores_[rows[0]])[0],
+                "info": _bag_texts(bags, bag, same),
+                "rows": [
+                    {
+                        "rank": rank,
+                        "instance": int(row - bags.offsets[bag]),
+                        "score": rounded(model.instance_scores_[row])[0],
+                        "detected": bool(detected[row]),
+                        "label": None if labels is None else sanitize(labels[row]),
+                        "info": info_texts(bags, row, names),
+                        "image": thumbnails.of(row) if thumbnails and rank <= PICTURED else None,
+                    }
+                    for rank, row in enumerate(rows[:most].tolist(), 1)
+                ],
+            }
         )
-    )
-    listed: list[dict[str, Any]] = [
-        {
-            "bag": int(bag),
-            "id": sanitize(bags.ids[bag]),
-            "size": int(bags.sizes[bag]),
-            "detected": int(detected[bags.offsets[bag] : bags.offsets[bag + 1]].sum()),
-            "best": rounded(model.instance_scores_[parts[bag][:1]])[0],
-            "info": _bag_texts(bags, bag, same),
-            "rows": [
-                {
-                    "rank": rank,
-                    **_row(model, bags, row, bool(detected[row]), names),
-                    "image": thumbnails.of(row) if thumbnails and rank <= PICTURED_ROWS else None,
-                }
-                for rank, row in enumerate(parts[bag][:most].tolist(), 1)
-            ],
-        }
-        for bag in chosen[:MAX_BAGS].tolist()
-    ]
     return {
         "columns": [column_title(bags, name) for name in names],
         "pictured": thumbnails is not None,
-        "labelled": bags.instance_labels is not None,
+        "labelled": labels is not None,
         "bags": listed,
         "note": _note(len(chosen), len(order), sum(len(part["rows"]) for part in listed), most),
-    }
-
-
-def _row(model: Any, bags: Bags, row: int, detected: bool, names: Sequence[str]) -> dict[str, Any]:
-    position = int(row - bags.offsets[np.searchsorted(bags.offsets, row, side="right") - 1])
-    return {
-        "instance": position,
-        "score": rounded(model.instance_scores_[row])[0],
-        "detected": detected,
-        "label": None if bags.instance_labels is None else sanitize(bags.instance_labels[row]),
-        "info": info_texts(bags, row, names),
     }
 
 
@@ -244,14 +232,10 @@ def _info_text(value: Any) -> str:
 def _note(n_bags: int, n_rows: int, listed: int, most: int) -> str | None:
     if listed == n_rows:
         return None
-    shown_bags = (
-        f"the best {MAX_BAGS} of {n_bags} positive bags"
-        if n_bags > MAX_BAGS
-        else (f"all {n_bags} positive bags")
-    )
+    best = f"the best {MAX_BAGS} of" if n_bags > MAX_BAGS else "all"
     return (
-        f"To stay usable the page lists {listed:,} of {n_rows:,} instances: of {shown_bags} the "
-        f"best {most} each. The ranked table file holds all of them."
+        f"To stay usable the page lists {listed:,} of {n_rows:,} instances: of {best} {n_bags} "
+        f"positive bags the best {most} each. The ranked table file holds all of them."
     )
 
 
@@ -345,6 +329,7 @@ def bag_predictions(
     except ValueError as error:
         return {"why_not": f"Held-out predictions failed: {sanitize(error, limit=300)}"}
     predicted = decision > 0
+    classes = sorted(model.classes_, key=lambda label: bool(label == model.positive_label_))
     figures = {"accuracy": float(np.mean(predicted == positive))}
     figures["area under the ROC curve"] = float(roc_auc_score(positive, decision))
     if probability is not None:
@@ -355,16 +340,11 @@ def bag_predictions(
         "decision": rounded(decision),
         "probability": None if probability is None else rounded(probability),
         "predicted": predicted.tolist(),
-        "classes": [sanitize(model.classes_[i]) for i in _order(model)],
+        "classes": [sanitize(label) for label in classes],
         "confusion": confusion_matrix(positive, predicted, labels=[False, True]).tolist(),
         "figures": figures,
         "calibration": None if probability is None else calibration(positive, probability),
     }
-
-
-def _order(model: Any) -> tuple[int, int]:
-    """Return the positions of the negative and the positive class in ``classes_``."""
-    return (0, 1) if model.positive_label_ == model.classes_[1] else (1, 0)
 
 
 def _cross_validate(
@@ -372,6 +352,8 @@ def _cross_validate(
 ) -> tuple[FloatArray, FloatArray | None]:
     decision = np.empty(bags.n_bags)
     probability = np.empty(bags.n_bags) if hasattr(model, "predict_proba") else None
+    at = int(model.positive_label_ == model.classes_[1])  # position of the positive class
+    sign = 1 if at else -1
     number = bag_groups(bags, (groups, "duplicates"))
     if number is not None and number.max() + 1 == bags.n_bags:
         number = None
@@ -383,22 +365,11 @@ def _cross_validate(
         if original is not None and original is not bags:
             other = scaled_pipeline(other, source)
         other.fit(source[split.train])
-        fold_decision, fold_probability = _predict(other, source[split.test], _order(model))
-        decision[split.test] = fold_decision
-        if probability is not None and fold_probability is not None:
-            probability[split.test] = fold_probability
+        tested = source[split.test]
+        decision[split.test] = sign * np.asarray(other.decision_function(tested))
+        if probability is not None:
+            probability[split.test] = np.asarray(other.predict_proba(tested))[:, at]
     return decision, probability
-
-
-def _predict(
-    model: Any, bags: Bags, order: tuple[int, int]
-) -> tuple[FloatArray, FloatArray | None]:
-    """Return decision values and probabilities of the positive class."""
-    negative, positive = order
-    decision = np.asarray(model.decision_function(bags)) * (1 if positive > negative else -1)
-    if not hasattr(model, "predict_proba"):
-        return decision, None
-    return decision, np.asarray(model.predict_proba(bags))[:, positive]
 
 
 def calibration(positive: Any, probability: FloatArray) -> list[dict[str, Any]]:

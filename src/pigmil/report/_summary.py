@@ -358,11 +358,7 @@ def _unused(model: Any, bags: Bags) -> list[str]:
 
 
 def _best_rows(
-    model: Any,
-    bags: Bags,
-    selection: Any,
-    names: Sequence[str],
-    thumbnails: Thumbnails | None,
+    model: Any, bags: Bags, selection: Any, names: Sequence[str], thumbnails: Thumbnails | None
 ) -> tuple[list[dict[str, Any]], int]:
     """Return the instances called positive, or the best one of each positive bag."""
     order = ranked_rows(model, bags)
