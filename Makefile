@@ -117,7 +117,7 @@ test-deep: $(READY)
 
 fuzz: $(READY)
 	@for script in $(wildcard tests/fuzz/fuzz_*.py); do \
-		echo $$script; $(BIN)/python $$script || exit 1; done
+		echo $$script; $(BIN)/python $$script --inputs $(or $(N),500) || exit 1; done
 
 reproduce: $(READY)
 	$(BIN)/python -m reproduction $(ARGS)

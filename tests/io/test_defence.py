@@ -15,9 +15,10 @@ import pyarrow.parquet
 import pytest
 import scipy.io
 
+from pigmil import read_bags, scan_bags
 from pigmil._core.errors import BagFormatError
 from pigmil.io import _defence, _isolated
-from pigmil.io._formats import Request, read_bags, scan_bags
+from pigmil.io._formats import Request
 
 from .samples import VALUES, WRITERS, matlab_73, write_sample
 from .torch_files import archive, described, pickled, tensor_file, text

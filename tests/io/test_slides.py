@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pigmil import read_bags, scan_bags
 from pigmil._core.errors import BagFormatError
-from pigmil.io._formats import read_bags, scan_bags
 
 from .torch_files import tensor_file
 
