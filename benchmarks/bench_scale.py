@@ -209,9 +209,8 @@ def measure_prediction(folder: str, n_slides: int, name: str) -> dict:
 
     bags = scan(folder, n_slides)
     model = build(name).fit(bags[:20].load(info=False))
-    committee = getattr(model, "committee_", None)
-    used = {view.scale for view in committee.views if view.width} if committee else ()
-    columns = sum(len(committee.landmarks[number]) for number in used) or 1
+    committee = getattr(model, "committee_", ())
+    columns = sum(len(part.landmarks) for part in committee if len(part.gammas)) or 1
     matrix = np.random.default_rng(0).normal(size=(WIDTH, columns)).astype("float32")
 
     def read_and_multiply() -> None:

@@ -2,8 +2,7 @@
 
 python benchmarks/bench_soft.py FOLDER                        # all Parquet files of the folder
 python benchmarks/bench_soft.py FOLDER --sets birds_10 wdbc --methods SoftPIGMIL MILD
-python benchmarks/bench_soft.py FOLDER --choices              # other settings; leave one family out
-python benchmarks/bench_soft.py FOLDER --choices --halves     # the same with half of the bags
+python benchmarks/bench_soft.py FOLDER --what-pays            # other settings, all bags and halves
 python benchmarks/bench_soft.py --synthetic 20                # BASIC, RHOMBUS and RING over seeds
 python benchmarks/bench_soft.py --large 2                     # weak concepts in large bags
 
@@ -11,18 +10,16 @@ Columns of a file: bag, bag_label, instance_label (positive if above 0), and fea
 Instance labels are used to report only. Results are kept in a file and not computed again; delete
 it after a change of a method.
 
-``--choices`` fits SoftPIGMIL once per set and keeps the scores of its models in the folder MEMBERS.
-From these it combines the final score anew for other settings: temperature, power of the stability,
-share of the forest, and without each kind of model, scale or width. The forest is not fitted again.
-The last lines compare the settings that SoftPIGMIL has with those that are best on all sets, and
-with those that are best on the sets of other families (leave one family out).
+``--what-pays`` fits SoftPIGMIL on each set and on two halves of its bags, and keeps the scores of
+its models in the folder MEMBERS. From these it combines the final score anew: without each kind of
+model, scale, width and the forest, and with other temperatures. The forest is not fitted again.
 """
 
 import argparse
-import itertools
 import json
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,21 +28,13 @@ from sklearn.model_selection import StratifiedKFold
 from pigmil import Bags, BagScaler, SoftPIGMIL, metrics
 from pigmil.datasets import make_basic, make_rhombus, make_ring
 from pigmil.estimators import get_estimator
-from pigmil.estimators._soft_weights import auc_standard_error, copy_penalty
+from pigmil.estimators._soft_models import SETTINGS, model_weights
 
 METHODS = ["SoftPIGMIL", "PIGMIL", "MILD", "Ins-KI-SVM", "EM-DD"]
-# Sets of one source or kind, by how their names begin; every other set is a family of its own.
-FAMILIES = {"birds": "birds", "frost": "letters", "g_": "tables", "s_": "synthetic"}
-FAMILIES |= {"digits": "digits", "mnist": "digits", "benzene": "atoms", "logic7": "atoms"}
-# Temperature, power of the stability, share of the forest, and what is left out.
-TAKEN = (0.5, 2, 0.35, ("nothing", None))
-LEFT_OUT = [
-    ("nothing", None),
-    *(("kind", kind) for kind in ("walk", "noisy_or")),
-    *(("scale", kind) for kind in ("raw", "standard", "rank", "whitened", "squares", "bins")),
-    *(("width", width) for width in (0.0, 0.7, 1.0, 1.5, 3.0)),
-]
-CHOICES = list(itertools.product((0.25, 0.5, 1.0), (0, 2, 4, 8), (0.0, 0.2, 0.35, 0.5), LEFT_OUT))
+# What is left out, or another temperature or share of the forest.
+CHOICES = ["nothing", "walk", "noisy_or", *SETTINGS.scales, *map(str, SETTINGS.widths)]
+CHOICES += [("temperature", value) for value in (0.25, 0.7, 1.0)]
+CHOICES += [("forest_share", value) for value in (0.0, 0.2, 0.5)]
 
 
 def build(name: str):
@@ -66,6 +55,13 @@ def load(path: Path) -> Bags:
     )
 
 
+def judge(scores: np.ndarray, bags: Bags) -> tuple[float, float]:
+    """Return average precision inside positive bags and top-1 hit rate, in percent."""
+    inside, labels = np.repeat(bags.y == 1, bags.sizes), bags.instance_labels
+    precision = metrics.instance_average_precision(scores[inside], labels[inside], missing="lowest")
+    return 100 * precision, 100 * metrics.top1_hit_rate(scores, bags, bags.y, labels)
+
+
 def measure(name: str, bags: Bags) -> dict[str, float]:
     """Fit one method; those that do not scale features themselves get them standardized."""
     method = build(name)
@@ -73,14 +69,7 @@ def measure(name: str, bags: Bags) -> dict[str, float]:
     start = time.process_time()
     scores = method.fit(rows, bags.y).instance_scores_
     seconds = time.process_time() - start
-    inside = np.repeat(bags.y == 1, bags.sizes)
-    labels = bags.instance_labels
-    precision = metrics.instance_average_precision(scores[inside], labels[inside], missing="lowest")
-    return {
-        "ap": 100 * precision,
-        "top1": 100 * metrics.top1_hit_rate(scores, bags, bags.y, labels),
-        "seconds": seconds,
-    }
+    return dict(zip(("ap", "top1"), judge(scores, bags), strict=True), seconds=seconds)
 
 
 def tables(folder: Path, names: list[str], methods: list[str], store: Path) -> None:
@@ -108,110 +97,69 @@ def tables(folder: Path, names: list[str], methods: list[str], store: Path) -> N
 class Recorded(SoftPIGMIL):
     """SoftPIGMIL that keeps its models and what the forest adds."""
 
-    def _fit_models(self, work, *arguments):
-        self.work, self.models = work, super()._fit_models(work, *arguments)
-        return self.models
-
-    def _add_forest(self, models, work, scores, held_out):
-        both = super()._add_forest(models, work, scores, held_out)
-        self.trees = both[0] - 0.65 * scores / scores[~work.inside].std()
+    def _combine(self, bags, work, family, settings):
+        self.positions, self.family = work.positions, family
+        both = super()._combine(bags, work, family, settings)
+        scores = family.scores[:, 0]
+        share = (1.0 - settings.forest_share) / scores[~work.inside].std()
+        self.trees = both[0][work.positions] - share * scores
         return both
 
 
-def members(folder: Path, name: str, store: Path) -> dict[str, np.ndarray]:
-    """Return the scores of all models on one set, fitted if they are not stored.
+def part_of(bags: Bags, half: str) -> Bags:
+    if not half:
+        return bags
+    splitter = StratifiedKFold(2, shuffle=True, random_state=0)
+    return bags[[test for _, test in splitter.split(bags.y, bags.y)][int(half)]]
 
-    A name that ends in @0 or @1 stands for one of two halves of the bags.
-    """
-    stored = store / f"{name}.npz"
+
+def members(bags: Bags, stored: Path) -> dict[str, np.ndarray]:
+    """Return the scores of all models on one set, fitted if they are not stored."""
     if not stored.exists():
-        stem, _, half = name.partition("@")
-        bags = load(folder / f"{stem}.parquet")
-        if half:
-            splitter = StratifiedKFold(2, shuffle=True, random_state=0)
-            bags = bags[[test for _, test in splitter.split(bags.y, bags.y)][int(half)]]
-        start = time.process_time()
         model = Recorded(random_state=0).fit(bags)
-        seconds = time.process_time() - start
-        inside = np.repeat(bags.y == 1, bags.sizes)
-        if len(model.work.positions) < bags.n_instances:
-            raise ValueError(f"{name}: not all instances were worked with")
-        fits = [fit for _, fit in model.models.fits]
-        store.mkdir(parents=True, exist_ok=True)
+        stored.parent.mkdir(parents=True, exist_ok=True)
         np.savez_compressed(
             stored,
-            scores=np.array([fit.scores for fit in fits], dtype=np.float32),
+            scores=np.array([each.scores[:, 0] for each in model.family.models], dtype=np.float32),
+            names=[name.split() for name in model.model_names_],
+            aucs=model.model_aucs_,
             trees=model.trees,
-            copies=copy_penalty(model.work.rows, model.work.offsets, model.work.positive),
-            aucs=model.models.aucs,
-            stabilities=model.models.stabilities,
-            kind=[fit.kind for fit in fits],
-            scale=[model.models.scales[view.scale].kind for view, _ in model.models.fits],
-            width=[view.width or 0.0 for view, _ in model.models.fits],
-            inside=inside,
-            labels=bags.instance_labels,
-            n_bags=[(bags.y == 1).sum(), (bags.y == 0).sum()],
-            final=model.instance_scores_,
-            top1=metrics.top1_hit_rate(model.instance_scores_, bags, bags.y, bags.instance_labels),
-            seconds=seconds,
+            positions=model.positions,
         )
     return dict(np.load(stored))
 
 
-def precision_with(part: dict[str, np.ndarray], setting: tuple) -> float:
-    """Return the average precision of the final score that other settings give."""
-    temperature, power, share, (what, value) = setting
-    kept = np.full(len(part["aucs"]), True) if value is None else part[what] != value
-    aucs, stabilities = part["aucs"][kept], np.maximum(part["stabilities"][kept], 0.1)
-    error = auc_standard_error(float(aucs.max()), *part["n_bags"])
-    weights = np.exp((aucs - aucs.max()) / np.hypot(temperature * error, 0.005))
-    weights *= stabilities**power
-    weights[weights < 0.01 * weights.max()] = 0.0
-    inside, trees = part["inside"], part["trees"]
-    scores = (weights / weights.sum()) @ part["scores"][kept]
-    scores = (1 - share) * scores / scores[~inside].std() - part["copies"]
-    scores += share * trees / trees[~inside].std()
-    labels = part["labels"][inside]
-    return 100 * metrics.instance_average_precision(scores[inside], labels, missing="lowest")
+def combine(part: dict[str, np.ndarray], bags: Bags, choice) -> np.ndarray:
+    """Return the final scores that another choice gives."""
+    kept, settings = np.ones(len(part["aucs"]), dtype=bool), SETTINGS
+    if isinstance(choice, str):
+        kept = ~(part["names"] == choice).any(axis=1)
+    else:
+        settings = replace(SETTINGS, **dict([choice]))
+    weights = model_weights(part["aucs"][kept], bags.y == 1, settings)
+    outside = np.repeat(bags.y == 0, bags.sizes)[part["positions"]]
+    found = weights @ part["scores"][kept]
+    found *= (1 - settings.forest_share) / found[outside].std()
+    found += settings.forest_share * part["trees"] / part["trees"][outside].std()
+    scores = np.full(bags.n_instances, np.nan)
+    scores[part["positions"]] = found
+    return scores
 
 
-def family_of(name: str) -> str:
-    name = name.partition("@")[0]
-    return next((family for start, family in FAMILIES.items() if name.startswith(start)), name)
-
-
-def choices(folder: Path, names: list[str], store: Path) -> None:
-    table = []
-    print(f"{'AP / top-1, %':20}{'SoftPIGMIL':>16}{'CPU s':>8}")
-    rows = []
+def what_pays(folder: Path, names: list[str], store: Path) -> None:
+    print(f"{'AP / top-1, %':28}{'all bags':>16}{'halves':>16}")
+    rows: dict[int, list] = {1: [], 2: []}
     for name in names:
-        part = members(folder, name, store)
-        inside = part["inside"]
-        ap = metrics.instance_average_precision(
-            part["final"][inside], part["labels"][inside], missing="lowest"
-        )
-        rows.append((100 * ap, 100 * float(part["top1"]), float(part["seconds"])))
-        print(f"{name:20}{rows[-1][0]:8.1f} /{rows[-1][1]:6.1f}{rows[-1][2]:8.1f}", flush=True)
-        table.append([precision_with(part, setting) for setting in CHOICES])
-    means = np.mean(rows, axis=0)
-    print(f"{'mean':20}{means[0]:8.1f} /{means[1]:6.1f}{means[2]:8.1f}")
-    found = np.array(table)
-    taken = found[:, CHOICES.index(TAKEN)]
-    for number, label in enumerate(("temperature", "power of stability", "share of the forest")):
-        for value in sorted({setting[number] for setting in CHOICES}):
-            other = (*TAKEN[:number], value, *TAKEN[number + 1 :])
-            print(f"{label:20} {value:<22}{found[:, CHOICES.index(other)].mean():7.2f}")
-    for left_out in LEFT_OUT:
-        mean = found[:, CHOICES.index((*TAKEN[:3], left_out))].mean()
-        print(f"{'without':20} {' '.join(map(str, left_out)):22}{mean:7.2f}")
-    families = np.array([family_of(name) for name in names])
-    honest = np.zeros(len(names))
-    for family in sorted(set(families)):
-        mine = families == family
-        honest[mine] = found[mine, np.argmax(found[~mine].mean(axis=0))]
-    print(f"{len(CHOICES)} settings, {len(set(families))} families")
-    print(f"as taken {taken.mean():.2f}, best {found.mean(axis=0).max():.2f}, ", end="")
-    print(f"chosen without the family of the set {honest.mean():.2f}")
+        whole = load(folder / f"{name}.parquet")
+        for half in ("", "0", "1"):
+            bags = part_of(whole, half)
+            part = members(bags, store / f"{name}@{half}.npz")
+            found = [judge(combine(part, bags, choice), bags) for choice in CHOICES]
+            rows[2 if half else 1].append(found)
+    means = [np.mean(rows[key], axis=0) for key in (1, 2)]
+    for choice, *cells in zip(CHOICES, *means, strict=True):
+        label = f"without {choice}" if isinstance(choice, str) else f"{choice[0]} {choice[1]}"
+        print(f"{label:28}" + "".join(f"{ap:8.2f} /{top:6.2f}" for ap, top in cells))
 
 
 def synthetic(methods: list[str], seeds: int) -> None:
@@ -285,8 +233,9 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+")
     parser.add_argument("--methods", nargs="+", default=METHODS)
     parser.add_argument("--store", type=Path, default=Path("bench_soft.json"))
-    parser.add_argument("--choices", type=Path, metavar="MEMBERS", nargs="?", const="bench_members")
-    parser.add_argument("--halves", action="store_true")
+    parser.add_argument(
+        "--what-pays", type=Path, metavar="MEMBERS", nargs="?", const="bench_members"
+    )
     parser.add_argument("--synthetic", type=int, metavar="SEEDS", default=0)
     parser.add_argument("--large", type=int, metavar="SEEDS", default=0)
     arguments = parser.parse_args()
@@ -300,10 +249,8 @@ def main() -> None:
         parser.error("name a folder of Parquet files, or --synthetic or --large SEEDS")
     else:
         names = arguments.sets or sorted(path.stem for path in arguments.folder.glob("*.parquet"))
-        if arguments.choices is not None:
-            if arguments.halves:
-                names = [f"{name}@{half}" for name in names for half in range(2)]
-            choices(arguments.folder, names, Path(arguments.choices))
+        if arguments.what_pays is not None:
+            what_pays(arguments.folder, names, arguments.what_pays)
         else:
             tables(arguments.folder, names, arguments.methods, arguments.store)
 

@@ -5,7 +5,7 @@ import pytest
 from sklearn.neighbors import KNeighborsClassifier
 
 from pigmil import SIL, Bags
-from pigmil.estimators import _selection, _soft_weights, all_estimators, get_estimator
+from pigmil.estimators import _selection, all_estimators, get_estimator
 from pigmil.estimators._selection import FOLD_GROUP, grouped_folds, inner_folds, stratified_folds
 from pigmil.evaluation._cells import Entry, compute_cell
 from pigmil.evaluation._splits import bag_groups, bag_splits
@@ -88,7 +88,7 @@ def forbid_folds_of_bags(monkeypatch, seen):
     def refused(*arguments, **options):
         raise AssertionError("folds that know no groups")
 
-    for module in (_selection, _soft_weights):
+    for module in (_selection,):
         monkeypatch.setattr(module, "stratified_folds", refused)
         monkeypatch.setattr(module, "grouped_folds", noted)
 

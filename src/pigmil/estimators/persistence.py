@@ -29,11 +29,8 @@ _PARTS = (
     "pigmil.bags._transform.OnInstances",
     "pigmil.bags._transform._MissingValueFiller",
     "pigmil.estimators._prototype_svm.PrototypeSVM",
-    "pigmil.estimators._soft_committee.Committee",
-    "pigmil.estimators._soft_committee.ModelTrace",
-    "pigmil.estimators._soft_forest.Forest",
-    "pigmil.estimators._soft_views.Scale",
-    "pigmil.estimators._soft_views.View",
+    "pigmil.estimators._soft_models.Scale",
+    "pigmil.estimators._soft_models.ScaleScore",
     "pigmil.estimators._svm_solvers.KernelSVM",
     "pigmil.estimators._svm_solvers.LinearSVM",
     "pigmil.graph.candidates.WorkingBags",
@@ -44,6 +41,7 @@ _PARTS = (
     "sklearn.calibration._CalibratedClassifier",
     "sklearn.calibration._SigmoidCalibration",
     "sklearn.decomposition._pca.PCA",
+    "sklearn.ensemble._forest.ExtraTreesClassifier",
     "sklearn.feature_selection._variance_threshold.VarianceThreshold",
     "sklearn.linear_model._logistic.LogisticRegression",
     "sklearn.metrics._scorer._PassthroughScorer",
@@ -61,6 +59,8 @@ _PARTS = (
     "sklearn.preprocessing._label.LabelBinarizer",
     "sklearn.svm._classes.LinearSVC",
     "sklearn.svm._classes.SVC",
+    "sklearn.tree._classes.ExtraTreeClassifier",
+    "sklearn.tree._tree.Tree",
 )
 _NUMBERS = ("bool", "bool_", "int32", "int64", "uint32", "uint64", "float32", "float64", "str_")
 # Kind of node in a file -> the names it may carry. skops knows more kinds; no other is built.
@@ -160,7 +160,7 @@ def load_model(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> 
     if not path.is_file():
         raise ModelFileError(f"There is no model file at '{path}'.")
     admitted = {**_PLAIN, **dict.fromkeys(_TRUSTED_NODES, further)}
-    admitted["ObjectNode"] = further.union(model_types())
+    admitted["ObjectNode"] = admitted["TreeNode"] = further.union(model_types())
     try:
         with path.open("rb") as file, warnings.catch_warnings():
             # The versions are compared below, in one message.
