@@ -20,12 +20,12 @@ from sklearn.utils import check_random_state
 from pigmil._core.segments import quota, segment_gather, segment_ids, segment_lowest
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
+from pigmil.estimators._selection import bag_auc
 from pigmil.estimators._soft_models import (
     Model,
     Scale,
     Settings,
     WorkingSet,
-    bag_auc,
     committee_scores,
     fit_family,
     fit_scale,

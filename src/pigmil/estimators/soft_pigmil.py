@@ -145,7 +145,7 @@ class SoftPIGMIL(MILClassifier):
     _accepts_sparse = True
     _fits_lazy_bags = True
     # The decision value is the log-odds, from a sigmoid fitted on bags held out of every model.
-    probability = True
+    probability: ClassVar[bool] = True  # type: ignore[misc]
     card = Card(
         name="SoftPIGMIL",
         title="Positive instances by soft pools in several metrics",
