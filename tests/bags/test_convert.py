@@ -1,6 +1,8 @@
-"""``as_bags``: everything API.md lists, in every kind of table."""
+"""``as_bags``: all that its docstring lists, in every kind of table."""
 
 import sys
+from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -194,3 +196,42 @@ def test_frames_need_narwhals(monkeypatch):
 def test_lists_and_tables_are_distinguished(thing, is_list, is_table):
     assert is_bag_list(thing) == is_list
     assert is_plain_table(thing) == is_table
+
+
+class TestSeveralArrays:
+    """Dicts, iterators and columns of lists."""
+
+    ARRAYS: ClassVar = {"p": np.arange(4.0).reshape(2, 2), "q": np.array([[4.0, 5.0]])}
+
+    def test_dict(self):
+        bags = as_bags(self.ARRAYS, y=[0, 1])
+        assert bags.ids.tolist() == ["p", "q"]
+        assert bags.sizes.tolist() == [2, 1]
+        assert not is_plain_table(self.ARRAYS)
+
+    def test_iterator(self):
+        assert as_bags(array for array in self.ARRAYS.values()).sizes.tolist() == [2, 1]
+        assert not is_plain_table(iter(self.ARRAYS.values()))
+
+    def test_polars_column_of_lists(self):
+        column = pl.Series([array.tolist() for array in self.ARRAYS.values()])
+        bags = as_bags(column, y=[0, 1])
+        assert bags.instances.tolist() == [[0, 1], [2, 3], [4, 5]]
+        assert bags.sizes.tolist() == [2, 1]
+        frame = pl.DataFrame({"bag": ["p", "q"], "label": [0, 1], "v": column})
+        assert as_bags(frame).equals(as_bags(self.ARRAYS, y=[0, 1]))
+
+    def test_dataset_through_arrow(self, monkeypatch):
+        """A stand-in for ``datasets.Dataset``, which hands out Arrow tables."""
+
+        class Dataset:
+            def with_format(self, name):
+                assert name == "arrow"
+                return self
+
+            def __getitem__(self, rows):
+                vectors = [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]
+                return pa.table({"bag": ["p", "p", "q"], "label": [0, 0, 1], "v": vectors})
+
+        monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(Dataset=Dataset))
+        assert as_bags(Dataset()).equals(as_bags(self.ARRAYS, y=[0, 1]))

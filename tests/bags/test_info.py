@@ -101,10 +101,12 @@ def test_concatenation_reports_what_does_not_fit(bags):
     assert str(caught.value).splitlines() == [
         "The 2 collections of bags cannot be used:",
         "- Their features have different names.",
-        "- Only 1 of them have y.",
+        "- Only 1 of them have bag_info age.",
+        "- Only 1 of them have bag_info patient.",
+        "- Only 1 of them have instance_info coords.",
+        "- Only 1 of them have instance_info tile.",
         "- Only 1 of them have instance_labels.",
-        "- Only some of them have coords, tile in instance_info.",
-        "- Only some of them have age, patient in bag_info.",
+        "- Only 1 of them have y.",
     ]
     with pytest.raises(BagsError, match="The id 'a' is given to 2 bags"):
         Bags.concatenate([bags, bags[:1]])
@@ -181,7 +183,7 @@ def test_bag_info_of_flat_rows_is_given_once_per_bag_or_per_row():
     per_bag = Bags.from_flat(np.ones((3, 1)), ids, bag_info={"site": ["x", "y"]})
     per_row = Bags.from_flat(np.ones((3, 1)), ids, bag_info={"site": ["x", "y", "x"]})
     assert per_bag.equals(per_row)
-    with pytest.raises(BagsError, match=r"bag_info\['site'\] has shape \(1,\); expected one entry"):
+    with pytest.raises(BagsError, match=r"bag_info\['site'\] has shape \(1,\); expected \(2, "):
         Bags.from_flat(np.ones((3, 1)), ids, bag_info={"site": ["x"]})
 
 

@@ -235,19 +235,13 @@ def from_nested(X: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 def check_bags(
-    instances: Any,
-    offsets: Any,
-    *,
-    ids: Any,
-    y: Any,
-    instance_labels: Any,
-    feature_names: Sequence[str] | None,
-    instance_info: Mapping[str, Any] | None,
-    bag_info: Mapping[str, Any] | None,
-    missing: str,
+    instances: Any, offsets: Any, given: dict[str, Any], feature_names: Any, missing: str,
     check_finite: bool,
-) -> dict[str, Any]:
-    """Check all parts of a collection and return them as arrays."""
+) -> dict[str, Any]:  # fmt: skip
+    """Check all parts of a collection and return them as arrays.
+
+    ``given`` has ids, y, instance_labels, instance_info and bag_info.
+    """
     if missing not in ("raise", "keep"):
         raise BagsError(f"missing={missing!r} is not understood; use 'raise' or 'keep'.")
     offsets = np.asarray(offsets)
@@ -265,10 +259,11 @@ def check_bags(
             + (", falling in between." if (np.diff(offsets) < 0).any() else ".")
         )
     names = None if feature_names is None else tuple(str(name) for name in feature_names)
+    ids = given["ids"]
     fields: dict[str, Any] = {
         "ids": np.arange(n_bags) if ids is None else text_array(ids),
-        "y": label_array(y),
-        "instance_labels": label_array(instance_labels),
+        "y": label_array(given["y"]),
+        "instance_labels": label_array(given["instance_labels"]),
     }
     problems = Problems(f"{n_bags} bags of {n_instances} instances")
     empty = np.flatnonzero(np.diff(offsets) == 0)
@@ -282,8 +277,8 @@ def check_bags(
             problems.add(f"{name} has shape {fields[name].shape}; expected ({expected},).")
             fields[name] = None
     info = {
-        "instance_info": check_info("instance_info", instance_info, n_instances, problems),
-        "bag_info": check_info("bag_info", bag_info, n_bags, problems),
+        field: check_info(field, given[field], length, problems)
+        for field, length in (("instance_info", n_instances), ("bag_info", n_bags))
     }
     _check_names(instances, names, problems)
     _check_ids(fields["ids"], problems)

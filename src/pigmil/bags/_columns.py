@@ -23,6 +23,7 @@ BAG_NAMES = ("bag", "slide_id")
 LABEL_NAMES = ("bag_label", "label", "y")
 INSTANCE_LABEL_NAMES = ("instance_label", "instance_labels", "patch_labels")
 BAG, BAG_LABEL, INSTANCE_LABEL = BAG_NAMES[0], LABEL_NAMES[0], INSTANCE_LABEL_NAMES[0]
+_BLOCK_ROWS = 1 << 10  # rows that are copied to a matrix at once: they fit the cache
 ROW = "row"  # instance_info that holds the original row of an instance where rows were moved
 
 
@@ -308,11 +309,26 @@ def is_list_type(kind: Any) -> bool:
 
 
 def numbers_of(column: Any) -> NDArray[Any]:
-    """Return an Arrow column of numbers, NaN where they are missing."""
+    """Return an Arrow array or column of numbers, NaN where they are missing."""
     if str(column.type) not in ("double", "float"):
         column = column.cast("double", safe=False)
-    values: NDArray[Any] = column.to_numpy()
+    chunked = hasattr(column, "chunks")
+    values: NDArray[Any] = column.to_numpy() if chunked else column.to_numpy(zero_copy_only=False)
     return values
+
+
+def copy_columns(columns: Sequence[Any], out: NDArray[Any]) -> None:
+    """Copy Arrow columns of numbers, NaN where they are missing, to the columns of a matrix."""
+    import pyarrow
+
+    places = list(map(str, range(len(columns))))
+    start = 0
+    # In blocks of rows: a whole column would touch every cache line of the matrix.
+    for batch in pyarrow.table(list(columns), places).to_batches(_BLOCK_ROWS):
+        block = out[start : start + len(batch)]
+        arrays = [numbers_of(column) for column in batch.columns]
+        np.stack(arrays, axis=1, out=block, casting="same_kind")
+        start += len(batch)
 
 
 def values_of(column: Any, *, keep_type: bool = False) -> NDArray[Any]:
@@ -427,5 +443,5 @@ def columns_of_lists(table: Any, roles: Roles) -> tuple[dict[str, NDArray[Any]],
 
 def _one_chunk(column: Any) -> Any:
     """Return an Arrow column as one array."""
-    array = column.combine_chunks()
+    array = column.combine_chunks() if hasattr(column, "combine_chunks") else column
     return array.chunk(0) if hasattr(array, "chunks") else array

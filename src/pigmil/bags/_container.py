@@ -119,19 +119,10 @@ class Bags:
         missing: str = "raise",
         check_finite: bool = True,
     ) -> None:
-        fields = check_bags(
-            clean_instances(instances),
-            offsets,
-            ids=ids,
-            y=y,
-            instance_labels=instance_labels,
-            feature_names=feature_names,
-            instance_info=instance_info,
-            bag_info=bag_info,
-            missing=missing,
-            check_finite=check_finite,
-        )
-        self._assign(fields)
+        info = {"instance_info": instance_info, "bag_info": bag_info}
+        given = {"ids": ids, "y": y, "instance_labels": instance_labels, **info}
+        instances = clean_instances(instances)
+        self._assign(check_bags(instances, offsets, given, feature_names, missing, check_finite))
 
     def _assign(self, fields: Mapping[str, Any]) -> None:
         for name in _FIELDS:
@@ -223,14 +214,6 @@ class Bags:
         }
         label_rows = y if y is not None and np.shape(y) == (n_rows,) else None
         groups = group_rows(bag_ids, label_rows, by_row, what=problems.what)
-        given = {"y": y, **{f"bag_info[{name!r}]": v for name, v in (bag_info or {}).items()}}
-        for name, values in given.items():
-            if values is not None and np.shape(values)[:1] not in ((n_rows,), (len(groups.ids),)):
-                problems.add(
-                    f"{name} has shape {np.shape(values)}; expected one entry for each of "
-                    f"{len(groups.ids)} bags or {n_rows} rows."
-                )
-        problems.raise_if_any()
         order = groups.order
         info = {name: text_array(values) for name, values in (instance_info or {}).items()}
         if order is not None:
@@ -277,43 +260,36 @@ class Bags:
             problems.add(f"They have different numbers of features: {widths}.")
         elif any(bags.feature_names != first.feature_names for bags in collections):
             problems.add("Their features have different names.")
-        for field in ("y", "instance_labels"):
-            known = [getattr(bags, field) is not None for bags in collections]
-            if any(known) and not all(known):
-                problems.add(f"Only {sum(known)} of them have {field}.")
-        for field in ("instance_info", "bag_info"):
-            names = [set(getattr(bags, field)) - {ROW} for bags in collections]
-            partial = sorted(set.union(*names) - set.intersection(*names))
-            if partial:
-                problems.add(f"Only some of them have {', '.join(partial)} in {field}.")
+        columns = [bags._columns() for bags in collections]
+        for name in sorted(set().union(*columns) - {("instance_info", ROW)}):
+            count = sum(name in held for held in columns)
+            if count < len(columns):
+                problems.add(f"Only {count} of them have {' '.join(name).strip()}.")
         problems.raise_if_any()
-
-        def join(field: str) -> Any:
-            if getattr(first, field) is None:
-                return None
-            return np.concatenate([getattr(bags, field) for bags in collections])
-
-        def join_info(field: str) -> dict[str, Any]:
-            return {
-                name: np.concatenate([getattr(bags, field)[name] for bags in collections])
-                for name in getattr(first, field)
-                if all(name in getattr(bags, field) for bags in collections)
-            }
-
-        sparse = any(bags.is_sparse for bags in collections)
+        joined: dict[str, Any] = {"instance_info": {}, "bag_info": {}}
+        for field, name in set.intersection(*map(set, columns)):
+            values = np.concatenate([held[field, name] for held in columns])
+            if name:
+                joined[field][name] = values
+            else:
+                joined[field] = values
         instances = [bags.instances for bags in collections]
+        sparse = any(bags.is_sparse for bags in collections)
         return cls(
             sp.vstack(instances, format="csr") if sparse else np.concatenate(instances),
             offsets_of(np.concatenate([bags.sizes for bags in collections])),
-            ids=join("ids"),
-            y=join("y"),
-            instance_labels=join("instance_labels"),
             feature_names=first.feature_names,
-            instance_info=join_info("instance_info"),
-            bag_info=join_info("bag_info"),
             missing="keep" if any(bags.has_missing for bags in collections) else "raise",
             check_finite=False,
+            **joined,
         )
+
+    def _columns(self) -> dict[tuple[str, str], NDArray[Any]]:
+        """Return ids, labels and info by field and name."""
+        fields = {"ids": self.ids, "y": self.y, "instance_labels": self.instance_labels}
+        columns = {(name, ""): values for name, values in fields.items() if values is not None}
+        columns |= {("instance_info", name): v for name, v in self.instance_info.items()}
+        return columns | {("bag_info", name): v for name, v in self.bag_info.items()}
 
     @property
     def n_bags(self) -> int:
@@ -397,11 +373,7 @@ class Bags:
         return Bags._trusted(**{name: getattr(self, name) for name in _FIELDS} | changes)
 
     def with_instances(
-        self,
-        instances: Any,
-        *,
-        feature_names: Sequence[str] | None = None,
-        missing: str = "raise",
+        self, instances: Any, *, feature_names: Sequence[str] | None = None, missing: str = "raise"
     ) -> "Bags":
         """Return the same bags with other features, one row per instance as before."""
         instances = clean_instances(instances)
@@ -451,11 +423,7 @@ class Bags:
         return list(self.feature_names or (f"f{column}" for column in range(self.n_features)))
 
     def to_columns(
-        self,
-        *,
-        bag: str = BAG,
-        label: str = BAG_LABEL,
-        instance_label: str = INSTANCE_LABEL,
+        self, *, bag: str = BAG, label: str = BAG_LABEL, instance_label: str = INSTANCE_LABEL
     ) -> dict[str, NDArray[Any]]:
         """Return the columns of the long table that are not features, one entry per instance.
 
@@ -537,14 +505,14 @@ class Bags:
             same = _same_sparse(sp.csr_array(left), sp.csr_array(right))
         else:
             same = np.array_equal(left, right, equal_nan=True)
-        return (
+        mine, others = self._columns(), other._columns()
+        for columns in (mine, others):
+            columns.pop(("instance_info", ROW), None)
+        return bool(
             same
-            and np.array_equal(self.ids, other.ids)
-            and _same_info(self.bag_info, other.bag_info)
-            and _same_info(self.instance_info, other.instance_info)
-            and _same(self.y, other.y)
-            and _same(self.instance_labels, other.instance_labels)
             and self.feature_names == other.feature_names
+            and mine.keys() == others.keys()
+            and all(_same(values, others[name]) for name, values in mine.items())
         )
 
     def __repr__(self) -> str:
@@ -583,10 +551,7 @@ class Bags:
 
     def __getstate__(self) -> dict[str, Any]:
         state = {name: getattr(self, name) for name in _FIELDS}
-        return state | {
-            "instance_info": dict(self.instance_info),
-            "bag_info": dict(self.bag_info),
-        }
+        return state | {"instance_info": dict(self.instance_info), "bag_info": dict(self.bag_info)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._assign(state)
@@ -670,16 +635,9 @@ def _positions(names: list[str], ids: NDArray[Any]) -> IntArray:
     return np.array([position[one] for one in names], dtype=np.int64)
 
 
-def _same(left: NDArray[Any] | None, right: NDArray[Any] | None) -> bool:
-    if left is None or right is None:
-        return left is None and right is None
+def _same(left: NDArray[Any], right: NDArray[Any]) -> bool:
     with_nan = left.dtype.kind == "f" and right.dtype.kind == "f"
     return bool(np.array_equal(left, right, equal_nan=with_nan))
-
-
-def _same_info(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
-    names = set(left) - {ROW}
-    return names == set(right) - {ROW} and all(_same(left[name], right[name]) for name in names)
 
 
 def _same_sparse(left: Any, right: Any) -> bool:

@@ -153,7 +153,8 @@ def is_lazy(X: Any) -> bool:
 
 def is_plain_table(X: Any) -> bool:
     """Return whether scikit-learn would read this as a 2-D table and not as bags."""
-    if isinstance(X, Bags | Mapping) or is_lazy(X) or is_bag_list(X):
+    several = isinstance(X, Bags | Mapping | Iterator) or _is_instance(X, "polars", "Series")
+    if several or is_lazy(X) or is_bag_list(X):
         return False
     if is_frame(X):
         return not _has_bag_column(X)

@@ -105,9 +105,7 @@ def _repeated_rows(instances: Any) -> IntArray:
     return np.sort(np.array(repeated, dtype=np.int64))
 
 
-def _constant_and_extreme(
-    instances: Any,
-) -> tuple[IntArray, dict[int, tuple[int, float]]]:
+def _constant_and_extreme(instances: Any) -> tuple[IntArray, dict[int, tuple[int, float]]]:
     """Return constant columns, and for columns with extreme values their number and the largest."""
     n_rows = instances.shape[0]
     if sp.issparse(instances):

@@ -16,11 +16,7 @@ from pigmil.bags._columns import LABEL_NAMES
 from pigmil.io._build import Table, bags_of_table, table_roles
 from pigmil.io._defence import parsing, raise_format_error
 from pigmil.io._formats import Request
-from pigmil.io._text import (
-    MISSING_MARKS,
-    decode_rows,
-    open_text,
-)
+from pigmil.io._text import MISSING_MARKS, decode_rows, open_text
 
 
 class _CellTable(Table):
@@ -136,7 +132,7 @@ def scan_arff(path: Path, request: Request) -> LazyBags:
         if relation == 0:
             columns = {"bag": np.repeat(np.arange(1, len(bags) + 1), sizes), **columns}
         instances = np.concatenate(list(bags))
-        for name in instances.dtype.names:
+        for name in instances.dtype.names or ():
             if name in columns:
                 raise_format_error(path, f"has several attributes of the name {name!r}.")
             columns[name] = _decoded(instances[name])

@@ -20,9 +20,9 @@ from pigmil.bags._columns import (
     LABEL_NAMES,
     Roles,
     columns_of_lists,
+    copy_columns,
     is_list_type,
     is_number_type,
-    numbers_of,
     numbers_of_lists,
     values_of,
 )
@@ -33,7 +33,6 @@ from pigmil.io._formats import Request, table_files
 
 NOTES = b"pigmil"  # schema metadata: the roles of columns, where the names do not show them
 _PANDAS_INDEX = "__index_level_"  # columns in which pandas stores row labels
-_BLOCK_ROWS = 1 << 10  # rows that are copied from columns to a matrix at once: they fit the cache
 
 
 def scan_table(path: Path, request: Request) -> LazyBags:
@@ -201,18 +200,12 @@ class TableSource(Source):
     def read_into(self, file: ArrowFile, start: int, stop: int, out: NDArray[Any]) -> None:
         """Write rows of the features into an array."""
         for group, into, rows in file.groups(start, stop):
-            columns = [part.slice(rows.start, rows.stop - rows.start)
-                       for part in file.columns(self.columns, group)]  # fmt: skip
+            size = rows.stop - rows.start
+            columns = [part.slice(rows.start, size) for part in file.columns(self.columns, group)]
             if is_list_type(columns[0].type):
                 out[into] = numbers_of_lists(columns[0])
-                continue
-            arrays = [numbers_of(column) for column in columns]
-            target = out[into]
-            # In blocks of rows: a whole column would touch every cache line of the matrix.
-            for first in range(0, len(target), _BLOCK_ROWS):
-                last = first + _BLOCK_ROWS
-                parts = [array[first:last] for array in arrays]
-                np.stack(parts, axis=1, out=target[first:last], casting="same_kind")
+            else:
+                copy_columns(columns, out[into])
 
     def read_column(self, file: ArrowFile, key: str, start: int, stop: int) -> NDArray[Any]:
         """Return rows of a further column."""

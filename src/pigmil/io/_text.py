@@ -17,6 +17,7 @@ from pigmil._core.errors import BagFormatError
 from pigmil._core.optional import import_optional
 from pigmil._core.text import listed
 from pigmil.bags import LazyBags, text_array
+from pigmil.bags._columns import copy_columns
 from pigmil.io._build import Table, bags_of_table, table_roles
 from pigmil.io._defence import parsing, raise_format_error
 from pigmil.io._formats import Request
@@ -252,8 +253,14 @@ def scan_csv(path: Path, request: Request) -> LazyBags:
     outline = _TextTable(path, dict.fromkeys(names), first_row=1 + header)
     roles = table_roles(outline, request, hint=hint)
     columns = _read_columns(path, dialect, names, roles.features, request, header)
-    table = replace(outline, columns=columns, noted={"unnamed": not header})
-    return bags_of_table(table, request)
+    n_rows = len(columns[roles.bag])
+    if not n_rows:
+        raise_format_error(path, "holds no instances.", hint="It may be cut short.")
+    instances = np.empty((n_rows, len(roles.features)), dtype=request.dtype or np.float64)
+    copy_columns([columns.pop(name) for name in roles.features], instances)
+    feature_names = roles.features if header else None
+    table = replace(outline, columns=columns, instances=instances, feature_names=feature_names)
+    return bags_of_table(table, replace(request, info=roles.info, bag_info=roles.bag_info))
 
 
 @dataclass
@@ -275,13 +282,13 @@ def _read_columns(
     request: Request,
     header: bool,
 ) -> dict[str, Any]:
-    """Return features as arrays of numbers and the other columns as Arrow text."""
+    """Return the columns as Arrow holds them: features as numbers, the others as text."""
     pyarrow = import_optional("pyarrow", extra="io", purpose="Reading csv")
     arrow_csv = import_optional("pyarrow.csv", extra="io", purpose="Reading csv")
     number = pyarrow.float32() if request.dtype == np.float32 else pyarrow.float64()
     wanted = set(features)
 
-    def read(kind: Any, *, threads: bool) -> Any:
+    def read(kind: Any) -> Any:
         places = list(map(str, range(len(names))))  # of pyarrow, names may repeat or be empty
         types = {
             place: kind if name in wanted else pyarrow.string()
@@ -293,7 +300,7 @@ def _read_columns(
             return arrow_csv.read_csv(
                 pyarrow.CompressedInputStream(file, "gzip") if is_gzip else file,
                 read_options=arrow_csv.ReadOptions(
-                    use_threads=threads,
+                    use_threads=False,  # errors then have the row
                     block_size=max(1 << 20, 64 * sum(map(len, names))),
                     column_names=places,
                     # Blank rows are counted here, unlike those between the rows of data.
@@ -312,15 +319,10 @@ def _read_columns(
             )
 
     try:
-        table = read(number, threads=True)
+        table = read(number)
     except pyarrow.ArrowException as error:
-        _explain(path, error, lambda: read(pyarrow.string(), threads=False), dialect, names, wanted)
-    if not table.num_rows:
-        raise_format_error(path, "holds no instances.", hint="It may be cut short.")
-    columns = dict(zip(names, table.columns, strict=True))
-    return {
-        name: column.to_numpy() if name in wanted else column for name, column in columns.items()
-    }
+        _explain(path, error, lambda: read(pyarrow.string()), dialect, names, wanted)
+    return dict(zip(names, table.columns, strict=True))
 
 
 def _explain(
