@@ -233,7 +233,9 @@ def table_roles(table: Table, request: Request, *, hint: str = "") -> Roles:
     )
 
 
-def bags_of_table(table: Table, request: Request, *, hint: str = "") -> LazyBags:
+def bags_of_table(
+    table: Table, request: Request, roles: Roles | None = None, *, hint: str = ""
+) -> LazyBags:
     """Resolve the columns of a table and group its rows into bags.
 
     Parameters
@@ -242,10 +244,12 @@ def bags_of_table(table: Table, request: Request, *, hint: str = "") -> LazyBags
         The table; only bag, label and bag info are read here.
     request : Request
         The parameters of ``scan_bags``.
+    roles : Roles, optional
+        What the columns hold, if it was resolved before.
     hint : str
         End of the message if there is no column of bags.
     """
-    roles = table_roles(table, request, hint=hint)
+    roles = roles or table_roles(table, request, hint=hint)
     groups = group_rows(
         table.column(roles.bag, "id", request),
         None if roles.label is None else table.column(roles.label, "label", request),

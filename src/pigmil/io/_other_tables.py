@@ -62,12 +62,12 @@ def scan_xlsx(path: Path, request: Request) -> LazyBags:
     numbers = {name: _numbers(column, request.decimal) for name, column in by_name.items()}
     text = [name for name, values in numbers.items() if values is None]
     outline = _CellTable(path, by_name, text=text, first_row=2)
-    features = table_roles(outline, request).features
+    roles = table_roles(outline, request)
     columns: dict[str, Any] = {
-        name: numbers[name] if name in features else [_plain(cell) for cell in column]
+        name: numbers[name] if name in roles.features else [_plain(cell) for cell in column]
         for name, column in by_name.items()
     }
-    return bags_of_table(replace(outline, columns=columns), request)
+    return bags_of_table(replace(outline, columns=columns), request, roles)
 
 
 def _plain(cell: Any) -> Any:

@@ -4,7 +4,7 @@ import contextlib
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -56,19 +56,13 @@ def _scan_file(path: Path, request: Request, fixed: dict[str, Any]) -> LazyBags:
         roles = table_roles(table, request)
         lists = [name for name in roles.features if is_list_type(table.kind(name))]
         if not lists or (len(lists) == 1 and hasattr(table.kind(lists[0]), "list_size")):
-            return bags_of_table(table, request)
+            return bags_of_table(table, request, roles)
         # Lists of any length are not read in parts.
         arrow = file.read_all([name for name in table.columns if name not in fixed])
         for name, value in fixed.items():
             arrow = arrow.append_column(name, [[value] * len(arrow)])
         columns, instances = columns_of_lists(arrow, roles)
-        exploded = replace(
-            request,
-            info=roles.info,
-            bag_info=roles.bag_info,
-            features=None if instances is not None else roles.features,
-        )
-        return bags_of_table(Table(path, columns, instances, noted=table.noted), exploded)
+        return bags_of_table(Table(path, columns, instances, noted=table.noted), request, roles)
 
 
 def folder_columns(path: Path) -> dict[str, Any]:

@@ -260,7 +260,7 @@ def scan_csv(path: Path, request: Request) -> LazyBags:
     copy_columns([columns.pop(name) for name in roles.features], instances)
     feature_names = roles.features if header else None
     table = replace(outline, columns=columns, instances=instances, feature_names=feature_names)
-    return bags_of_table(table, replace(request, info=roles.info, bag_info=roles.bag_info))
+    return bags_of_table(table, request, roles)
 
 
 @dataclass
