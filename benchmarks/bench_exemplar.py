@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
-from pigmil.exemplars.svm import exemplar_lda, exemplar_svms
+from pigmil.exemplars import exemplar_lda, exemplar_svms
 from pigmil.graph import similarity
 
 

@@ -69,23 +69,3 @@ def test_coinciding_negatives_give_the_nearest_mean(n):
     np.testing.assert_allclose(lda.confidence([[3.0, 7.0], [2.0, 1.0]])[0], [1.0, 0.0], atol=1e-12)
     # The second candidate lies on the mean: it is sure of nothing.
     np.testing.assert_array_equal(lda.confidence([[3.0, 7.0]])[1], [0.0])
-
-
-def test_constant_features():
-    candidates, negatives = draw(0, 2, 30, 3)
-    candidates[:, 1] = negatives[:, 1] = 2.0
-    lda = exemplar_lda(candidates, negatives)
-    assert np.isfinite(lda.weights).all()
-    np.testing.assert_allclose(np.diagonal(lda.confidence(candidates)), 1.0)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: exemplar_lda([[1.0]], [[0.0]], shrinkage=0.0), r"in \(0, 1\]; got 0.0"),
-        (lambda: exemplar_lda([[1.0]], [[0.0, 1.0]]), "same features"),
-    ],
-)
-def test_refusals(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()

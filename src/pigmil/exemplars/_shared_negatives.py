@@ -12,7 +12,6 @@ from pigmil._core.typing import FloatArray
 _BLOCK_ELEMENTS = 1 << 22
 _EXACT_BYTES = 1 << 26
 _FAST_BYTES = 1 << 30
-_PRODUCT_ROWS = 1 << 12  # sparse negatives whose dot products are kept: 128 MB
 _SAME = 1e-15  # of the largest entry: what rounding leaves between equal rows
 
 
@@ -47,10 +46,6 @@ class SharedNegatives:
         self.longest = self._measure(candidates)
         if not self.is_sparse and self.n * self.d * 8 <= _EXACT_BYTES:
             self._exact = self._prepare(negatives)
-        self.products: FloatArray | None = None
-        if self.is_sparse and self.n <= _PRODUCT_ROWS:
-            scaled = negatives.astype(np.float64) / self.scale
-            self.products = (scaled @ scaled.T).toarray()
 
     def _measure(self, candidates: Any) -> float:
         """Set centre, unit and the fast copy; return the length of the longest negative."""
@@ -92,19 +87,19 @@ class SharedNegatives:
         """Return instances in the coordinates of the negatives, dense and in double precision."""
         return self._prepare(instances)
 
-    def rows(self, index: npt.NDArray[np.int64]) -> FloatArray:
-        """Return some negatives, dense and in double precision."""
+    def rows(self, index: npt.NDArray[np.int64]) -> Any:
+        """Return some negatives in double precision, CSR if they are sparse."""
         if self._exact is not None:
             return self._exact[index]
+        if self.is_sparse:
+            return self._source[index].astype(np.float64) / self.scale
         return self._prepare(self._source[index])
 
-    def score_all(self, weights: FloatArray) -> FloatArray:
-        """Return the scores of all sparse negatives by each row of ``weights``."""
-        return np.ascontiguousarray((self._source @ weights.T).T) / self.scale
-
-    def combine(self, alpha: FloatArray) -> FloatArray:
-        """Return the sum of the sparse negatives, weighted by each row of ``alpha``."""
-        return np.asarray((self._source.T @ alpha.T).T) / self.scale
+    def exact_scores(self, weight: FloatArray) -> FloatArray:
+        """Return the scores of all negatives by one weight vector, in double precision."""
+        if self.is_sparse:
+            return np.asarray(self._source @ weight) / self.scale
+        return np.concatenate([rows @ weight for _, rows in self.blocks()])
 
     def blocks(self) -> Iterator[tuple[slice, FloatArray]]:
         """Yield all negatives in blocks, dense and in double precision."""
@@ -117,10 +112,10 @@ class SharedNegatives:
 
     def scores(
         self, weights: FloatArray, stride: int = 1
-    ) -> Iterator[tuple[int, npt.NDArray[np.float32] | FloatArray]]:
-        """Yield the scores of every ``stride``-th negative by each row of ``weights``, in blocks.
+    ) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
+        """Yield the scores of every ``stride``-th dense negative by each row of ``weights``.
 
-        Dense negatives are scored in single precision; `score_error` bounds its error.
+        In blocks and in single precision; `score_error` bounds its error.
 
         Yields
         ------
@@ -128,11 +123,6 @@ class SharedNegatives:
             Index of the negative in column 0; column c is negative ``first + c * stride``.
         scores : ndarray of shape (len(weights), block)
         """
-        if self.is_sparse:
-            for start in range(0, self.n, self._step * stride):
-                block = self._source[start : start + self._step * stride : stride]
-                yield start, np.ascontiguousarray((block @ weights.T).T) / self.scale
-            return
         single = weights.astype(np.float32)
         width = max(256, _BLOCK_ELEMENTS // 4 // max(1, len(weights)))
         for start in range(0, self.n, width * stride):
@@ -145,8 +135,7 @@ class SharedNegatives:
 
     def score_error(self, weights: FloatArray) -> FloatArray:
         """Return the bound on the rounding error of a score, for each row of ``weights``."""
-        unit = np.finfo(np.float64 if self.is_sparse else np.float32).eps / 2
-        bound = (self.d + 3) * unit
+        bound = (self.d + 3) * np.finfo(np.float32).eps / 2
         length = np.sqrt(np.einsum("ij,ij->i", weights, weights))
         error: FloatArray = bound / (1.0 - bound) * length * self.longest
         return error

@@ -52,7 +52,7 @@ def exemplar_lda(
 
     Examples
     --------
-    >>> from pigmil.exemplars.svm import exemplar_lda
+    >>> from pigmil.exemplars import exemplar_lda
     >>> lda = exemplar_lda([[3.0]], [[0.0], [2.0]])
     >>> lda.confidence([[3.0], [1.0], [2.0]])
     array([[ 1., -1.,  0.]])
