@@ -81,33 +81,6 @@ def test_by_hand():
     assert bag_distances(bags, None, "mean-mean")[0, 0] == pytest.approx(2)
 
 
-@given(seed=st.integers(0, 10_000))
-def test_rank_one_is_the_smallest_and_a_large_rank_the_hausdorff_distance(seed):
-    bags = draw_bags(seed, 6, 2)
-    ranked = [bag_distances(bags, None, "ranked", rank=rank) for rank in (1, 3, 100)]
-    np.testing.assert_allclose(ranked[0], bag_distances(bags, None, "min-min"), rtol=1e-12)
-    np.testing.assert_array_equal(ranked[2], bag_distances(bags, None, "hausdorff"))
-    assert (ranked[0] <= ranked[1]).all()
-    assert (ranked[1] <= ranked[2]).all()
-
-
-@given(seed=st.integers(0, 10_000))
-def test_hausdorff_is_a_metric(seed):
-    bags = draw_bags(seed, 6, 2)
-    d = bag_distances(bags)
-    assert (np.diagonal(d) == 0).all()
-    np.testing.assert_array_equal(d, d.T)
-    assert (d[:, None, :] <= d[:, :, None] + d[None, :, :] + 1e-9).all()
-
-
-@pytest.mark.parametrize("kind", BAG_DISTANCES)
-def test_blocks_smaller_than_bags_change_nothing(kind, monkeypatch):
-    bags = draw_bags(3, 9, 3, largest=30)
-    whole = bag_distances(bags, bags[:4], kind, rank=3)
-    monkeypatch.setattr(blockwise, "_BLOCK_ROWS", 4)
-    np.testing.assert_allclose(bag_distances(bags, bags[:4], kind, rank=3), whole, atol=1e-12)
-
-
 @pytest.mark.parametrize("kind", BAG_DISTANCES)
 def test_sparse_is_dense(kind):
     bags = draw_bags(5, 6, 8)
@@ -115,14 +88,6 @@ def test_sparse_is_dense(kind):
     np.testing.assert_allclose(
         bag_distances(sparse, None, kind), bag_distances(bags, None, kind), atol=1e-7
     )
-
-
-def test_several_kinds_in_one_pass_are_the_same():
-    one, two = draw_bags(1, 4, 40), draw_bags(2, 3, 40)
-    for kind, found in zip(
-        BAG_DISTANCES, bag_distances_of_kinds(one, two, BAG_DISTANCES, rank=2), strict=True
-    ):
-        np.testing.assert_array_equal(found, bag_distances(one, two, kind, rank=2))
 
 
 def test_double_precision_does_not_depend_on_the_company():

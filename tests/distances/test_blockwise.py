@@ -1,7 +1,5 @@
 """Squared distances in blocks against the obvious loop."""
 
-import itertools
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -89,22 +87,6 @@ def test_sparse_is_dense(seed, density):
     np.testing.assert_allclose(assemble(matrix, dense.toarray()), expected, rtol=1e-9, atol=1e-12)
 
 
-def test_wide_sparse_rows_are_taken_few_at_a_time():
-    matrix = sp.random_array((30, 5000), density=0.01, rng=np.random.default_rng(0), format="csr")
-    blocks = list(squared_distance_blocks(matrix, matrix, block_values=20_000))
-    assert max(block.shape[0] for _, _, block in blocks) == 4
-    expected = cdist(matrix.toarray(), matrix.toarray(), "sqeuclidean")
-    np.testing.assert_allclose(
-        assemble(matrix, matrix, block_values=20_000), expected, rtol=1e-9, atol=1e-12
-    )
-
-
-def test_few_queries_do_not_make_a_block_of_all_references():
-    references = np.zeros((5000, 64), dtype=np.float32)
-    blocks = list(squared_distance_blocks(references[:2], references, block_values=64 * 1000))
-    assert max(block.shape[1] for _, _, block in blocks) <= 1000
-
-
 @pytest.mark.parametrize("kept", [True, False])
 def test_memory_mapped_references(tmp_path, monkeypatch, kept):
     if not kept:
@@ -115,25 +97,6 @@ def test_memory_mapped_references(tmp_path, monkeypatch, kept):
     expected = cdist(values[:30], values, "sqeuclidean")
     found = assemble(mapped[:30], mapped, block_values=2000)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-12)
-
-
-@given(
-    sizes=st.lists(st.integers(1, 9), min_size=1, max_size=12),
-    block_values=st.integers(1, 400),
-)
-def test_blocks_cut_a_bag_only_where_it_is_larger_than_a_block(sizes, block_values):
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
-    points = np.arange(float(offsets[-1]))[:, None]
-    blocks = squared_distance_blocks(points[:2], points, offsets=offsets, block_values=block_values)
-    columns = sorted({(part.start, part.stop) for _, part, _ in blocks})
-    assert columns[0][0] == 0
-    assert columns[-1][1] == offsets[-1]
-    width = max(stop - start for start, stop in columns)
-    for (_, stop), (start, _) in itertools.pairwise(columns):
-        assert stop == start
-        if stop not in offsets:
-            inside = np.searchsorted(offsets, stop) - 1
-            assert sizes[inside] >= width
 
 
 @given(
@@ -163,12 +126,3 @@ def test_nearest_in_bags_as_the_loop_also_where_blocks_cut_bags(
         [[best(((q - x) ** 2).sum() for x in bag) for bag in bags] for q in queries]
     )
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-12)
-
-
-def test_nearest_by_hand():
-    bags = Bags.from_list([np.array([[0.0], [5.0]]), np.array([[9.0]])])
-    ((rows, near),) = nearest_in_bags(np.array([[4.0], [9.0]]), bags)
-    assert rows == slice(0, 2)
-    assert near.tolist() == [[1.0, 25.0], [16.0, 0.0]]
-    ((_, far),) = nearest_in_bags(np.array([[4.0], [9.0]]), bags, farthest=True)
-    assert far.tolist() == [[16.0, 25.0], [81.0, 0.0]]

@@ -36,11 +36,6 @@ def test_every_entry_is_the_similarity_of_the_nearest_instance(seed, n_features,
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-def test_a_bag_that_holds_the_prototype_is_exactly_one_and_a_far_one_vanishes():
-    bags = Bags.from_list([np.full((2, 30), 7.0), np.full((1, 30), -1e4)])
-    assert embed_bags(bags, np.full((1, 30), 7.0), 1.0).tolist() == [[1.0], [0.0]]
-
-
 def test_sparse_is_dense():
     bags = draw_bags(1, 12)
     instances = np.where(np.abs(bags.instances) < 1, 0, bags.instances)

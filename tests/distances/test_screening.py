@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pigmil import PIGMIL, Bags
 from pigmil.datasets import make_ring
 from pigmil.distances import (
+    class_log_densities,
     representative_rows,
-    screened_log_densities,
     screening,
     similarity,
     worth_screening,
@@ -56,7 +56,7 @@ def test_small_data_are_measured_exactly(seed, n_bags, size):
     rng = np.random.default_rng(seed)
     bags = draw_bags(rng, 2 * n_bags, size)
     is_positive = rng.permutation(2 * n_bags) < n_bags
-    found = screened_log_densities(bags, is_positive, gammas=(0.7, 2.0), unit=0.5)
+    found = class_log_densities(bags, is_positive, gammas=(0.7, 2.0), unit=0.5)
     for row, rate in enumerate((1.4, 4.0)):
         negative, positive = loop_densities(bags, is_positive, rate)
         np.testing.assert_allclose(found.log_negative[row], negative, atol=1e-5)
@@ -69,7 +69,7 @@ def test_promising_instances_are_exact_and_the_rest_close():
     rng = np.random.default_rng(0)
     bags = draw_bags(rng, 8, 40)
     is_positive = np.arange(8) < 4
-    found = screened_log_densities(bags, is_positive, gammas=(1.0,))
+    found = class_log_densities(bags, is_positive, gammas=(1.0,))
     negative, positive = loop_densities(bags, is_positive, 1.0)
     exact = np.append(found.exact, np.zeros(160, dtype=bool))
     assert 4 * 4 <= exact.sum() <= 4 * 8
@@ -89,8 +89,8 @@ def test_sums_by_fold_add_up_to_the_densities():
     bags = draw_bags(rng, 8, 40)
     is_positive, fold = np.arange(8) < 4, np.arange(8) % 2
     sums = np.empty((2, 2, 320)), np.empty((2, 2, 160))
-    found = screened_log_densities(bags, is_positive, gammas=(1.0, 3.0), by_fold=(fold, *sums))
-    plain = screened_log_densities(bags, is_positive, gammas=(1.0, 3.0))
+    found = class_log_densities(bags, is_positive, gammas=(1.0, 3.0), by_fold=(fold, *sums))
+    plain = class_log_densities(bags, is_positive, gammas=(1.0, 3.0))
     others = np.where(is_positive, 4, 3)[bags.bag_index]  # negative bags that are not one's own
     whole = np.logaddexp.reduce(sums[0], axis=1) - np.log(others)
     np.testing.assert_allclose(whole, plain.log_negative, atol=1e-5)
@@ -112,33 +112,11 @@ def test_one_positive_instance_per_bag_is_not_lost():
     centre = np.full(8, 0.7)
     instances[:6, 17] = centre + 0.05 * rng.normal(size=(6, 8))
     bags = Bags.from_list(list(instances))
-    found = screened_log_densities(bags, np.arange(12) < 6, gammas=(2.0,))
+    found = class_log_densities(bags, np.arange(12) < 6, gammas=(2.0,))
     assert found.exact.reshape(6, 60)[:, 17].all()
     assert found.exact.sum() <= 6 * 8
     ratio = (found.log_positive[0] - found.log_negative[0][:360]).reshape(6, 60)
     np.testing.assert_array_equal(ratio.argmax(axis=1), 17)
-
-
-def test_copies_are_counted_in_other_bags():
-    bags = Bags.from_list([[[0.0], [1.0]], [[1.0]], [[0.0]], [[5.0]]])
-    found = screened_log_densities(bags, np.array([True, True, False, False]), gammas=(1.0,))
-    assert found.in_negative.tolist() == [0.5, 0.0, 0.0]
-    assert found.in_positive.tolist() == [0.0, 1.0, 1.0]
-
-
-def test_one_sided_and_a_single_negative_bag():
-    bags = Bags.from_list([[[1.0]], [[0.0], [2.0]]])
-    found = screened_log_densities(bags, np.array([True, False]), gammas=(1.0,), two_sided=False)
-    assert found.log_positive is None
-    # The negative bag is all there is to compare its own instances with.
-    np.testing.assert_allclose(found.log_negative, [[-1.0, 0.0, 0.0]])
-
-
-def test_the_only_positive_bag_has_no_support():
-    bags = Bags.from_list([[[1.0], [3.0]], [[0.0]]])
-    found = screened_log_densities(bags, np.array([True, False]), gammas=(1.0,))
-    assert np.isneginf(found.log_positive).all()
-    np.testing.assert_allclose(found.log_negative, [[-1.0, -3.0, 0.0]])
 
 
 @given(st.integers(0, 10_000), st.integers(1, 6))

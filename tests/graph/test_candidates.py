@@ -46,25 +46,6 @@ def some_bags(draw, min_bags=2):
     return Bags.from_list([rng.normal(size=(size, width)) for size in sizes])
 
 
-@given(some_bags(), st.sampled_from(["nearest", "sum", "farthest"]), st.floats(0.2, 3))
-def test_log_density_is_the_definition(bags, reduction, gamma):
-    queries = bags.instances[:3] + 0.5
-    found = log_density(queries, bags, gamma=gamma, unit=1.7, reduction=reduction)
-    expected = [density_twin(x, list(bags), gamma, 1.7, reduction) for x in queries]
-    np.testing.assert_allclose(np.exp(found), expected, rtol=1e-5)
-
-
-@given(some_bags(min_bags=3))
-def test_the_own_bag_is_left_out(bags):
-    own = bags.bag_index
-    found = log_density(bags.instances, bags, own_bag=own)
-    expected = [
-        density_twin(x, list(bags), 1.0, 1.0, "nearest", skip=bag)
-        for x, bag in zip(bags.instances, own, strict=True)
-    ]
-    np.testing.assert_allclose(np.exp(found), expected, rtol=1e-5)
-
-
 @given(some_bags())
 def test_the_share_of_bags_with_a_copy_comes_with_the_density(bags):
     queries = np.vstack([bags.instances, bags.instances[:2] + 0.3])
@@ -74,23 +55,10 @@ def test_the_share_of_bags_with_a_copy_comes_with_the_density(bags):
     np.testing.assert_allclose(copies, expected)
 
 
-@given(some_bags(min_bags=2))
-def test_several_widths_equal_one_at_a_time(bags):
-    own = bags.bag_index
-    together = log_density(bags.instances, bags, gamma=[0.5, 2.0, 7.0], own_bag=own)
-    for row, gamma in zip(together, (0.5, 2.0, 7.0), strict=True):
-        np.testing.assert_allclose(row, log_density(bags.instances, bags, gamma=gamma, own_bag=own))
-
-
 def test_a_copy_is_penalised_by_where_it_occurs():
     # In one of two negative bags; in none, one, two of four other positive bags; and no copy.
     found = copy_penalty(np.array([0.5, 0.5, 0.5, 0.0]), np.array([0.0, 0.25, 0.5, 0.5]))
     assert found.tolist() == [COPY_PENALTY, COPY_PENALTY / 2, 0.0, 0.0]
-
-
-def test_density_does_not_underflow():
-    far = Bags.from_list([np.full((1, 2), 1e4)])
-    assert log_density(np.zeros((1, 2)), far)[0] == pytest.approx(-math.sqrt(2) * 1e4)
 
 
 def test_kde_min_by_hand():
@@ -139,11 +107,6 @@ def test_ties_within_rounding_are_kept():
     assert marked(-0.1 - 0.2, -0.3, 0.7) == [True, True, False]
     assert marked(0.0, -0.0, 1e-300) == [True, True, False]
     assert marked(1.0, 1.0 + 1e-6, 2.0) == [True, False, False]
-
-
-def test_ties_with_the_threshold_are_kept():
-    scores = np.array([0.0, 1.0, 1.0, 1.0, 2.0])
-    assert working_sets(scores, np.array([0, 5])).tolist() == [True, True, True, True, False]
 
 
 @given(some_bags(), st.floats(0.05, 1.0))

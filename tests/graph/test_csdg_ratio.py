@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pigmil.graph import CSDGSettings, build_csdg, edge_weights
+from pigmil.graph import edge_weights
 
 S = np.array([[0.0, 0.5, 1.0], [0.5, 0.0, 0.0], [1.0, 0.0, 0.0]])
 C = np.array([[0, 2, 1], [2, 0, 0], [1, 0, 0]])
@@ -35,11 +35,3 @@ def test_copies_of_negatives_weigh_nothing_at_any_ratio():
         weights = edge_weights(S, C, copies, **change)
         assert weights[0, 1] == 0.0
         assert weights[0, 2] > 0.0
-
-
-def test_the_settings_reach_the_graph():
-    settings = CSDGSettings(discrimination_relative=0.0)
-    plain, without = (
-        build_csdg([0, 1, 2], S, D, np.ones(3), chosen) for chosen in (None, settings)
-    )
-    assert without.weights[0, 1] > plain.weights[0, 1]

@@ -1,14 +1,11 @@
 """Ranks and similarity: hand-worked orders, double-loop twin, invariances."""
 
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from pigmil.exemplars.svm import exemplar_lda, exemplar_svms
 from pigmil.graph import confidence_ranks, self_confidence, similarity
 
 # A few values only, so that ties and zeros are common.
@@ -61,43 +58,12 @@ def test_order_of_instances_changes_nothing(confidences, random):
     np.testing.assert_array_equal(similarity(confidences[np.ix_(order, order)]), expected)
 
 
-@given(square)
-def test_the_own_confidence_does_not_matter(confidences):
-    changed = confidences.copy()
-    np.fill_diagonal(changed, 99.0)
-    np.testing.assert_array_equal(similarity(changed), similarity(confidences))
-
-
-def test_blocks_change_nothing(monkeypatch):
-    confidences = np.random.default_rng(0).normal(size=(23, 23)).round(1)
-    whole = similarity(confidences)
-    monkeypatch.setattr(sys.modules[similarity.__module__], "_BLOCK_ELEMENTS", 50)
-    np.testing.assert_array_equal(similarity(confidences), whole)
-    np.testing.assert_array_equal(similarity(confidences.astype(np.float32)), whole)
-
-
 def test_missing_and_infinite_confidences():
     confidences = np.array([[1.0, np.nan, np.inf], [1.0, 1.0, 1.0], [0.5, -np.inf, 1.0]])
     np.testing.assert_array_equal(confidence_ranks(confidences), [[0, 0, 1], [1, 0, 1], [1, 0, 0]])
-
-
-def test_input_is_left_alone():
-    confidences = np.random.default_rng(0).normal(size=(5, 5))
-    before = confidences.copy()
-    similarity(confidences)
-    np.testing.assert_array_equal(confidences, before)
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (4,), (0, 1)])
 def test_only_square_matrices(shape):
     with pytest.raises(ValueError, match="Expected a square matrix of confidences"):
         similarity(np.zeros(shape))
-
-
-@pytest.mark.parametrize("exemplars", [exemplar_svms, exemplar_lda])
-def test_likes_are_similar(exemplars):
-    # Two instances far to the right, one far to the left, negatives around the origin.
-    candidates = np.array([[9.0, 0.0], [9.5, 0.5], [-9.0, 0.0]])
-    negatives = np.random.default_rng(0).normal(size=(40, 2))
-    values = similarity(exemplars(candidates, negatives).confidence(candidates))
-    np.testing.assert_allclose(values, [[0, 1, 0], [1, 0, 0], [0, 0, 0]])

@@ -1,6 +1,5 @@
 """Algorithm 2: a plain twin from the paper, replay, stopping, and what decides a replacement."""
 
-from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
@@ -9,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pigmil.graph import CSDGSettings, Trace, build_csdg, consistency, update_pool
-from pigmil.graph.updating import _CompiledScorer, _Scorer
+from pigmil.graph import CSDGSettings, build_csdg, consistency, update_pool
+from pigmil.graph.updating import _Scorer
 
 
 @pytest.fixture(scope="session")
@@ -121,14 +120,6 @@ def test_equals_the_twin(twin, seed, n_bags, largest_bag, share, max_updates, ob
     assert_equals_twin(twin, problem, max_updates, objective)
 
 
-def test_equals_the_twin_over_many_replacements(twin):
-    n_updates = []
-    for seed in range(12):
-        problem = random_problem(np.random.default_rng(seed), 7, 4, 0.3 + 0.05 * seed)
-        n_updates.append(assert_equals_twin(twin, problem, 20, "ranking_scores").n_updates)
-    assert max(n_updates) >= 6  # the problems are not trivial
-
-
 @pytest.mark.compiled
 @given(
     st.integers(0, 2**32 - 1),
@@ -164,17 +155,6 @@ def test_replay_ends_at_the_final_pool(seed, n_bags, max_updates):
     assert result.objective == values[-1]
 
 
-def test_result_belongs_to_the_final_pool():
-    problem = random_problem(np.random.default_rng(1), 8, 4, 0.6)
-    result = update_pool(*problem)
-    again = build_csdg(result.pool, *problem[:3])
-    np.testing.assert_array_equal(result.csdg.vertices, result.pool)
-    np.testing.assert_array_equal(result.csdg.scores, again.scores)
-    assert result.objective == pytest.approx(again.scores.sum())
-    assert result.stopped == "last_vertex"
-    assert update_pool(*problem[:4], result.pool).n_updates == 0
-
-
 def planted(n_bags=6):
     """Every bag has a lone candidate, in the pool, and one that is alike in all bags."""
     bag = np.repeat(np.arange(n_bags), 2)
@@ -184,46 +164,12 @@ def planted(n_bags=6):
     return s, -0.1 * np.ones(len(bag)), np.ones(len(bag)), bag, np.arange(0, 2 * n_bags, 2)
 
 
-def test_alike_candidates_are_not_found_from_a_pool_without_any():
-    # One at a time, no replacement makes an edge: the updating cannot begin.
-    problem = planted()
-    result = update_pool(*problem)
-    assert result.n_updates == 0
-    assert len(result.trace) == 6
-
-
 def test_alike_candidates_are_found_from_a_pool_with_one():
     problem = planted()
     problem[4][2] = 5
     result = update_pool(*problem)
     assert result.pool.tolist() == [1, 3, 5, 7, 9, 11]
     assert result.stopped == "last_vertex"
-
-
-def test_max_updates_counts_replacements():
-    problem = planted()
-    problem[4][2] = 5
-    for limit in range(5):
-        result = update_pool(*problem, max_updates=limit)
-        assert result.n_updates == limit
-        assert result.stopped == "max_updates"
-        assert np.sum(result.pool % 2 == 1) == limit + 1
-
-
-def test_bags_of_one_candidate_are_passed_over():
-    s, d, confidence, _, _ = planted(2)
-    result = update_pool(s, d, confidence, [0, 1, 2, 3], [0, 1, 2, 3])
-    assert len(result.trace) == 0
-    assert result.n_updates == 0
-    assert result.stopped == "last_vertex"
-    assert result.trace.replay([0, 1, 2, 3]) == []
-
-
-def test_equal_replacements_change_nothing():
-    s = np.ones((4, 4))
-    result = update_pool(s, [-0.1] * 4, [1.0] * 4, [0, 0, 1, 1], [1, 3])
-    assert result.pool.tolist() == [1, 3]
-    assert len(result.trace) == 2
 
 
 def test_first_of_equal_replacements_moves_in():
@@ -243,50 +189,6 @@ def test_walk_passes_over_a_newcomer_of_lowest_rank():
     assert result.trace.vertex.tolist() == [0, 1]
 
 
-def test_callback_sees_every_examined_vertex():
-    problem = planted()
-    problem[4][2] = 5
-    steps = []
-    result = update_pool(*problem, callback=steps.append)
-    accepted = [step.accepted for step in steps if step.accepted is not None]
-    assert accepted == result.trace.instance[result.trace.accepted].tolist()
-    assert sum(len(step.tried) for step in steps) == len(result.trace)
-    assert steps[-1].n_updates == result.n_updates
-    assert steps[-1].objective == result.objective
-
-
-def test_own_objective():
-    problem = random_problem(np.random.default_rng(2), 6, 4, 0.5)
-    result = update_pool(*problem, objective=lambda csdg: -float(csdg.vertices.sum()))
-    expected = [min(np.flatnonzero(problem[3] == problem[3][x])) for x in problem[4]]
-    assert result.pool.tolist() == expected
-
-
-def test_settings_change_the_outcome():
-    # With damping 0 only self-confidence counts.
-    s, d, confidence, bag, pool = random_problem(np.random.default_rng(3), 6, 4, 0.5)
-    result = update_pool(s, d, confidence, bag, pool, settings=CSDGSettings(damping=0.0))
-    for x in result.pool:
-        assert confidence[x] == confidence[bag == bag[x]].max()
-
-
-@pytest.mark.compiled
-def test_larger_pools_agree_with_scoring_from_scratch():
-    problem = random_problem(np.random.default_rng(4), 32, 3, 0.3)
-    result = update_pool(*problem, max_updates=3)
-    for row in range(0, len(result.trace), 7):
-        pool = with_try(problem[4], result.trace, row)
-        expected = build_csdg(pool, *problem[:3], CSDGSettings(exact=False)).scores.sum()
-        assert result.trace.objective[row] == pytest.approx(expected, rel=1e-9)
-
-
-def test_trace_is_compact():
-    trace = update_pool(*random_problem(np.random.default_rng(5), 8, 4, 0.5)).trace
-    assert isinstance(trace, Trace)
-    assert {trace.bag.dtype, trace.vertex.dtype, trace.instance.dtype} == {np.dtype(np.int64)}
-    assert trace.accepted.dtype == np.bool_
-
-
 def test_errors_list_everything_wrong():
     with pytest.raises(ValueError, match=r"shape \(3, 3\), got \(2, 2\).*two candidates of one"):
         update_pool(np.zeros((2, 2)), [-1.0] * 3, [1.0] * 3, [0, 0, 1], [0, 1])
@@ -298,7 +200,7 @@ def test_errors_list_everything_wrong():
         update_pool(np.zeros((2, 2)), [-1.0], [1.0, np.nan], [0, 1], [])
     with pytest.raises(ValueError, match="at most 0"):
         update_pool(np.zeros((2, 2)), [-1.0, 1.0], [1.0, 1.0], [0, 1], [0])
-    with pytest.raises(ValueError, match="'edge_sum' or callable, got 'edges'"):
+    with pytest.raises(ValueError, match="or 'edge_sum', got 'edges'"):
         update_pool(np.zeros((2, 2)), [-1.0] * 2, [1.0] * 2, [0, 1], [0], objective="edges")
 
 
@@ -354,15 +256,6 @@ def test_no_gain_beside_a_large_objective_is_not_accepted(gain):
     assert update_pool(*large_and_small_component(gain)).n_updates == 0
 
 
-def test_weakest_vertices_are_examined_in_order_beside_a_large_objective():
-    s, d, confidence, bag, pool = large_and_small_component(0.0)
-    s, d = np.pad(s, (0, 1)), np.append(d, -0.1)
-    confidence = np.append(confidence, 1.0)
-    confidence[40:] = [1.0, 0.5, 0.999, 0.5]
-    trace = update_pool(s, d, confidence, [*bag, 41], pool).trace
-    assert trace.vertex.tolist() == [41, 40]
-
-
 def test_equal_up_to_the_order_of_the_sums_is_no_gain():
     # Bag 0 may join either of two triangles that differ in the position of their vertices only.
     rng = np.random.default_rng(0)
@@ -387,47 +280,35 @@ def test_equal_up_to_the_order_of_the_sums_is_no_gain():
 
 
 RULES = [
-    CSDGSettings(),
-    CSDGSettings(alpha=2.0, beta=0.5, discrimination_scale=3.0),
-    CSDGSettings(alpha_on="similarity", discrimination_pair="max", density=0.7),
-    CSDGSettings(damping=0.3, max_iter=4, start=np.array([1.0, -2.0, 0.5, 3.0, 0.0, 1.0])),
+    {},
+    {"alpha": 2.0, "beta": 0.5, "discrimination_scale": 3.0},
+    {"alpha_on": "similarity", "discrimination_pair": "max", "density": 0.7},
+    {"damping": 0.3, "max_iter": 4, "start": np.array([1.0, -2.0, 0.5, 3.0, 0.0, 1.0])},
+    {"normalise": "row"},
+    {"normalise": "symmetric"},
+    {"normalise": "spectral", "discrimination_relative": 0.5},
+    {"normalise": "sum", "discrimination_relative": 1.0},
 ]
 
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("objective", ["ranking_scores", "edge_sum"])
 @given(seed=st.integers(0, 2**32 - 1), share=st.sampled_from([0.2, 0.5, 0.9]))
-@settings(max_examples=15)
+@settings(max_examples=10)
 def test_compiled_tries_equal_whole_graphs(rule, objective, seed, share):
     s, d, confidence, bag, pool = random_problem(np.random.default_rng(seed), 6, 4, share)
-    assert _CompiledScorer.supports(rule, objective)
-    how = replace(rule, exact=True)
-    compiled, plain = (
-        kind(s, d, confidence, how, objective) for kind in (_CompiledScorer, _Scorer)
-    )
+    how = CSDGSettings(**rule, exact=True)
+    scorer = _Scorer(s, d, confidence, how, objective, pool)
+    present = scorer.current
     for vertex in range(6):
         tried = np.flatnonzero(bag == bag[pool[vertex]])
-        estimates, expected = (scorer.estimate(pool, vertex, tried) for scorer in (compiled, plain))
-        np.testing.assert_allclose(estimates[:, 0], expected[:, 0], rtol=1e-11, atol=1e-11)
-        gap = np.abs(estimates[:, 0] - expected[:, 0])
-        assert np.all(gap <= estimates[:, 1] + 1e-13 * np.abs(expected[:, 0]))
-    graph = build_csdg(pool, s, d, confidence, how)
-    value = graph.scores.sum() if objective == "ranking_scores" else graph.weights.sum() / 2
-    assert compiled.score(pool).value == pytest.approx(value, rel=1e-11, abs=1e-11)
-
-
-@pytest.mark.parametrize(
-    "other", [{"normalise": "row"}, {"normalise": "spectral"}, {"discrimination_relative": 1.0}]
-)
-def test_other_settings_are_scored_graph_by_graph(other):
-    problem = random_problem(np.random.default_rng(6), 7, 4, 0.5)
-    how = CSDGSettings(**other, exact=True)
-    assert not _CompiledScorer.supports(how, "ranking_scores")
-    result = update_pool(*problem, settings=how)
-    for row in range(0, len(result.trace), 5):
-        pool = with_try(problem[4], result.trace, row)
-        expected = build_csdg(pool, *problem[:3], how).scores.sum()
-        assert result.trace.objective[row] == pytest.approx(expected, rel=1e-11)
+        scorer.current = present
+        found, _ = scorer.replace(vertex, tried)
+        for x, value in zip(tried, found, strict=True):
+            graph = build_csdg([*pool[:vertex], x, *pool[vertex + 1 :]], s, d, confidence, how)
+            total = graph.scores.sum() if objective == "ranking_scores" else graph.weights.sum() / 2
+            scale = max(1.0, np.abs(graph.scores).sum())
+            assert value == pytest.approx(total, rel=1e-11, abs=1e-11 * scale)
 
 
 def test_forgotten_consistencies_are_computed_again(monkeypatch):

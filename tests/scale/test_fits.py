@@ -111,8 +111,8 @@ def test_holding_blocks_in_memory_changes_nothing(name, lazy, monkeypatch):
 
 def test_pigmil_works_with_some_instances_of_each_bag_on_disk(lazy, cluster, monkeypatch):
     distributed = pytest.importorskip("distributed")
-    monkeypatch.setattr("pigmil.estimators.pigmil._MOST_IN_MEMORY", 180)
-    monkeypatch.setattr("pigmil.estimators._pigmil_on_disk._LEAST_PER_BAG", 4)
+    monkeypatch.setattr("pigmil.estimators._pigmil_data._MOST_IN_MEMORY", 180)
+    monkeypatch.setattr("pigmil.estimators._pigmil_data._LEAST_PER_BAG", 4)
     model = PIGMIL(random_state=0).fit(lazy)
     positive = np.flatnonzero(lazy.y == 1)
     place = model.detected_instances_ - lazy.offsets[lazy.bag_index[model.detected_instances_]]

@@ -6,11 +6,11 @@ from pigmil.distances.bag_distances import (
     bag_distances_of_kinds,
     within_distances,
 )
-from pigmil.distances.blockwise import nearest_in_bags, squared_distance_blocks
+from pigmil.distances.blockwise import nearest_in_bags, squared_distance_blocks, squared_distances
 from pigmil.distances.screening import (
-    ScreenedDensities,
+    ClassDensities,
+    class_log_densities,
     representative_rows,
-    screened_log_densities,
 )
 from pigmil.distances.set_kernels import (
     gaussian_self_sums,
@@ -28,9 +28,10 @@ from pigmil.distances.similarity import (
 
 __all__ = [
     "BAG_DISTANCES",
-    "ScreenedDensities",
+    "ClassDensities",
     "bag_distances",
     "bag_distances_of_kinds",
+    "class_log_densities",
     "embed_bags",
     "gaussian_self_sums",
     "gaussian_sums",
@@ -41,8 +42,8 @@ __all__ = [
     "nearest_in_bags",
     "pair_sums",
     "representative_rows",
-    "screened_log_densities",
     "squared_distance_blocks",
+    "squared_distances",
     "within_distances",
     "worth_screening",
 ]

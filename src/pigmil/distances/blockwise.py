@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from pigmil._core.typing import IntArray
+from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags
 
 _BLOCK_ROWS = 512
@@ -102,6 +102,21 @@ def squared_distance_blocks(
                 continue
             right = ready or _factor(references, columns, centre, dtype)
             yield rows, columns, _block(left, right, dtype)
+
+
+def squared_distances(queries: Any, references: Any, *, double: bool = False) -> FloatArray:
+    """Return the squared distances of all queries to all references, where they fit in memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> squared_distances(np.array([[0.0]]), np.array([[2.0], [3.0]]))
+    array([[4., 9.]])
+    """
+    result = np.empty((queries.shape[0], references.shape[0]))
+    for rows, columns, block in squared_distance_blocks(queries, references, double=double):
+        result[rows, columns] = block
+    return result
 
 
 def nearest_in_bags(

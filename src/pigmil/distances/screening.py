@@ -1,6 +1,5 @@
 """Densities of large data: estimated for all instances, exact for those that may be positive."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,13 +10,8 @@ from numpy.typing import NDArray
 from pigmil._core.segments import segment_lowest
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
+from pigmil.distances.blockwise import squared_distances
 from pigmil.distances.similarity import add_log_sums, log_density
-
-__all__ = [
-    "ScreenedDensities",
-    "representative_rows",
-    "screened_log_densities",
-]
 
 _CELL_SIZE = 256  # instances in a cell on average
 _CELLS_SEARCHED = 8
@@ -34,8 +28,8 @@ _SHIFT_QUANTILE = 0.9
 
 
 @dataclass(frozen=True)
-class ScreenedDensities:
-    """Log densities at training instances; see :func:`screened_log_densities`.
+class ClassDensities:
+    """Log densities at training instances; see :func:`class_log_densities`.
 
     Attributes
     ----------
@@ -56,22 +50,23 @@ class ScreenedDensities:
     exact: BoolArray
 
 
-def screened_log_densities(
+def class_log_densities(
     bags: Bags,
     is_positive: BoolArray,
     *,
     gammas: tuple[float, ...],
     unit: float = 1.0,
     two_sided: bool = True,
+    screen: bool = True,
     by_fold: tuple[IntArray, FloatArray, FloatArray | None] | None = None,
-) -> ScreenedDensities:
-    """Measure the densities of both classes without comparing all instances with each other.
+) -> ClassDensities:
+    """Measure the densities of both classes at the training instances.
 
-    The instances are divided into cells of similar ones. The nearest instance of a bag is looked
-    for in the cells nearest to that of the query, and among a few representatives of the bag. The
-    instances of positive bags that look promising by these estimates are then measured exactly:
-    half of them have the lowest density of negatives, half the lowest ratio of that density to the
-    density of the other positive bags.
+    With a screen not all instances are compared with each other. They are divided into cells of
+    similar ones. The nearest instance of a bag is looked for in the cells nearest to that of the
+    query, and among a few representatives of the bag. The instances of positive bags that look
+    promising by these estimates are then measured exactly: half of them have the lowest density of
+    negatives, half the lowest ratio of that density to the density of the other positive bags.
 
     Parameters
     ----------
@@ -85,6 +80,8 @@ def screened_log_densities(
         Unit of length.
     two_sided : bool, default=True
         Whether the density of positive bags is needed.
+    screen : bool, default=True
+        Whether most densities are estimated.
     by_fold : (array of int of shape (n_bags,), array, array or None), optional
         Fold of each bag, and arrays of shape (n_widths, n_folds, n_instances) and, if two-sided,
         (n_widths, n_folds, n_positive_instances) to fill with the logarithms of the sums over the
@@ -92,7 +89,7 @@ def screened_log_densities(
 
     Returns
     -------
-    ScreenedDensities
+    ClassDensities
 
     Notes
     -----
@@ -108,7 +105,7 @@ def screened_log_densities(
     >>> import numpy as np
     >>> from pigmil import Bags
     >>> bags = Bags.from_list([np.array([[0.0], [3.0]]), np.array([[3.0]]), np.array([[0.0]])])
-    >>> found = screened_log_densities(bags, np.array([True, True, False]), gammas=(1.0,))
+    >>> found = class_log_densities(bags, np.array([True, True, False]), gammas=(1.0,))
     >>> found.log_negative
     array([[ 0., -3., -3.,  0.]])
     >>> found.log_positive
@@ -120,10 +117,8 @@ def screened_log_densities(
     if negative.n_bags == 1:
         own_negative[:] = -1  # a single negative bag is all there is to compare with
     own_positive = _positions(is_positive)[bags.bag_index]
-    cells = _Cells(bags.instances)
-    rates = np.array(gammas) / unit
     how: dict[str, Any] = {"gamma": gammas, "unit": unit}
-
+    in_positive = np.zeros(len(rows))
     negative_folds = positive_folds = None
     if by_fold is not None:
         fold, negative_sums, positive_sums = by_fold
@@ -131,11 +126,24 @@ def screened_log_densities(
         if positive_sums is not None:
             positive_folds = fold[is_positive], positive_sums
 
+    log_positive = None
+    if not screen:
+        in_negative = np.zeros(bags.n_instances)
+        how |= {"own_bag": own_negative, "copies": in_negative, "by_group": negative_folds}
+        log_negative = log_density(bags.instances, negative, **how)
+        if two_sided:
+            how |= {"own_bag": own_positive[rows], "copies": in_positive}
+            how |= {"by_group": positive_folds}
+            log_positive = log_density(positive.instances, positive, **how)
+        exact = np.ones(len(rows), dtype=np.bool_)
+        return ClassDensities(log_negative, log_positive, in_negative[rows], in_positive, exact)
+
+    cells = _cells(bags.instances)
+    rates = np.array(gammas) / unit
     everywhere = np.arange(bags.n_instances)
     log_negative = _estimate(
         bags, cells, ~is_positive, everywhere, own_negative, rates, negative_folds
     )
-    log_positive = None
     middle = len(gammas) // 2
     count = -(-_per_bag(_PROMISING, positive) // 2)
     exact = segment_lowest(log_negative[middle, rows], positive.offsets, count)
@@ -148,7 +156,7 @@ def screened_log_densities(
 
     chosen = rows[exact]
     queries = bags.instances[chosen]
-    in_negative, in_positive = np.zeros((2, len(rows)))
+    in_negative = np.zeros(len(rows))
     copies = np.zeros(len(chosen))
     how |= {"copies": copies}
     _correct(log_negative, chosen, queries, negative, negative_folds, how)
@@ -157,7 +165,7 @@ def screened_log_densities(
         how |= {"own_bag": own_positive[chosen]}
         _correct(log_positive, np.flatnonzero(exact), queries, positive, positive_folds, how)
         in_positive[exact] = copies
-    return ScreenedDensities(log_negative, log_positive, in_negative, in_positive, exact)
+    return ClassDensities(log_negative, log_positive, in_negative, in_positive, exact)
 
 
 def representative_rows(bags: Bags, n_per_bag: int) -> IntArray:
@@ -198,46 +206,32 @@ def representative_rows(bags: Bags, n_per_bag: int) -> IntArray:
         if len(members) > n_per_bag:
             instances = bags.instances[first:end]
             centres = _centres(instances, n_per_bag)
-            members = first + np.unique(_nearest(centres, instances))
+            members = first + np.unique(squared_distances(centres, instances).argmin(axis=1))
         chosen.append(members)
     return np.concatenate(chosen)
 
 
-class _Cells:
-    """Instances in single precision, divided into cells of similar ones.
+def _cells(instances: NDArray[Any]) -> list[tuple[IntArray, IntArray]]:
+    """Divide instances into cells of similar ones; return the members, and whom to compare with.
 
     A set of instances is cut at the median of its first principal direction until no part is
-    larger than a cell, so that all cells have nearly the same size.
+    larger than a cell, so that all cells have nearly the same size. The members of a cell are
+    compared with those of the cells nearest to it.
     """
-
-    def __init__(self, instances: NDArray[Any]) -> None:
-        centre = instances.mean(axis=0, dtype=np.float64)
-        self.points = np.subtract(instances, centre, dtype=np.float64).astype(np.float32)
-        self.squares = np.einsum("ij,ij->i", self.points, self.points)
-        self.members: list[IntArray] = []
-        parts = [np.arange(len(self.points))]
-        while parts:
-            part = parts.pop()
-            if len(part) <= _CELL_SIZE:
-                self.members.append(part)
-                continue
-            points = self.points[part]
-            order = np.argsort(points @ _main_direction(points), kind="stable")
-            parts += [part[order[: len(part) // 2]], part[order[len(part) // 2 :]]]
-        centres = np.array([self.points[part].mean(axis=0) for part in self.members])
-        squared = _squared(centres, centres)
-        self.searched = np.argsort(squared, axis=1, kind="stable")[:, :_CELLS_SEARCHED]
-
-    def __iter__(self) -> Iterator[tuple[IntArray, IntArray]]:
-        """Yield the members of every cell, and those of all cells to search for them."""
-        for members, cells in zip(self.members, self.searched, strict=True):
-            yield members, np.concatenate([self.members[cell] for cell in cells])
-
-    def squared_distances(self, queries: IntArray, references: IntArray) -> NDArray[Any]:
-        squared = (-2 * self.points[queries]) @ self.points[references].T
-        squared += self.squares[queries, None]
-        squared += self.squares[references]
-        return np.maximum(squared, 0, out=squared)
+    points = np.subtract(instances, instances.mean(axis=0, dtype=np.float64)).astype(np.float32)
+    cells: list[IntArray] = []
+    parts = [np.arange(len(points))]
+    while parts:
+        part = parts.pop()
+        if len(part) <= _CELL_SIZE:
+            cells.append(part)
+            continue
+        order = np.argsort(points[part] @ _main_direction(points[part]), kind="stable")
+        parts += [part[order[: len(part) // 2]], part[order[len(part) // 2 :]]]
+    centres = np.array([points[part].mean(axis=0) for part in cells])
+    searched = np.argsort(squared_distances(centres, centres), axis=1, kind="stable")
+    near = [np.concatenate([cells[k] for k in row[:_CELLS_SEARCHED]]) for row in searched]
+    return list(zip(cells, near, strict=True))
 
 
 def _main_direction(points: NDArray[Any]) -> NDArray[Any]:
@@ -253,7 +247,7 @@ def _main_direction(points: NDArray[Any]) -> NDArray[Any]:
 
 def _estimate(
     bags: Bags,
-    cells: _Cells,
+    cells: list[tuple[IntArray, IntArray]],
     is_reference: BoolArray,
     rows: IntArray,
     own_bag: IntArray,
@@ -279,7 +273,7 @@ def _estimate(
             continue
         compared = np.union1d(near[position[near] >= 0], representatives)
         starts = np.searchsorted(position[compared], np.arange(references.n_bags))
-        squared = cells.squared_distances(queries, compared)
+        squared = squared_distances(bags.instances[queries], bags.instances[compared])
         distances = np.sqrt(np.minimum.reduceat(squared, starts, axis=1))
         inside = np.flatnonzero(own_bag[queries] >= 0)
         distances[inside, own_bag[queries][inside]] = np.inf
@@ -340,7 +334,7 @@ def _centres(instances: NDArray[Any], count: int) -> NDArray[Any]:
     by_distance = np.argsort(np.einsum("ij,ij->i", from_mean, from_mean), kind="stable")
     centres = points[by_distance[np.linspace(0, len(points) - 1, count).round().astype(int)]]
     for _ in range(_LLOYD_STEPS):
-        nearest = _nearest(points, centres)
+        nearest = squared_distances(points, centres).argmin(axis=1)
         sizes = np.bincount(nearest, minlength=count)
         column = np.arange(len(points))
         members = sp.csr_array(
@@ -349,18 +343,3 @@ def _centres(instances: NDArray[Any], count: int) -> NDArray[Any]:
         filled = sizes > 0
         centres[filled] = (members @ points)[filled] / sizes[filled, None]
     return centres
-
-
-def _nearest(queries: NDArray[Any], points: NDArray[Any]) -> IntArray:
-    """Return the index of the nearest point for each query."""
-    nearest: IntArray = _squared(queries, points).argmin(axis=1)
-    return nearest
-
-
-def _squared(queries: NDArray[Any], points: NDArray[Any]) -> NDArray[Any]:
-    """Return squared distances in single precision, good enough to choose the nearest."""
-    left, right = (np.asarray(part, dtype=np.float32) for part in (queries, points))
-    squared: NDArray[Any] = left @ (-2 * right.T)
-    squared += np.einsum("ij,ij->i", right, right)
-    squared += np.einsum("ij,ij->i", left, left)[:, None]
-    return squared

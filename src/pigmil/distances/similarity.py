@@ -6,10 +6,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
+from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
-from pigmil.distances.blockwise import nearest_in_bags, squared_distance_blocks
+from pigmil.distances.blockwise import nearest_in_bags, squared_distance_blocks, squared_distances
 from pigmil.scale import LazyBags, column_moments, take_rows
 
 _MEDIAN_SAMPLE = 1000
@@ -65,8 +66,7 @@ def length_unit(
         if len(chosen) > _MEDIAN_SAMPLE:
             chosen = check_random_state(random_state).choice(chosen, _MEDIAN_SAMPLE, replace=False)
         sample = instances[chosen] if bags is None else take_rows(bags, np.sort(chosen))
-        blocks = [block for _, _, block in squared_distance_blocks(sample, sample)]
-        pairs = np.concatenate(blocks)[np.triu_indices(len(chosen), k=1)]
+        pairs = squared_distances(sample, sample)[np.triu_indices(len(chosen), k=1)]
         square = float(np.median(pairs)) if pairs.size else 0.0
     else:
         return float(rule)
@@ -74,20 +74,17 @@ def length_unit(
 
 
 def _total_variance(instances: Any, weights: FloatArray | None) -> float:
+    """Return the sum of the variances of all features."""
     if isinstance(instances, LazyBags):
         return float(column_moments(instances)[2].sum())
-    if isinstance(instances, Bags):
-        instances = instances.instances
-    if weights is not None:
-        share = weights / weights.sum()
-        mean = np.asarray(share @ instances, dtype=np.float64)
-        if sp.issparse(instances):
-            return float(share @ instances.multiply(instances).sum(axis=1) - (mean**2).sum())
-        return float(share @ np.square(instances - mean).sum(axis=1))
-    if sp.issparse(instances):
-        mean = np.asarray(instances.mean(axis=0)).ravel()
-        return float(instances.multiply(instances).sum() / instances.shape[0] - (mean**2).sum())
-    return float(np.var(instances, axis=0, dtype=np.float64).sum())
+    rows = instances.instances if isinstance(instances, Bags) else instances
+    if sp.issparse(rows):
+        rows = sp.csr_matrix(rows, dtype=np.float64)
+        return float(mean_variance_axis(rows, axis=0, weights=weights)[1].sum())
+    if weights is None:
+        return float(np.var(rows, axis=0, dtype=np.float64).sum())
+    centred = rows - np.average(rows, axis=0, weights=weights)
+    return float(np.average(np.square(centred).sum(axis=1), weights=weights))
 
 
 def log_density(
@@ -188,7 +185,7 @@ def log_density(
 def worth_screening(bags: Bags, is_positive: BoolArray) -> bool:
     """Return whether the data are so large that estimated densities save time: dense, large bags.
 
-    See :func:`pigmil.distances.screened_log_densities`.
+    See :func:`pigmil.distances.class_log_densities`.
 
     Examples
     --------

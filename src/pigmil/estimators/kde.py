@@ -17,7 +17,7 @@ _card = partial(
     paper="Xu, Wu, Zhang, Tian: PIGMIL: Positive Instance Detection via Graph Updating for "
     "Multiple Instance Learning",
     year=2016,
-    default_chosen="gamma is the paper's, in units of length_unit.",
+    default_chosen="gamma is 1, in units of length_unit; the paper prints none.",
     detects=True,
     classifies=False,
     cost="O(N_query N_negative d)",

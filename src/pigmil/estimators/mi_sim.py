@@ -21,7 +21,7 @@ from pigmil.estimators._standardise import centre_and_spread, standardised
 from pigmil.estimators._svm_solvers import fit_svm
 from pigmil.estimators.base import MaxInstanceClassifier
 from pigmil.estimators.card import Card
-from pigmil.exemplars.svm import exemplar_svms
+from pigmil.exemplars import exemplar_svms
 from pigmil.graph import (
     consistency,
     edge_weights,

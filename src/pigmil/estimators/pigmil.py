@@ -1,9 +1,36 @@
-"""PIGMIL: positive instance detection via graph updating."""
+"""PIGMIL: positive instance detection via graph updating.
+
+=============  =====================================  ====================  ===============
+in the paper   name here                              default               paper
+=============  =====================================  ====================  ===============
+gamma, Eq. 1   decay                                  "cv"                  not printed (1)
+Z, Eqs. 1, 5   (discrimination's scale)               1                     1
+ws             working_score                          "supported"           KDE_min
+WS, T_ws       working_sets_, working_set_fraction    0.4                   40 %
+WB, h          working_bags_, reading.t_threshold     1.5                   1.5
+PCP            initial_pool_, pool_                   one per working bag   the same
+Upsilon, phi   exemplars, graph.confidence_ranks      similarity="rbf"      linear SVMs
+S, Eq. 3       graph.similarity
+C, gamma       graph.consistency,                     0.9                   0.9
+               reading.quasi_clique_density
+D, Eq. 5       graph.discrimination
+gamma_1, _2    reading.gamma_far, reading.gamma_near  1                     1
+alpha, beta    reading.alpha, reading.beta            max(10, log-ratio)    the same
+E, CSDG        graph.edge_weights, csdg_
+d              reading.damping                        0.8                   0.8
+n_max_ite      reading.walk_iterations                10                    10
+R_0            reading.walk_start                     "ones"                random
+n_max_upd      max_updates                            20                    20
+T+             prototypes_                            pool, hard negatives  the pool
+gamma_d        embedding_decay                        "cv"                  1
+h, Eq. 11      classifier_, C                         "cv"                  not printed
+=============  =====================================  ====================  ===============
+"""
 
 import copy
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -15,14 +42,11 @@ from pigmil._core._sklearn_compat import Interval, StrOptions
 from pigmil._core.segments import segment_argmax, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags, as_bags
-from pigmil.distances import length_unit, log_density, worth_screening
-from pigmil.estimators._parameters import (
-    AT_LEAST_ONE,
-    POSITIVE_OR_CV,
-)
-from pigmil.estimators._pigmil_on_disk import working_bags_on_disk
+from pigmil.distances import length_unit, log_density
+from pigmil.estimators._parameters import AT_LEAST_ONE, POSITIVE_OR_CV, with_parameters
+from pigmil.estimators._pigmil_data import densities_by_class, fit_on_disk
 from pigmil.estimators._prototype_svm import fit_prototype_svm
-from pigmil.estimators._selection import inner_folds, min_error_threshold
+from pigmil.estimators._selection import min_error_threshold
 from pigmil.estimators._svm_solvers import class_costs
 from pigmil.estimators.base import MILClassifier
 from pigmil.estimators.card import Card
@@ -30,30 +54,24 @@ from pigmil.exemplars import KernelExemplars, exemplar_lda, exemplar_svms
 from pigmil.graph import (
     ClassSplit,
     CSDGSettings,
+    Initialisation,
     PaperReading,
     WorkingBags,
     discrimination,
     hard_negatives,
-    held_out_areas,
-    initial_pool,
+    initialise,
     limit_working_sets,
     pool_scores,
     score_by_pool,
     self_confidence,
     similarity,
-    t_values,
     top_instances_per_bag,
     update_pool,
-    working_bags,
-    working_sets,
 )
-from pigmil.scale import LazyBags, map_instances
+from pigmil.scale import LazyBags
 
 _PAPER_READING = PaperReading()
-DECAYS = (1.0, 2.0, 3.0, 5.0, 8.0, 12.0)
 _MAX_PROTOTYPES = 7000  # beyond it they are sampled
-_MOST_IN_MEMORY = 15_000  # instances of bags on disk to fit on
-_DEFAULT_DECAY = 8.0  # preferred among decays that the bags do not distinguish
 _PROTOTYPES = {
     "cv",
     "pool",
@@ -81,16 +99,7 @@ _NOT_OF_THE_METHOD = {"reading", "random_state", "n_jobs", "callback", "pos_labe
 _logger = logging.getLogger("pigmil")
 
 
-@dataclass(frozen=True)
-class Initialisation:
-    """Working scores, working sets (a mask), t values and working bags of the positive bags."""
-
-    scores: FloatArray
-    members: BoolArray
-    t: FloatArray
-    kept: BoolArray
-
-
+@with_parameters
 class PIGMIL(MILClassifier):
     """Positive instance detection via graph updating, with a bag classifier on what it detects.
 
@@ -130,7 +139,7 @@ class PIGMIL(MILClassifier):
     density_screen : bool or "auto", default="auto"
         Whether the densities are estimated, and exact only for the most promising instances of
         positive bags; ``"auto"`` does so where exact ones would take more than a few seconds. See
-        :func:`pigmil.distances.screened_log_densities`.
+        :func:`pigmil.distances.class_log_densities`.
     max_candidates : int, default=3000
         Maximum number of candidates in all working sets: similarity is held for every pair.
     n_instances_per_bag : int, default=1
@@ -261,50 +270,26 @@ class PIGMIL(MILClassifier):
         "callback": [callable, None],
     }
 
-    def __init__(
-        self,
-        *,
-        working_score: str = "supported",
-        decay: float | str = "cv",
-        length_unit: str | float = "auto",
-        working_set_fraction: float = 0.4,
-        similarity: str = "rbf",
-        max_updates: int = 20,
-        density_screen: bool | str = "auto",
-        max_candidates: int = 3000,
-        n_instances_per_bag: int = 1,
-        prototypes: str = "pool+hard_negatives",
-        embedding_decay: float | str = "cv",
-        embedding_scaling: bool = True,
-        score_column: bool = True,
-        C: float | str = "cv",
-        class_weight: Any = None,
-        reading: PaperReading | None = None,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        callback: Callable[..., None] | None = None,
-        pos_label: Any = None,
-    ) -> None:
-        self.working_score = working_score
-        self.decay = decay
-        self.length_unit = length_unit
-        self.working_set_fraction = working_set_fraction
-        self.similarity = similarity
-        self.max_updates = max_updates
-        self.density_screen = density_screen
-        self.max_candidates = max_candidates
-        self.n_instances_per_bag = n_instances_per_bag
-        self.prototypes = prototypes
-        self.embedding_decay = embedding_decay
-        self.embedding_scaling = embedding_scaling
-        self.score_column = score_column
-        self.C = C
-        self.class_weight = class_weight
-        self.reading = reading
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.callback = callback
-        self.pos_label = pos_label
+    working_score: str = "supported"
+    decay: float | str = "cv"
+    length_unit: str | float = "auto"
+    working_set_fraction: float = 0.4
+    similarity: str = "rbf"
+    max_updates: int = 20
+    density_screen: bool | str = "auto"
+    max_candidates: int = 3000
+    n_instances_per_bag: int = 1
+    prototypes: str = "pool+hard_negatives"
+    embedding_decay: float | str = "cv"
+    embedding_scaling: bool = True
+    score_column: bool = True
+    C: float | str = "cv"
+    class_weight: Any = None
+    reading: PaperReading | None = None
+    random_state: Any = None
+    n_jobs: int | None = None
+    callback: Callable[..., None] | None = None
+    pos_label: Any = None
 
     @classmethod
     def faithful(cls, **changes: Any) -> "PIGMIL":
@@ -387,6 +372,10 @@ class PIGMIL(MILClassifier):
         )
         return literal.set_params(**changes)
 
+    @property
+    def _reading(self) -> PaperReading:
+        return self.reading or _PAPER_READING
+
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name; deep, also the fields of the reading.
 
@@ -422,31 +411,30 @@ class PIGMIL(MILClassifier):
         super().set_params(**params)
         if fields:
             changes = {name.removeprefix(prefix): value for name, value in fields.items()}
-            self.reading = (self.reading or _PAPER_READING).replace(**changes)
+            self.reading = self._reading.replace(**changes)
         return self
 
     def _fit(self, bags: Bags | LazyBags, positive: BoolArray) -> None:
         rng = check_random_state(self.random_state)
         if isinstance(bags, LazyBags):
-            self._fit_on_disk(bags, positive, rng)
+            fit_on_disk(self, bags, positive, rng)
             return
         self.length_unit_ = length_unit(bags.instances, self.length_unit, random_state=rng)
-        self._fit_in_memory(bags, positive, rng)
+        self._run_algorithm_3(bags, positive, rng)
 
-    def _fit_in_memory(self, bags: Bags, positive: BoolArray, rng: np.random.RandomState) -> None:
-        """Run Algorithm 3 in the unit of length that is set."""
-        reading = self.reading or _PAPER_READING
-        split = self._split_by_class(bags, positive)
-        width = self._choose_width(bags, split, reading)
-        self.decay_ = split.decays[width]
+    def _run_algorithm_3(self, bags: Bags, positive: BoolArray, rng: np.random.RandomState) -> None:
+        """Initialise the pool, update it, and train the bag classifier on what it detects."""
+        split = densities_by_class(self, bags, positive)
+        self.decay_ = split.decays[0]
         self.negative_bags_ = split.negative
-        self._update(split, width, self._initialise(split, width, reading), reading, rng)
-        self._detect(bags, split, width)
-        self._fit_classifier(bags, positive, split.log_negative_density[width], rng)
+        first = self._initialise(split)
+        self._update(split, first, rng)
+        self._detect(bags, split)
+        self._classify(bags, positive, split.log_negative_density[0], rng)
 
-    def _initialise(self, split: ClassSplit, width: int, reading: PaperReading) -> Initialisation:
-        """Find working sets and working bags (Section III-A, lines 1 and 2 of Alg. 3)."""
-        bags = split.positive
+    def _initialise(self, split: ClassSplit, width: int = 0) -> Initialisation:
+        """Find working sets, working bags and the first pool (Alg. 3, lines 1 to 3)."""
+        reading = self._reading
         scores = split.working_scores(
             width,
             kind=self.working_score,  # type: ignore[arg-type]
@@ -454,104 +442,57 @@ class PIGMIL(MILClassifier):
             penalty=reading.penalty,
             literal=reading.kde == "literal",
         )
-        members = working_sets(scores, bags.offsets, fraction=self.working_set_fraction)
-        t, kept = np.zeros(bags.n_bags), np.ones(bags.n_bags, dtype=bool)
-        if reading.t_test is not None:
-            t = t_values(scores, members, bags.offsets, test=reading.t_test)  # type: ignore[arg-type]
-            kept = working_bags(t, threshold=reading.t_threshold)
-        return Initialisation(scores, members, t, kept)
-
-    def _split_by_class(self, bags: Bags, positive: BoolArray) -> ClassSplit:
-        """Split the bags and measure densities, by folds where a decay is to be chosen."""
-        screen = self.density_screen is True or (
-            self.density_screen == "auto" and worth_screening(bags, positive)
-        )
-        choose = self.decay == "cv"
-        folds = inner_folds(bags, positive) if choose else []
-        fixed = _DEFAULT_DECAY if choose else float(self.decay)
-        return ClassSplit.from_bags(
-            bags,
-            positive,
-            decays=DECAYS if folds else (fixed,),
-            unit=self.length_unit_,
-            two_sided=self.working_score != "kde_min",
-            fold=np.argmax(folds, axis=0) if folds else None,
-            screen=screen,
+        return initialise(
+            scores,
+            split.positive.offsets,
+            fraction=self.working_set_fraction,
+            test=reading.t_test,  # type: ignore[arg-type]
+            threshold=reading.t_threshold,
         )
 
-    def _choose_width(self, bags: Bags, split: ClassSplit, reading: PaperReading) -> int:
-        """Return the index of a decay whose first pool separates held-out bags well.
-
-        Of all decays whose area under the ROC curve lies within two standard errors of the
-        largest the nearest to the default is taken: bag labels alone may not show which of two
-        clusters is positive.
-        """
-        if split.folds is None:
-            return 0
-
-        def first_pool(train: ClassSplit, width: int) -> IntArray:
-            first = self._initialise(train, width, reading)
-            return train.rows[initial_pool(first.scores, train.positive.offsets, first.kept)]
-
-        areas = held_out_areas(bags, split, first_pool)
-        _logger.info("decay: %s", dict(zip(split.decays, areas.round(4).tolist(), strict=True)))
-        n = min(split.positive.n_bags, split.negative.n_bags)
-        smoothed = (areas.max() * n + 0.5) / (n + 1)
-        close = areas >= areas.max() - 2 * np.sqrt(smoothed * (1 - smoothed) / n)
-        distance = np.abs(np.log(np.array(split.decays) / _DEFAULT_DECAY))
-        return int(np.argmin(np.where(close, distance, np.inf)))
-
-    def _update(
-        self,
-        split: ClassSplit,
-        width: int,
-        first: Initialisation,
-        reading: PaperReading,
-        rng: np.random.RandomState,
-    ) -> None:
-        """Build the graph of the first pool and update it (lines 3 to 5 of Alg. 3)."""
-        bags, rows = split.positive, split.rows
-        usable = limit_working_sets(
-            first.scores, first.members & first.kept[bags.bag_index], bags.offsets,
-            self.max_candidates,
-        )  # fmt: skip
-        candidates = np.flatnonzero(usable)
-        pool = initial_pool(first.scores, bags.offsets, first.kept)
-        self.working_bags_ = WorkingBags(np.flatnonzero(split.is_positive), first.t, first.kept)
-        marked = np.flatnonzero(first.members)
+    def _update(self, split: ClassSplit, first: Initialisation, rng: np.random.RandomState) -> None:
+        """Build the graph of the first pool and update it (Alg. 3, lines 4 and 5)."""
+        reading, bags, rows = self._reading, split.positive, split.rows
+        in_working_bags = first.working_sets & first.working_bags[bags.bag_index]
+        candidates = np.flatnonzero(
+            limit_working_sets(first.scores, in_working_bags, bags.offsets, self.max_candidates)
+        )
+        self.working_bags_ = WorkingBags(
+            np.flatnonzero(split.is_positive), first.t, first.working_bags
+        )
+        marked = np.flatnonzero(first.working_sets)
         self.working_sets_ = np.split(rows[marked], np.searchsorted(marked, bags.offsets[1:-1]))
-        self.initial_pool_ = rows[pool]
+        self.initial_pool_ = rows[first.pool]
         _logger.info(
             "initialisation: %d of %d positive bags work, %d candidates",
-            first.kept.sum(),
+            first.working_bags.sum(),
             bags.n_bags,
             len(candidates),
         )
-        instances = bags.instances[candidates]
-        confidences = self._confidences(split, width, candidates, reading)
+        confidences = self._confidences(split, candidates)
         _logger.info(
             "similarity of %d candidates by %s exemplars", len(candidates), self.similarity
         )
-        alike = similarity(confidences)
+        S = similarity(confidences)
         if reading.similarity_use != "weights":
-            alike = ((alike > 0) | (reading.similarity_use == "none")).astype(np.float64)
-            np.fill_diagonal(alike, 0.0)
-        distinct = np.zeros(len(candidates))
+            S = ((S > 0) | (reading.similarity_use == "none")).astype(np.float64)
+            np.fill_diagonal(S, 0.0)
+        D = np.zeros(len(candidates))
         if reading.beta != 0:
-            distinct = discrimination(
-                instances,
+            D = discrimination(
+                bags.instances[candidates],
                 split.negative.instances,
                 unit=self.length_unit_,
                 gamma_far=reading.gamma_far,
                 gamma_near=reading.gamma_near,
             )
         result = update_pool(
-            alike,
-            distinct,
+            S,
+            D,
             self_confidence(confidences),
             bags.bag_index[candidates],
-            np.searchsorted(candidates, pool),
-            settings=CSDGSettings.from_reading(reading, len(pool), rng),
+            np.searchsorted(candidates, first.pool),
+            settings=CSDGSettings.from_reading(reading, len(first.pool), rng),
             max_updates=self.max_updates,
             objective=reading.objective,  # type: ignore[arg-type]
             callback=self.callback,
@@ -567,28 +508,27 @@ class PIGMIL(MILClassifier):
         self.csdg_ = replace(result.csdg, vertices=flat[result.csdg.vertices])
         self.trace_ = replace(result.trace, instance=flat[result.trace.instance])
 
-    def _confidences(
-        self, split: ClassSplit, width: int, candidates: IntArray, reading: PaperReading
-    ) -> FloatArray:
+    def _confidences(self, split: ClassSplit, candidates: IntArray) -> FloatArray:
         """Return the confidence of the exemplar of every candidate in every candidate."""
-        instances = split.positive.instances[candidates]
-        negatives = split.negative.instances
+        instances, negatives = split.positive.instances[candidates], split.negative.instances
         if self.similarity == "rbf":
             kernels = KernelExemplars(
-                instances, split.negative, gamma=split.decays[width], unit=self.length_unit_
+                instances, split.negative, gamma=self.decay_, unit=self.length_unit_
             )
-            known = split.log_negative_density[width, split.rows[candidates]]
-            return kernels.confidence(instances, log_negative_density=known)
+            log_density_there = split.log_negative_density[0, split.rows[candidates]]
+            return kernels.confidence(instances, log_negative_density=log_density_there)
         if self.similarity == "lda":
             linear = exemplar_lda(instances, negatives)
         else:
-            linear = exemplar_svms(instances, negatives, C=reading.exemplar_C, n_jobs=self.n_jobs)
-        return linear.confidence(instances, include_bias=reading.confidence_bias)
+            C = self._reading.exemplar_C
+            linear = exemplar_svms(instances, negatives, C=C, n_jobs=self.n_jobs)
+        return linear.confidence(instances, include_bias=self._reading.confidence_bias)
 
-    def _detect(self, bags: Bags, split: ClassSplit, width: int) -> None:
+    def _detect(self, bags: Bags, split: ClassSplit) -> None:
         """Score every instance by the pool and pick the detected ones."""
+        working_bags = self.working_bags_.kept
         self.instance_scores_, scoring_pool = score_by_pool(
-            bags, split, width, self.pool_, self.working_bags_.kept
+            bags, split, 0, self.pool_, working_bags
         )
         best = segment_reduce(np.maximum, self.instance_scores_, bags.offsets)
         self._score_offset = min_error_threshold(best, split.is_positive)
@@ -599,19 +539,19 @@ class PIGMIL(MILClassifier):
         ]
         self.detected_instances_ = top_instances_per_bag(
             self.pool_,
-            [self.working_sets_[bag] for bag in np.flatnonzero(self.working_bags_.kept)],
+            [self.working_sets_[bag] for bag in np.flatnonzero(working_bags)],
             self.instance_scores_,
             self.n_instances_per_bag,
         )
 
-    def _fit_classifier(
+    def _classify(
         self,
         bags: Bags,
         positive: BoolArray,
         log_negative_density: FloatArray,
         rng: np.random.RandomState,
     ) -> None:
-        """Embed the bags by the prototypes and train the SVM (line 6 of Alg. 3)."""
+        """Embed the bags by the prototypes and train the SVM (Alg. 3, line 6)."""
         self._pool_instances = bags.instances[self.pool_]
         best_scores = None
         if self.score_column:
@@ -658,7 +598,7 @@ class PIGMIL(MILClassifier):
         other = copy.copy(self)
         other.pool_ = np.asarray(pool)
         rng = check_random_state(random_state)
-        other._fit_classifier(bags, positive, split.log_negative_density[0], rng)
+        other._classify(bags, positive, split.log_negative_density[0], rng)
         return other
 
     def _choose_prototypes(
@@ -668,34 +608,13 @@ class PIGMIL(MILClassifier):
         if kind == "all_instances":
             chosen = np.arange(bags.n_instances)
         elif kind.startswith("working_sets"):
-            kept = np.flatnonzero(self.working_bags_.kept)
-            chosen = np.concatenate([self.working_sets_[bag] for bag in kept])
+            working_bags = np.flatnonzero(self.working_bags_.kept)
+            chosen = np.concatenate([self.working_sets_[bag] for bag in working_bags])
         if kind.endswith("hard_negatives"):
             chosen = np.append(chosen, hard_negatives(bags, ~positive, bags.instances[self.pool_]))
         if len(chosen) > _MAX_PROTOTYPES:
             chosen = np.sort(rng.choice(chosen, _MAX_PROTOTYPES, replace=False))
         return chosen
-
-    def _fit_on_disk(self, bags: LazyBags, positive: BoolArray, rng: np.random.RandomState) -> None:
-        """Fit on instances chosen by densities, block by block, and score all the others."""
-        self.length_unit_ = length_unit(bags, self.length_unit)
-        gamma = _DEFAULT_DECAY if self.decay == "cv" else float(self.decay)
-        reduced, rows = working_bags_on_disk(
-            bags, positive, gamma=gamma, unit=self.length_unit_, most=_MOST_IN_MEMORY
-        )
-        self._fit_in_memory(reduced, positive, rng)
-        if len(rows) == bags.n_instances:
-            return
-        for name in ("pool_", "initial_pool_", "prototypes_", "detected_instances_"):
-            setattr(self, name, rows[getattr(self, name)])
-        self.csdg_ = replace(self.csdg_, vertices=rows[self.csdg_.vertices])
-        self.trace_ = replace(self.trace_, instance=rows[self.trace_.instance])
-        self.working_sets_ = [rows[members] for members in self.working_sets_]
-        known = self.instance_scores_
-        del self.instance_scores_
-        self.instance_scores_ = map_instances(self._score_instances, bags)
-        self.instance_scores_[rows] = known
-        self.best_instances_ = segment_argmax(self.instance_scores_, bags.offsets)[positive]
 
     def _score_bags(self, bags: Bags) -> FloatArray:
         best_scores = None

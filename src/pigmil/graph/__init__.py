@@ -1,9 +1,11 @@
 """The graph of the paper, piece by piece in its order, as pure functions."""
 
 from pigmil.graph.candidates import (
+    Initialisation,
     WorkingBags,
     copy_penalty,
     initial_pool,
+    initialise,
     limit_working_sets,
     t_values,
     two_sided_score,
@@ -43,6 +45,7 @@ __all__ = [
     "CSDG",
     "CSDGSettings",
     "ClassSplit",
+    "Initialisation",
     "PaperReading",
     "Trace",
     "UpdateResult",
@@ -59,6 +62,7 @@ __all__ = [
     "held_out_areas",
     "influence",
     "initial_pool",
+    "initialise",
     "limit_working_sets",
     "normalise_weights",
     "pool_scores",

@@ -12,18 +12,6 @@ from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances.similarity import log_density
 
-__all__ = [
-    "WorkingBags",
-    "copy_penalty",
-    "initial_pool",
-    "limit_working_sets",
-    "t_values",
-    "two_sided_score",
-    "working_bags",
-    "working_score",
-    "working_sets",
-]
-
 _logger = logging.getLogger("pigmil")
 
 TTest = Literal["one_sample", "welch", "pooled"]
@@ -55,6 +43,58 @@ class WorkingBags:
     bags: IntArray
     t: FloatArray
     kept: BoolArray
+
+
+@dataclass(frozen=True)
+class Initialisation:
+    """What the initialisation of Algorithm 3 finds in the positive bags.
+
+    Attributes
+    ----------
+    scores : array of shape (n_instances,)
+        Working scores, the lower the more likely positive (Definition 2).
+    working_sets : array of bool of shape (n_instances,)
+        Members of the working sets (Definition 3).
+    t : array of shape (n_bags,)
+        T value of each bag.
+    working_bags : array of bool of shape (n_bags,)
+        The bags that take part in the updating (Definition 4).
+    pool : array of int of shape (n_working_bags,)
+        Flat indices of the first candidate pool (Definition 5).
+    """
+
+    scores: FloatArray
+    working_sets: BoolArray
+    t: FloatArray
+    working_bags: BoolArray
+    pool: IntArray
+
+
+def initialise(
+    scores: FloatArray,
+    offsets: IntArray,
+    *,
+    fraction: float = 0.4,
+    test: TTest | None = "one_sample",
+    threshold: float = 1.5,
+) -> Initialisation:
+    """Find working sets, working bags and the first pool from the working scores.
+
+    Implements lines 1 to 3 of Algorithm 3; see `working_sets`, `t_values`, `working_bags` and
+    `initial_pool` for the parameters. Without a test all bags are working bags.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> initialise(np.array([3.0, 1.0, 2.0]), np.array([0, 2, 3])).pool
+    array([1, 2])
+    """
+    members = working_sets(scores, offsets, fraction=fraction)
+    t, chosen = np.zeros(len(offsets) - 1), np.ones(len(offsets) - 1, dtype=np.bool_)
+    if test is not None:
+        t = t_values(scores, members, offsets, test=test)
+        chosen = working_bags(t, threshold=threshold)
+    return Initialisation(scores, members, t, chosen, initial_pool(scores, offsets, chosen))
 
 
 def working_score(
@@ -133,7 +173,7 @@ def working_score(
         "reduction": "farthest" if literal else "nearest",
     }
     if kind == "kde_min":
-        return np.exp(log_density(queries, negative_bags, **how))
+        return two_sided_score(log_density(queries, negative_bags, **how), None, kind=kind)
     in_negative, in_positive = np.zeros((2, queries.shape[0]))
     n = log_density(queries, negative_bags, copies=in_negative, **how)
     p = log_density(queries, positive_bags, own_bag=own_bag, copies=in_positive, **how)
@@ -143,7 +183,7 @@ def working_score(
 
 def two_sided_score(
     log_negative: FloatArray,
-    log_positive: FloatArray,
+    log_positive: FloatArray | None,
     *,
     kind: WorkingScore = "supported",
     margin: float = 0.7,
@@ -152,7 +192,7 @@ def two_sided_score(
     """Combine the log densities of negative and of other positive bags; see `working_score`.
 
     Where there is no other positive bag (a log density of minus infinity) only the negative one
-    counts.
+    counts, and ``"kde_min"`` needs no other.
 
     Examples
     --------
@@ -160,6 +200,8 @@ def two_sided_score(
     >>> two_sided_score(np.array([-4.0]), np.array([-1.0]), margin=3.5)
     array([1.])
     """
+    if kind == "kde_min" or log_positive is None:
+        return np.exp(log_negative)
     support = np.where(np.isneginf(log_positive), np.inf, log_positive - log_negative)
     if kind == "density_ratio":
         return np.where(np.isinf(support), log_negative, -support)

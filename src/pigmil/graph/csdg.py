@@ -1,8 +1,8 @@
 """The consistent similarity and discrimination graph (CSDG) of a pool, and the walk on it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, fields
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,16 +10,6 @@ from numpy.typing import ArrayLike
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.graph.edges import consistency
 from pigmil.graph.reading import PaperReading
-
-__all__ = [
-    "CSDG",
-    "CSDGSettings",
-    "build_csdg",
-    "edge_weights",
-    "fixed_point",
-    "normalise_weights",
-    "ranking_scores",
-]
 
 Balance = float | Literal["log-ratio"]
 Normalisation = Literal["max", "row", "symmetric", "spectral", "sum"]
@@ -50,22 +40,10 @@ class CSDGSettings:
         cls, reading: PaperReading, n_vertices: int, random_state: np.random.RandomState
     ) -> "CSDGSettings":
         """Return the settings of a graph of ``n_vertices``; draws the start of a random walk."""
-        shared: dict[str, Any] = {
-            name: getattr(reading, name)
-            for name in (
-                "alpha",
-                "beta",
-                "alpha_on",
-                "discrimination_pair",
-                "discrimination_scale",
-                "discrimination_relative",
-                "normalise",
-                "damping",
-            )
-        }
         random = reading.walk_start == "random"
+        same = {field.name for field in fields(cls)} & set(reading.get_params())
         return cls(
-            **shared,
+            **{name: getattr(reading, name) for name in same},
             density=reading.quasi_clique_density,
             max_iter=reading.walk_iterations,
             start=random_state.uniform(size=n_vertices) if random else "ones",
@@ -204,17 +182,16 @@ def normalise_weights(weights: ArrayLike, how: Normalisation = "max") -> FloatAr
     matrix = np.asarray(weights, dtype=np.float64)
     sums = matrix.sum(axis=1)
     sums[sums == 0] = 1.0
-    scales: dict[str, Callable[[], FloatArray | float]] = {
-        "max": lambda: float(matrix.max(initial=0.0)),
+    divisors: dict[str, Callable[[], FloatArray | float]] = {
+        "max": lambda: float(matrix.max(initial=0.0)) or 1.0,
         "row": lambda: sums[:, None],
         "symmetric": lambda: np.sqrt(np.outer(sums, sums)),
-        "spectral": lambda: float(np.abs(np.linalg.eigvalsh(matrix)).max(initial=0.0)),
-        "sum": lambda: float(matrix.sum()),
+        "spectral": lambda: float(np.abs(np.linalg.eigvalsh(matrix)).max(initial=0.0)) or 1.0,
+        "sum": lambda: float(matrix.sum()) or 1.0,
     }
-    if how not in scales:
-        raise ValueError(f"normalise must be one of {sorted(scales)}, got {how!r}.")
-    scale = scales[how]()
-    return matrix / (scale if np.ndim(scale) or scale else 1.0)
+    if how not in divisors:
+        raise ValueError(f"normalise must be one of {sorted(divisors)}, got {how!r}.")
+    return matrix / divisors[how]()
 
 
 def ranking_scores(
@@ -270,17 +247,20 @@ def ranking_scores(
             f"weights must be square with one row for each of the {len(restart)} values of "
             f"self_confidence, got shape {matrix.shape}."
         )
-    if isinstance(start, str):
-        if start != "ones":
-            raise ValueError(f"start must be 'ones' or an array of scores, got {start!r}.")
-        scores = np.ones_like(restart)
-    else:
-        scores = np.asarray(start, dtype=np.float64)
-        if scores.shape != restart.shape:
-            raise ValueError(f"start must have shape {restart.shape}, got {scores.shape}.")
+    scores = first_scores(start, len(restart))
     step = damping * matrix
     for _ in range(max_iter + 1):
         scores = restart + step @ scores
+    return scores
+
+
+def first_scores(start: str | ArrayLike, n_vertices: int) -> FloatArray:
+    """Return the scores that a walk begins with, checked."""
+    if isinstance(start, str) and start != "ones":
+        raise ValueError(f"start must be 'ones' or an array of scores, got {start!r}.")
+    scores = np.ones(n_vertices) if isinstance(start, str) else np.asarray(start, np.float64)
+    if scores.shape != (n_vertices,):
+        raise ValueError(f"start must have shape {(n_vertices,)}, got {scores.shape}.")
     return scores
 
 
@@ -344,12 +324,26 @@ def build_csdg(
     chosen = np.asarray(vertices, dtype=np.int64)
     s = np.array(np.asarray(similarity, dtype=np.float64)[np.ix_(chosen, chosen)])
     np.fill_diagonal(s, 0.0)
-    d = np.asarray(discrimination, dtype=np.float64)[chosen]
+    d, confidence = (
+        np.asarray(values, dtype=np.float64)[chosen] for values in (discrimination, self_confidence)
+    )
     c = consistency(s, density=settings.density, exact=settings.exact)
+    return rank_graph(chosen, s, c, d, confidence, settings)
+
+
+def rank_graph(
+    vertices: IntArray,
+    similarity: FloatArray,
+    consistency: IntArray,
+    discrimination: FloatArray,
+    self_confidence: FloatArray,
+    settings: CSDGSettings,
+) -> CSDG:
+    """Weigh and rank a graph whose consistency is known; all arguments are of its vertices."""
     weights = edge_weights(
-        s,
-        c,
-        d,
+        similarity,
+        consistency,
+        discrimination,
         alpha=settings.alpha,
         beta=settings.beta,
         alpha_on=settings.alpha_on,
@@ -359,9 +353,9 @@ def build_csdg(
     )
     scores = ranking_scores(
         normalise_weights(weights, settings.normalise),
-        np.asarray(self_confidence, dtype=np.float64)[chosen],
+        self_confidence,
         damping=settings.damping,
         max_iter=settings.max_iter,
         start=settings.start,
     )
-    return CSDG(chosen, s, c, d, weights, scores)
+    return CSDG(vertices, similarity, consistency, discrimination, weights, scores)

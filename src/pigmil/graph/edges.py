@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,24 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.distances import squared_distance_blocks
 
-__all__ = [
-    "confidence_ranks",
-    "consistency",
-    "discrimination",
-    "edges_needed",
-    "influence",
-    "self_confidence",
-    "similarity",
-]
-
 Ranks = NDArray[np.int32]
-Method = Literal["exact", "search", "cores"]
 
 _BLOCK_ELEMENTS = 1 << 21
 # Branch and bound takes milliseconds up to the first size, and up to the second on sparse graphs.
 EXACT_VERTICES = 30
 EXACT_VERTICES_SPARSE = 50
-SEARCH_VERTICES = 120
 
 
 def self_confidence(confidences: ArrayLike) -> FloatArray:
@@ -179,9 +167,9 @@ def consistency(
     density : float in (0, 1], default=0.9
         Share of the pairs that must be edges.
     exact : bool or None, default=None
-        True for branch and bound (at most 62 vertices), False for the fast routes. None takes
-        branch and bound up to 30 vertices, or up to 50 when at most half of the pairs are edges.
-        Otherwise local search runs up to 120 vertices, and nested cores beyond.
+        True for branch and bound (at most 62 vertices), False for a search. None takes branch and
+        bound up to 30 vertices, or up to 50 when at most half of the pairs are edges. The search
+        is local, or on more than 120 vertices through nested cores.
 
     Returns
     -------
@@ -194,7 +182,7 @@ def consistency(
     weighs edges only, so they get 0. The paper names no way of searching.
 
     Every reported size is achieved by some quasi-clique. Exact sizes follow the vertices under any
-    reordering. The fast routes are deterministic lower bounds: they number the vertices by degree,
+    reordering. A search gives deterministic lower bounds: it numbers the vertices by degree,
     refined by the degrees around them, so reordering the input changes nothing unless two
     vertices look alike to that refinement.
 
@@ -224,11 +212,15 @@ def consistency(
            [0, 3, 0, 0],
            [0, 0, 0, 0]])
     """
-    edges = _as_edges(adjacency)
-    sizes, _ = _solve(
-        edges, edges_needed(len(edges), density), choose_route(edges, exact), keep=False
-    )
-    return sizes
+    from pigmil.graph._kernels import exact_sizes, search_sizes
+
+    edges = as_edges(adjacency)
+    needed = edges_needed(len(edges), density)
+    if not len(edges):
+        return np.zeros((0, 0), dtype=np.int64)
+    if is_exact(edges, exact):
+        return exact_sizes(edges, missing_allowed(needed))[0]
+    return search_sizes(edges, needed)
 
 
 def edges_needed(n_vertices: int, density: float) -> IntArray:
@@ -254,7 +246,7 @@ def _edges_needed(n_vertices: int, density: str) -> IntArray:
     return np.array([p * share.numerator // share.denominator for p in pairs], dtype=np.int64)
 
 
-def _as_edges(adjacency: ArrayLike) -> NDArray[np.int8]:
+def as_edges(adjacency: ArrayLike) -> NDArray[np.int8]:
     """Return the edges as 0 and 1 with an empty diagonal."""
     given = np.asarray(adjacency)
     if given.ndim != 2 or given.shape[0] != given.shape[1]:
@@ -270,93 +262,26 @@ def _as_edges(adjacency: ArrayLike) -> NDArray[np.int8]:
     return edges
 
 
-def choose_route(edges: NDArray[np.int8], exact: bool | None) -> Method:
-    """Choose the route for a graph."""
-    from pigmil.graph._quasi_clique_exact_kernels import MAX_EXACT_VERTICES
+def is_exact(edges: NDArray[np.int8], exact: bool | None) -> bool:
+    """Return whether branch and bound is wanted and possible; see `consistency`."""
+    from pigmil.graph._kernels import MAX_EXACT_VERTICES
 
     n = len(edges)
-    if exact is None:
-        sparse = edges.sum(dtype=np.int64) <= n * (n - 1) / 2
-        exact = n <= EXACT_VERTICES or (n <= EXACT_VERTICES_SPARSE and bool(sparse))
     if exact and n > MAX_EXACT_VERTICES:
         raise ValueError(
             f"exact=True is limited to {MAX_EXACT_VERTICES} vertices, got {n}; "
             "use exact=None or exact=False."
         )
-    if exact:
-        return "exact"
-    return "search" if n <= SEARCH_VERTICES else "cores"
-
-
-def _solve(
-    edges: NDArray[np.int8], needed: IntArray, method: Method, *, keep: bool
-) -> tuple[IntArray, dict[tuple[int, int], IntArray]]:
-    """Return the sizes and, if they are to be kept, a set that certifies the size of each edge."""
-    from pigmil.graph._quasi_clique_update_kernels import exact_sizes, fast_sizes
-    from pigmil.graph._vertex_order_kernels import refined_order
-
-    n = len(edges)
-    pairs = np.argwhere(edges) if keep else np.empty((0, 2), dtype=np.int64)
-    if method == "exact":
-        sizes, masks = exact_sizes(edges, missing_allowed(needed))
-        flags = masks[tuple(pairs.T)][:, None] >> np.arange(n) & 1
-        members = [np.flatnonzero(row) for row in flags]
-    elif keep:
-        order = refined_order(edges)
-        place = np.argsort(order)
-        inner = np.ascontiguousarray(edges[np.ix_(order, order)])
-        certify = _certify_cores if method == "cores" else _certify_search
-        sizes, found = certify(inner, needed, place[pairs])
-        sizes = np.where(edges > 0, sizes[np.ix_(place, place)], 0)
-        members = [np.sort(order[one]) for one in found]
-    else:
-        sizes = fast_sizes(edges, needed, n_chains(n, method))
-        members = []
-    return sizes, {(int(i), int(j)): one for (i, j), one in zip(pairs, members, strict=True)}
+    if exact is not None:
+        return exact
+    sparse = edges.sum(dtype=np.int64) <= n * (n - 1) / 2
+    return n <= EXACT_VERTICES or (n <= EXACT_VERTICES_SPARSE and bool(sparse))
 
 
 def missing_allowed(needed: IntArray) -> IntArray:
     """Return how many pairs of a quasi-clique of each size may lack an edge."""
     size = np.arange(len(needed))
     return size * (size - 1) // 2 - needed
-
-
-def n_chains(n_vertices: int, method: Method) -> int:
-    """Return the number of chains of nested cores; 0 for another route."""
-    if method != "cores":
-        return 0
-    # More chains miss less; their number falls with the size to bound the cost of one graph.
-    return max(12, min(48, 12_000 // max(n_vertices, 1)))
-
-
-def _certify_search(
-    edges: NDArray[np.int8], needed: IntArray, pairs: IntArray
-) -> tuple[IntArray, list[IntArray]]:
-    """Return the sizes by local search, and a set for each of the pairs."""
-    from pigmil.graph._quasi_clique_search_kernels import search_sizes
-
-    n = len(edges)
-    sizes = np.zeros((n, n), dtype=np.int64)
-    # Every kept set improves at least one pair by at least one vertex.
-    found = np.zeros((n * n * n // 2, n), dtype=np.int8)
-    owner = np.full((n, n), -1, dtype=np.int64)
-    search_sizes(edges, needed, sizes, found, owner)
-    return sizes, [np.flatnonzero(found[owner[i, j]]) for i, j in pairs]
-
-
-def _certify_cores(
-    edges: NDArray[np.int8], needed: IntArray, pairs: IntArray
-) -> tuple[IntArray, list[IntArray]]:
-    """Return the sizes by nested cores, and a set for each of the pairs."""
-    from pigmil.graph._quasi_clique_core_kernels import core_sizes
-
-    n, chains = len(edges), n_chains(len(edges), "cores")
-    sizes = np.zeros((n, n), dtype=np.int64)
-    orders = np.full((chains, n), -1, dtype=np.int64)
-    chain_of = np.full((n, n), -1, dtype=np.int64)
-    core_of = chain_of.copy()
-    core_sizes(edges, needed, sizes, chains, orders, chain_of, core_of)
-    return sizes, [np.union1d(orders[chain_of[i, j], : core_of[i, j]], [i, j]) for i, j in pairs]
 
 
 def influence(distance: ArrayLike, gamma_far: float = 1.0, gamma_near: float = 1.0) -> FloatArray:

@@ -1,25 +1,65 @@
 """The choices that the PIGMIL paper leaves open, and its constants, in one place."""
 
 import math
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
-__all__ = ["PaperReading"]
+Check = tuple[str, Callable[[Any], bool]]  # what a field must be, and whether a value is that
 
-_CHOICES: dict[str, tuple[str | None, ...]] = {
-    "kde": ("nearest", "literal"),
-    "t_test": ("one_sample", "welch", "pooled", None),
-    "similarity_use": ("weights", "edges", "none"),
-    "alpha_on": ("consistency", "similarity"),
-    "discrimination_pair": ("min", "max"),
-    "normalise": ("max", "row", "symmetric", "spectral", "sum"),
-    "walk_start": ("ones", "random"),
-    "objective": ("ranking_scores", "edge_sum"),
+
+def _one_of(*choices: str | None) -> Check:
+    return f"one of {list(choices)}", lambda value: value in choices
+
+
+def _number(text: str, fits: Callable[[Any], bool]) -> Check:
+    return text, lambda value: _is_number(value) and fits(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+_ANY = _number("a number", lambda value: True)
+_POSITIVE = _number("a number above 0", lambda value: value > 0)
+_FROM_ZERO = _number("a number from 0", lambda value: value >= 0)
+_BALANCE = (
+    "'log-ratio' or a number from 0",
+    lambda value: value == "log-ratio" or _FROM_ZERO[1](value),
+)
+_CHECKS: dict[str, Check] = {
+    "kde": _one_of("nearest", "literal"),
+    "margin": _ANY,
+    "penalty": _FROM_ZERO,
+    "t_test": _one_of("one_sample", "welch", "pooled", None),
+    "t_threshold": _ANY,
+    "exemplar_C": _POSITIVE,
+    "confidence_bias": ("True or False", lambda value: isinstance(value, bool | np.bool_)),
+    "similarity_use": _one_of("weights", "edges", "none"),
+    "quasi_clique_density": _number("above 0 and at most 1", lambda value: 0 < value <= 1),
+    "gamma_far": _POSITIVE,
+    "gamma_near": _POSITIVE,
+    "alpha": _BALANCE,
+    "beta": _BALANCE,
+    "alpha_on": _one_of("consistency", "similarity"),
+    "discrimination_pair": _one_of("min", "max"),
+    "discrimination_scale": _FROM_ZERO,
+    "discrimination_relative": (
+        "None or a number from 0",
+        lambda value: value is None or _FROM_ZERO[1](value),
+    ),
+    "normalise": _one_of("max", "row", "symmetric", "spectral", "sum"),
+    "damping": _number("from 0 to 1", lambda value: 0 <= value <= 1),
+    "walk_iterations": (
+        "an integer from 0",
+        lambda value: isinstance(value, Integral) and int(value) >= 0,
+    ),
+    "walk_start": _one_of("ones", "random"),
+    "objective": _one_of("ranking_scores", "edge_sum"),
 }
-_POSITIVE = ("exemplar_C", "gamma_far", "gamma_near")
 
 
 @dataclass(frozen=True)
@@ -109,40 +149,10 @@ class PaperReading:
     def __post_init__(self) -> None:
         """Raise one error that lists every field with a wrong value."""
         problems = [
-            f"{name} must be one of {list(known)}, got {getattr(self, name)!r}"
-            for name, known in _CHOICES.items()
-            if getattr(self, name) not in known
+            f"{name} must be {expected}, got {getattr(self, name)!r}"
+            for name, (expected, fits) in _CHECKS.items()
+            if not fits(getattr(self, name))
         ]
-        for name in _POSITIVE:
-            if not _is_number(getattr(self, name)) or getattr(self, name) <= 0:
-                problems.append(f"{name} must be a number above 0, got {getattr(self, name)!r}")
-        if not _is_number(self.t_threshold):
-            problems.append(f"t_threshold must be a number, got {self.t_threshold!r}")
-        for name in ("alpha", "beta"):
-            value = getattr(self, name)
-            if value != "log-ratio" and not (_is_number(value) and value >= 0):
-                problems.append(f"{name} must be 'log-ratio' or a number from 0, got {value!r}")
-        if not _is_number(self.margin):
-            problems.append(f"margin must be a number, got {self.margin!r}")
-        for name, optional in (
-            ("penalty", False),
-            ("discrimination_scale", False),
-            ("discrimination_relative", True),
-        ):
-            value = getattr(self, name)
-            if not (optional and value is None) and not (_is_number(value) and value >= 0):
-                problems.append(f"{name} must be a number from 0, got {value!r}")
-        density, damping = self.quasi_clique_density, self.damping
-        if not (_is_number(density) and 0 < density <= 1):
-            problems.append(f"quasi_clique_density must be above 0 and at most 1, got {density!r}")
-        if not (_is_number(damping) and 0 <= damping <= 1):
-            problems.append(f"damping must be from 0 to 1, got {damping!r}")
-        if not isinstance(self.walk_iterations, Integral) or self.walk_iterations < 0:
-            problems.append(
-                f"walk_iterations must be an integer from 0, got {self.walk_iterations!r}"
-            )
-        if not isinstance(self.confidence_bias, bool | np.bool_):
-            problems.append(f"confidence_bias must be True or False, got {self.confidence_bias!r}")
         if problems:
             raise ValueError("Invalid PaperReading: " + "; ".join(problems) + ".")
 
@@ -158,14 +168,10 @@ class PaperReading:
         >>> PaperReading().replace(damping=0.5).damping
         0.5
         """
-        unknown = sorted(set(changes) - {field.name for field in fields(self)})
+        unknown = sorted(set(changes) - set(_CHECKS))
         if unknown:
             raise ValueError(
                 f"PaperReading has no field {', '.join(map(repr, unknown))}; it has "
-                f"{', '.join(field.name for field in fields(self))}."
+                f"{', '.join(_CHECKS)}."
             )
-        return PaperReading(**{**asdict(self), **changes})
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+        return replace(self, **changes)

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,21 +19,11 @@ from pigmil._core.segments import (
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import (
-    log_density,
+    class_log_densities,
     log_kernel_mean,
-    screened_log_densities,
     squared_distance_blocks,
 )
 from pigmil.graph.candidates import WorkingScore, copy_penalty, two_sided_score, working_score
-
-__all__ = [
-    "ClassSplit",
-    "hard_negatives",
-    "held_out_areas",
-    "pool_scores",
-    "score_by_pool",
-    "top_instances_per_bag",
-]
 
 _MAX_REFINEMENTS = 10
 
@@ -127,7 +117,7 @@ class ClassSplit:
             Fold of each bag; lets :meth:`without_fold` reuse the distances.
         screen : bool, default=False
             Whether most densities are estimated, see
-            :func:`pigmil.distances.screened_log_densities`.
+            :func:`pigmil.distances.class_log_densities`.
         """
         positive, negative = bags[is_positive], bags[~is_positive]
         rows = segment_gather(bags.offsets, np.flatnonzero(is_positive))
@@ -137,50 +127,34 @@ class ClassSplit:
             negative_sums = np.empty((*shape, bags.n_instances))
             positive_sums = np.empty((*shape, len(rows))) if two_sided else None
             folds = FoldSums(fold, bags.bag_index, negative_sums, positive_sums)
-        parts = is_positive, positive, negative, rows, unit, decays
-        if screen:
-            densities = screened_log_densities(
-                bags,
-                is_positive,
-                gammas=decays,
-                unit=unit,
-                two_sided=two_sided,
-                by_fold=None if folds is None else (folds.fold, folds.negative, folds.positive),
-            )
-            _logger.info(
-                "densities: exact for %d of %d instances of positive bags, estimated for the rest",
-                densities.exact.sum(),
-                len(rows),
-            )
-            penalty = copy_penalty(densities.in_negative, densities.in_positive)
-            return cls(*parts, densities.log_negative, densities.log_positive, penalty, folds)
-        own = np.where(is_positive, -1, np.cumsum(~is_positive) - 1)[bags.bag_index]
-        if negative.n_bags == 1:
-            own[:] = -1  # a single negative bag is all there is to compare with
-        in_negative, in_positive = np.zeros(bags.n_instances), np.zeros(len(rows))
-        log_negative = log_density(
-            bags.instances,
-            negative,
-            gamma=decays,
+        densities = class_log_densities(
+            bags,
+            is_positive,
+            gammas=decays,
             unit=unit,
-            own_bag=own,
-            copies=in_negative,
-            by_group=None if folds is None else (folds.fold[~is_positive], folds.negative),
+            two_sided=two_sided,
+            screen=screen,
+            by_fold=None if folds is None else (folds.fold, folds.negative, folds.positive),
         )
-        log_positive = None
-        if two_sided:
-            sums = None if folds is None else folds.positive
-            log_positive = log_density(
-                positive.instances,
-                positive,
-                gamma=decays,
-                unit=unit,
-                own_bag=positive.bag_index,
-                copies=in_positive,
-                by_group=None if sums is None or fold is None else (fold[is_positive], sums),
-            )
-        penalty = copy_penalty(in_negative[rows], in_positive)
-        return cls(*parts, log_negative, log_positive, penalty, folds)
+        _logger.info(
+            "densities: exact for %d of %d instances of positive bags, estimated for the rest",
+            densities.exact.sum(),
+            len(rows),
+        )
+        penalty = copy_penalty(densities.in_negative, densities.in_positive)
+        of_class = densities.log_negative, densities.log_positive
+        return cls(is_positive, positive, negative, rows, unit, decays, *of_class, penalty, folds)
+
+    def at_width(self, width: int) -> "ClassSplit":
+        """Return the split with one of the decays only, without folds."""
+        positive, chosen = self.log_positive_density, slice(width, width + 1)
+        return replace(
+            self,
+            decays=self.decays[chosen],
+            log_negative_density=self.log_negative_density[chosen],
+            log_positive_density=None if positive is None else positive[chosen],
+            folds=None,
+        )
 
     def without_fold(self, number: int) -> "ClassSplit":
         """Return the split of the bags outside one fold.
@@ -251,14 +225,15 @@ class ClassSplit:
                 penalty=penalty,
                 literal=True,
             )
-        log_negative = self.log_negative_density[width, self.rows]
-        if self.log_positive_density is None:
-            return np.exp(log_negative)
-        log_positive = self.log_positive_density[width]
+        positive = self.log_positive_density
         score = two_sided_score(
-            log_negative, log_positive, kind=kind, margin=margin, penalty=penalty
+            self.log_negative_density[width, self.rows],
+            None if positive is None else positive[width],
+            kind=kind,
+            margin=margin,
+            penalty=penalty,
         )
-        return score + self.copy_penalty
+        return score if positive is None else score + self.copy_penalty
 
 
 def _log_mean(sums: FloatArray, left_out: int, count: NDArray[Any]) -> FloatArray:
@@ -313,7 +288,7 @@ def pool_scores(
 
 
 def score_by_pool(
-    bags: Bags, split: ClassSplit, width: int, pool: IntArray, kept: BoolArray
+    bags: Bags, split: ClassSplit, width: int, pool: IntArray, working_bags: BoolArray
 ) -> tuple[FloatArray, IntArray]:
     """Score every training instance by the pool, extended to all positive bags and refined.
 
@@ -330,8 +305,8 @@ def score_by_pool(
         Index of the decay.
     pool : array of int of shape (n_working_bags,)
         Flat indices of the pool, in the order of the bags.
-    kept : array of bool of shape (n_positive_bags,)
-        The working bags.
+    working_bags : array of bool of shape (n_positive_bags,)
+        Which of the positive bags are working bags.
 
     Returns
     -------
@@ -357,7 +332,7 @@ def score_by_pool(
         return split.rows[segment_argmax(score(split.rows, members), split.positive.offsets)]
 
     refined = best_of_each(pool)
-    refined[kept] = pool
+    refined[working_bags] = pool
     for _ in range(_MAX_REFINEMENTS):
         previous, refined = refined, best_of_each(refined)
         if np.array_equal(refined, previous):

@@ -6,26 +6,24 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
-from pigmil.graph.csdg import CSDG, CSDGSettings, build_csdg, normalise_weights, ranking_scores
-from pigmil.graph.edges import (
-    EXACT_VERTICES,
-    choose_route,
-    edges_needed,
-    missing_allowed,
-    n_chains,
+from pigmil.graph.csdg import (
+    CSDG,
+    CSDGSettings,
+    first_scores,
+    normalise_weights,
+    rank_graph,
 )
+from pigmil.graph.edges import EXACT_VERTICES, as_edges, edges_needed, is_exact, missing_allowed
 
-__all__ = ["Trace", "UpdateResult", "UpdateStep", "update_pool"]
+Objective = Literal["ranking_scores", "edge_sum"]
 
-Objective = Literal["ranking_scores", "edge_sum"] | Callable[[CSDG], float]
-
-# Bytes of consistencies remembered by graph, and their number: many tries lead to the same edges.
+# Bytes of consistencies remembered by graph: many tries lead to the same edges.
 _MEMORY = 1 << 26
-_REMEMBERED = 4096
+# Ranking scores that differ by less, relatively, differ by rounding.
+_EQUAL_RANKS = 1e-14
 
 
 @dataclass(frozen=True)
@@ -83,24 +81,25 @@ class Trace:
     @classmethod
     def from_examined(
         cls,
-        examined: list[tuple[int, int, IntArray, FloatArray, int | None]],
+        examined: list[tuple[Any, ...]],
         initial_objective: float,
     ) -> "Trace":
         """Build a trace from examined vertices: bag, vertex, tried, objectives, position accepted.
 
         Examples
         --------
-        >>> one = (7, 0, np.array([4, 5]), np.array([1.0, 2.0]), 1)
-        >>> Trace.from_examined([one], 1.5).accepted
+        >>> step = (7, 0, np.array([4, 5]), np.array([1.0, 2.0]), 1)
+        >>> Trace.from_examined([step], 1.5).accepted
         array([False,  True])
         """
-        counts = [len(tried) for _, _, tried, _, _ in examined]
-        accepted = [np.arange(len(tried)) == best for _, _, tried, _, best in examined]
+        bags, vertices, tried, objectives, best = ([step[k] for step in examined] for k in range(5))
+        counts = [len(candidates) for candidates in tried]
+        accepted = [np.arange(n) == position for n, position in zip(counts, best, strict=True)]
         return cls(
-            bag=np.repeat(np.array([one[0] for one in examined], dtype=np.int64), counts),
-            vertex=np.repeat(np.array([one[1] for one in examined], dtype=np.int64), counts),
-            instance=np.concatenate([np.empty(0, np.int64), *(one[2] for one in examined)]),
-            objective=np.concatenate([np.empty(0), *(one[3] for one in examined)]),
+            bag=np.repeat(np.array(bags, dtype=np.int64), counts),
+            vertex=np.repeat(np.array(vertices, dtype=np.int64), counts),
+            instance=np.concatenate([np.empty(0, np.int64), *tried]),
+            objective=np.concatenate([np.empty(0), *objectives]),
             accepted=np.concatenate([np.empty(0, np.bool_), *accepted]),
             initial_objective=initial_objective,
         )
@@ -185,9 +184,9 @@ def update_pool(
         How graphs are weighed and ranked.
     max_updates : int, default=20
         Replacements made at most.
-    objective : {"ranking_scores", "edge_sum"} or callable, default="ranking_scores"
-        What a replacement must raise: the sum of the ranking scores, the sum of the edge weights
-        (Eq. (7)), or any function of a `CSDG`.
+    objective : {"ranking_scores", "edge_sum"}, default="ranking_scores"
+        What a replacement must raise: the sum of the ranking scores, or the sum of the edge
+        weights (Eq. (7)).
     callback : callable, optional
         Called with an `UpdateStep` after every examined vertex.
 
@@ -203,9 +202,10 @@ def update_pool(
     (``while n_update <= n_max``) makes one replacement more, so pass 21 to count as it does.
 
     The walk does not converge: scores of 1e11 are common, and a real gain in a small part of the
-    graph may be 1e-12 of their sum. Objectives too close to be compared in double precision are
-    computed to about 30 digits, so that no gain is refused and no rounding accepted. Among equal
-    candidates the first one counts, among equal ranks the first vertex.
+    graph may be 1e-12 of their sum. So two pools are compared by walking with the difference of
+    their scores: what a replacement leaves unchanged is exactly zero in it, however large the
+    scores are. A gain within the rounding of what changed is none. Among equal candidates the
+    first one counts, among equal ranks the first vertex.
 
     Every pool, the present one as well as those tried, is scored by the same function of its
     content. So ``exact=None`` means branch and bound for pools of up to 30 instances and not
@@ -224,71 +224,72 @@ def update_pool(
     array([1, 2, 3])
     """
     s, d, confidence, groups, now = _validate(
-        similarity, discrimination, self_confidence, bag, pool
+        similarity, discrimination, self_confidence, bag, pool, objective
     )
     settings = settings or CSDGSettings()
     if settings.exact is None:
         settings = replace(settings, exact=len(now) <= EXACT_VERTICES)
-    if not callable(objective) and objective not in ("ranking_scores", "edge_sum"):
-        raise ValueError(
-            f"objective must be 'ranking_scores', 'edge_sum' or callable, got {objective!r}."
-        )
-    compiled = _CompiledScorer.supports(settings, objective)
-    scorer = (_CompiledScorer if compiled else _Scorer)(s, d, confidence, settings, objective)
+    scorer = _Scorer(s, d, confidence, settings, objective, now)
     members = {int(g): np.flatnonzero(groups == g) for g in np.unique(groups[now])}
-    tries: list[tuple[int, int, IntArray, FloatArray, int | None]] = []
-    current = initial = scorer.score(now)
+    tries: list[tuple[Any, ...]] = []
+    initial = scorer.current.objective
     n_updates = 0
     position = 0  # of the examined vertex in increasing order of rank
     while n_updates < max_updates and position < len(now):
-        vertex = int(current.order[position])
-        group = int(groups[now[vertex]])
-        tried = members[group][members[group] != now[vertex]]
-        values, best, best_score = scorer.best_replacement(now, vertex, tried, current)
-        tries.append((group, vertex, tried, values, best))
+        vertex = int(scorer.current.order[position])
+        group = int(groups[scorer.current.csdg.vertices[vertex]])
+        tried = members[group][members[group] != scorer.current.csdg.vertices[vertex]]
+        objectives, best = scorer.replace(vertex, tried)
+        tries.append((group, vertex, tried, objectives, best))
         if best is None:
             position += 1
         else:
-            now = _replaced(now, vertex, int(tried[best]))
-            current = best_score
             n_updates += 1
-            position = 1 if current.order[0] == vertex else 0
+            position = 1 if scorer.current.order[0] == vertex else 0
         if callback is not None:
             accepted = None if best is None else int(tried[best])
-            callback(UpdateStep(n_updates, vertex, group, tried, current.value, accepted))
+            value = scorer.current.objective
+            callback(UpdateStep(n_updates, vertex, group, tried, value, accepted))
     return UpdateResult(
-        pool=now,
-        csdg=build_csdg(now, s, d, confidence, settings),
-        trace=Trace.from_examined(tries, initial.value),
-        objective=current.value,
+        pool=scorer.current.csdg.vertices,
+        csdg=scorer.current.csdg,
+        trace=Trace.from_examined(tries, initial),
+        objective=scorer.current.objective,
         n_updates=n_updates,
         stopped="last_vertex" if position >= len(now) else "max_updates",
     )
 
 
 @dataclass(frozen=True)
-class _Score:
-    """Objective of a pool, in terms that can be compared one by one, and its order of ranks.
+class _RankedPool:
+    """The graph of a pool, with what is needed to compare it with another one.
 
-    Row by row, ``terms`` holds two doubles whose sum is the term, and a bound on their error.
-    Terms that a replacement leaves unchanged are equal to the last bit, however large.
+    Attributes
+    ----------
+    csdg : CSDG
+        The graph.
+    sets : array of int of shape (n_vertices, n_vertices), or None
+        Where the consistency is exact, the mask of a quasi-clique of its size for each edge.
+    steps : array of shape (n_vertices, n_vertices)
+        Matrix of the walk: damped and normalised weights.
+    restart : array of shape (n_vertices,)
+        What a step of the walk adds.
+    objective : float
+        Sum of the ranking scores or of the weights.
+    order : array of int of shape (n_vertices,)
+        The vertices in increasing order of rank.
     """
 
-    terms: FloatArray
+    csdg: CSDG
+    sets: IntArray | None
+    steps: FloatArray
+    restart: FloatArray
+    objective: float
     order: IntArray
-
-    @property
-    def value(self) -> float:
-        return math.fsum(self.terms[:2].ravel())
-
-    def exceeds(self, other: "_Score") -> bool:
-        gains = self.terms[:2] - other.terms[:2]
-        errors = (self.terms[2] + other.terms[2])[gains.any(axis=0)]
-        return math.fsum(gains.ravel()) > math.fsum(errors)
 
 
 class _Scorer:
-    """Score pools one graph at a time, for all settings and objectives."""
+    """Hold the present pool of Algorithm 2, and score all replacements of a vertex at once."""
 
     def __init__(
         self,
@@ -297,179 +298,135 @@ class _Scorer:
         self_confidence: FloatArray,
         settings: CSDGSettings,
         objective: Objective,
+        pool: IntArray,
     ) -> None:
-        self.candidates = (similarity, discrimination, self_confidence)
+        from pigmil.graph import _kernels
+
+        self.kernels: Any = _kernels
+        self.candidates = _kernels.Candidates(similarity, discrimination, self_confidence)
         self.settings = settings
-        self.objective = objective
-
-    def score(self, pool: IntArray) -> _Score:
-        """Return the objective of a pool and its vertices in increasing order of rank."""
-        from pigmil.graph._updating_kernels import EPSILON, precise_walk
-
-        settings = self.settings
-        csdg = build_csdg(pool, *self.candidates, settings)
-        steps = sp.csr_array(settings.damping * normalise_weights(csdg.weights, settings.normalise))
-        graph = steps.indptr.astype(np.int64), steps.indices.astype(np.int64), steps.data
-        restart = (1 - settings.damping) * self.candidates[2][pool]
-        start, n_products = self._start(len(pool)), settings.max_iter + 1
-        scores, rest = precise_walk(*graph, restart, start, n_products)
-        magnitudes, _ = precise_walk(*graph, np.abs(restart), np.abs(start), n_products)
-        errors = magnitudes * (8 * EPSILON**2 * n_products * (len(pool) + 4))
-        terms = np.array([scores, rest, errors])
-        if callable(self.objective):
-            terms = _exact(float(self.objective(csdg)))
-        elif self.objective == "edge_sum":
-            terms = _exact(csdg.weights[np.triu_indices(len(pool), 1)])
-        return _Score(terms, np.argsort(scores, kind="stable"))
-
-    def estimate(self, pool: IntArray, vertex: int, tried: IntArray) -> FloatArray:
-        """Return the objective of every replacement and a bound on its rounding error."""
-        scores = [self.score(_replaced(pool, vertex, x)) for x in tried]
-        return np.array([(s.value, s.terms[2].sum()) for s in scores]).reshape(-1, 2)
-
-    def best_replacement(
-        self, pool: IntArray, vertex: int, tried: IntArray, current: _Score
-    ) -> tuple[FloatArray, int | None, _Score]:
-        """Return all objectives, the first of the best replacements if it is a gain, its score."""
-        estimates = self.estimate(pool, vertex, tried)
-        values, errors = estimates.T
-        floor = max(current.value, (values - errors).max(initial=-np.inf))
-        best, best_score = None, current
-        for k in np.flatnonzero(values + errors >= floor):
-            score = self.score(_replaced(pool, vertex, tried[k]))
-            values[k] = score.value
-            if score.exceeds(best_score):
-                best, best_score = int(k), score
-        return values, best, best_score
-
-    def _start(self, n_vertices: int) -> FloatArray:
-        """Return the scores the walk starts from: an identity step leaves them unchanged."""
-        return ranking_scores(
-            np.eye(n_vertices),
-            np.zeros(n_vertices),
-            damping=1.0,
-            max_iter=0,
-            start=self.settings.start,
-        )
-
-
-class _CompiledScorer(_Scorer):
-    """Score all replacements of a vertex in one compiled loop, for the settings it knows.
-
-    It holds the consistency of the present pool. That of a pool which differs in one vertex
-    follows from it where it is exact.
-    """
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        settings = self.settings
         alpha, beta = (
             math.nan if balance == "log-ratio" else float(balance)
             for balance in (settings.alpha, settings.beta)
         )
-        self.rule = (
+        relative = settings.discrimination_relative
+        self.rule = _kernels.Rule(
             alpha,
             beta,
             settings.alpha_on == "similarity",
             settings.discrimination_pair == "max",
             float(settings.discrimination_scale),
+            math.nan if relative is None else float(relative),
+            _kernels.NORMALISATIONS.index(settings.normalise),
+            float(settings.damping),
+            settings.max_iter + 1,
+            objective == "edge_sum",
         )
-        self.pool: IntArray | None = None
-        self.sets: IntArray | None = None
-
-    @staticmethod
-    def supports(settings: CSDGSettings, objective: Objective) -> bool:
-        """Return whether the kernel scores graphs of these settings."""
-        by_edge = settings.normalise == "max" and settings.discrimination_relative is None
-        return by_edge and not callable(objective)
-
-    def score(self, pool: IntArray) -> _Score:
-        changed = self._changed(pool)
-        if self.pool is None or len(changed) > 1:
-            self._move_to(pool)
-        vertex = int(changed[0]) if len(changed) == 1 else 0
-        scores = np.empty((3, len(pool)))
-        self._try(pool, vertex, pool[[vertex]], scores)
-        order = np.argsort(scores[0], kind="stable")
-        if self.objective == "edge_sum":
-            return replace(super().score(pool), order=order)
-        return _Score(scores, order)
-
-    def estimate(self, pool: IntArray, vertex: int, tried: IntArray) -> FloatArray:
-        if self.pool is None or not np.array_equal(pool, self.pool):
-            self._move_to(pool)
-        return self._try(pool, vertex, tried, np.empty((0, 0)))
-
-    def _try(self, pool: IntArray, vertex: int, tried: IntArray, scores: FloatArray) -> FloatArray:
-        """Return the objectives of replacements, and their errors, from the kernel."""
-        from pigmil.graph._updating_kernels import try_candidates
-
-        return try_candidates(
-            pool,
-            vertex,
-            tried,
-            *self.candidates,
-            self.edges,
-            self.sizes,
-            self.sets,
-            self.limits,
-            self.n_chains,
-            self.memory,
-            self.rule,
-            float(self.settings.damping),
-            self.start,
-            self.settings.max_iter + 1,
-            self.objective == "edge_sum",
-            scores,
-        )
-
-    def _changed(self, pool: IntArray) -> IntArray:
-        """Return the vertices at which a pool differs from the present one, if there is one."""
-        return np.flatnonzero(pool != self.pool) if self.pool is not None else np.arange(0)
-
-    def _move_to(self, pool: IntArray) -> None:
-        """Make a pool the present one, whose vertices are replaced."""
-        from pigmil.graph import _quasi_clique_update_kernels as kernels
-        from pigmil.graph._updating_kernels import sizes_of
-
-        n = len(pool)
-        edges = (self.candidates[0][np.ix_(pool, pool)] > 0).astype(np.int8)
-        np.fill_diagonal(edges, 0)
-        changed = self._changed(pool)
-        if self.pool is None:
-            route = choose_route(edges, self.settings.exact)
-            needed = edges_needed(n, self.settings.density)
-            self.n_chains = None if route == "exact" else n_chains(n, route)
-            self.limits = missing_allowed(needed) if route == "exact" else needed
-            self.start = self._start(n)
-            room = min(_REMEMBERED, max(1, _MEMORY // (8 * n * n)))
-            graphs = np.empty((room, n, n), dtype=np.int64)
-            self.memory = np.empty(room, dtype=np.int64), graphs, np.zeros(1, dtype=np.int64)
-        if self.n_chains is not None and self.pool is None:
-            self.sizes = kernels.fast_sizes(edges, self.limits, self.n_chains)
-        elif self.n_chains is not None:
-            how = self.limits, self.n_chains, self.memory
-            self.sizes = sizes_of(edges, 0, self.sizes, None, *how).copy()
-        elif self.sets is not None and len(changed) == 1:
-            before = self.sizes, self.sets
-            vertex = int(changed[0])
-            self.sizes, self.sets = kernels.changed_sizes(edges, self.limits, vertex, *before)
+        self.start = first_scores(settings.start, len(pool))
+        edges = as_edges(similarity[np.ix_(pool, pool)])
+        needed = edges_needed(len(pool), settings.density)
+        self.is_exact = is_exact(edges, settings.exact)
+        self.limits = missing_allowed(needed) if self.is_exact else needed
+        # Sizes and sets by the edges of a graph, those seen first in front.
+        self.seen: dict[bytes, tuple[IntArray, IntArray | None]] = {}
+        if self.is_exact:
+            sizes, sets = _kernels.exact_sizes(edges, self.limits)
         else:
-            self.sizes, self.sets = kernels.exact_sizes(edges, self.limits)
-        self.pool, self.edges = pool.copy(), edges
+            sizes, sets = _kernels.search_sizes(edges, self.limits), None
+        self.current = self._rank(pool, sizes, sets)
+
+    def replace(self, vertex: int, tried: IntArray) -> tuple[FloatArray, int | None]:
+        """Replace a vertex by the first of the best candidates tried, if that is a gain.
+
+        Returns the objectives of all tried, and the position of the one that moved in.
+        """
+        pool = self.current.csdg.vertices
+        # Candidates with the same edges share the consistency of the graph.
+        joined = self.candidates.similarity[tried][:, pool] > 0
+        joined[:, vertex] = False
+        groups: dict[bytes, list[int]] = {}
+        for k, row in enumerate(joined):
+            groups.setdefault(row.tobytes(), []).append(k)
+        estimates = np.empty((len(tried), 2))  # objective, and a bound on its rounding error
+        for group in groups.values():
+            sizes, _ = self._consistency(vertex, joined[group[0]])
+            estimates[group] = self.kernels.score_replacements(
+                pool, vertex, tried[group], self.candidates, sizes, self.rule, self.start
+            )
+        objectives, errors = estimates.T
+        floor = max(self.current.objective, (objectives - errors).max(initial=-np.inf))
+        best: int | None = None
+        ranked = self.current
+        for k in np.flatnonzero(objectives + errors >= floor).tolist():
+            other = self._rank(
+                np.where(np.arange(len(pool)) == vertex, tried[k], pool),
+                *self._consistency(vertex, joined[k]),
+            )
+            objectives[k] = other.objective
+            if self._is_better(other, ranked):
+                best, ranked = k, other
+        self.current = ranked
+        return objectives, best
+
+    def _consistency(self, vertex: int, joined: BoolArray) -> tuple[IntArray, IntArray | None]:
+        """Return sizes and sets of the present graph with other edges at a vertex."""
+        sizes, sets = self.current.csdg.consistency, self.current.sets
+        edges = (sizes > 0).astype(np.int8)
+        if np.array_equal(edges[vertex], joined):
+            return sizes, sets
+        edges[vertex] = edges[:, vertex] = joined
+        key = np.packbits(edges).tobytes()
+        if key not in self.seen:
+            if self.is_exact:
+                found = self.kernels.changed_sizes(edges, self.limits, vertex, sizes, sets)
+            else:
+                found = self.kernels.search_sizes(edges, self.limits), None
+            if len(self.seen) * sizes.nbytes >= _MEMORY:
+                del self.seen[next(iter(self.seen))]
+            self.seen[key] = found
+        return self.seen[key]
+
+    def _rank(self, pool: IntArray, sizes: IntArray, sets: IntArray | None) -> _RankedPool:
+        similarity, discrimination, self_confidence = self.candidates
+        alike = np.where(sizes > 0, similarity[np.ix_(pool, pool)], 0.0)
+        confidence, settings = self_confidence[pool], self.settings
+        csdg = rank_graph(pool, alike, sizes, discrimination[pool], confidence, settings)
+        terms = csdg.weights[np.triu_indices(len(pool), 1)] if self.rule.sum_edges else csdg.scores
+        return _RankedPool(
+            csdg,
+            sets,
+            settings.damping * normalise_weights(csdg.weights, settings.normalise),
+            (1 - settings.damping) * confidence,
+            math.fsum(terms),
+            _increasing(csdg.scores),
+        )
+
+    def _is_better(self, new: _RankedPool, old: _RankedPool) -> bool:
+        """Return whether the objective of one pool exceeds that of another beyond rounding.
+
+        With steps E, restarts r and scores R, the difference of the scores after a product is
+        ``(r_new - r_old) + E_new (R_new - R_old) + (E_new - E_old) R_old``.
+        """
+        if self.rule.sum_edges:
+            return new.objective > old.objective
+        more, changed = new.restart - old.restart, new.steps - old.steps
+        gain, size = np.zeros_like(more), np.zeros_like(more)  # and the size of what it sums
+        scores = self.start
+        for _ in range(self.rule.n_products):
+            gain = more + new.steps @ gain + changed @ scores
+            size = np.abs(more) + new.steps @ size + np.abs(changed) @ np.abs(scores)
+            scores = old.restart + old.steps @ scores
+        roundings = self.rule.n_products * (len(more) + 4)
+        return math.fsum(gain) > math.fsum(size) * roundings * self.kernels.EPSILON
 
 
-def _exact(values: ArrayLike) -> FloatArray:
-    """Return the terms of an objective that is the sum of numbers without error."""
-    total = np.zeros((3, 1))
-    total[0] = math.fsum(np.atleast_1d(values))
-    return total
-
-
-def _replaced(pool: IntArray, vertex: int, instance: int) -> IntArray:
-    changed = pool.copy()
-    changed[vertex] = instance
-    return changed
+def _increasing(scores: FloatArray) -> IntArray:
+    """Return the vertices in increasing order of score, the first of equal ones first."""
+    order = np.argsort(scores, kind="stable")
+    ordered = scores[order]
+    larger = np.diff(ordered) > _EQUAL_RANKS * np.abs(ordered[1:])
+    rank = np.concatenate([[0], np.cumsum(larger)])
+    return order[np.lexsort((order, rank))]
 
 
 def _validate(
@@ -478,6 +435,7 @@ def _validate(
     self_confidence: ArrayLike,
     bag: ArrayLike,
     pool: ArrayLike,
+    objective: str,
 ) -> tuple[FloatArray, FloatArray, FloatArray, IntArray, IntArray]:
     """Return the inputs as arrays, or raise one error that lists everything wrong with them."""
     s = np.asarray(similarity, dtype=np.float64)
@@ -504,6 +462,8 @@ def _validate(
         problems.append(f"pool must hold indices from 0 to {m - 1}")
     elif len(np.unique(groups[chosen])) < len(chosen):
         problems.append("pool must not hold two candidates of one bag")
+    if objective not in ("ranking_scores", "edge_sum"):
+        problems.append(f"objective must be 'ranking_scores' or 'edge_sum', got {objective!r}")
     if problems:
         raise ValueError("The pool cannot be updated: " + "; ".join(problems) + ".")
     return s, d, confidence, groups, chosen

@@ -1,19 +1,94 @@
-"""The instances of bags on disk that PIGMIL works with: screened by densities, block by block."""
+"""What PIGMIL does around Algorithm 3: densities and their decay, and bags on disk.
 
+Bags on disk are reduced to instances that densities choose, block by block.
+"""
+
+import logging
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pigmil._core.segments import offsets_of, segment_lowest
+from pigmil._core.segments import offsets_of, segment_argmax, segment_lowest
 from pigmil._core.typing import BoolArray, IntArray
 from pigmil.bags import Bags
-from pigmil.distances import log_density, representative_rows
-from pigmil.scale import LazyBags, map_blocks
+from pigmil.distances import length_unit, log_density, representative_rows, worth_screening
+from pigmil.estimators._selection import inner_folds
+from pigmil.graph import ClassSplit, held_out_areas
+from pigmil.scale import LazyBags, map_blocks, map_instances
 
+if TYPE_CHECKING:
+    from pigmil.estimators.pigmil import PIGMIL
+
+DECAYS = (1.0, 2.0, 3.0, 5.0, 8.0, 12.0)
+_DEFAULT_DECAY = 8.0  # preferred among decays that the bags do not distinguish
+_MOST_IN_MEMORY = 15_000  # instances of bags on disk to fit on
 _REPRESENTATIVES = 2048  # of all bags together, for the estimates
 _LEAST_REPRESENTATIVES = 2
 _LEAST_PER_BAG = 8
+
+_logger = logging.getLogger("pigmil")
+
+
+def densities_by_class(model: "PIGMIL", bags: Bags, positive: BoolArray) -> ClassSplit:
+    """Split the bags by class and measure densities with the decay of a model, chosen if asked.
+
+    Of all decays whose area under the ROC curve lies within two standard errors of the largest
+    the nearest to the default is taken: bag labels alone may not show which of two clusters is
+    positive.
+    """
+    screen = model.density_screen
+    folds = inner_folds(bags, positive) if model.decay == "cv" else []
+    split = ClassSplit.from_bags(
+        bags,
+        positive,
+        decays=DECAYS if folds else (_fixed_decay(model),),
+        unit=model.length_unit_,
+        two_sided=model.working_score != "kde_min",
+        fold=np.argmax(folds, axis=0) if folds else None,
+        screen=worth_screening(bags, positive) if screen == "auto" else bool(screen),
+    )
+    if not folds:
+        return split
+
+    def first_pool(train: ClassSplit, width: int) -> IntArray:
+        return train.rows[model._initialise(train, width).pool]
+
+    areas = held_out_areas(bags, split, first_pool)
+    _logger.info("decay: %s", dict(zip(DECAYS, areas.round(4).tolist(), strict=True)))
+    n = min(split.positive.n_bags, split.negative.n_bags)
+    smoothed = (areas.max() * n + 0.5) / (n + 1)
+    close = areas >= areas.max() - 2 * np.sqrt(smoothed * (1 - smoothed) / n)
+    distance = np.abs(np.log(np.array(DECAYS) / _DEFAULT_DECAY))
+    return split.at_width(int(np.argmin(np.where(close, distance, np.inf))))
+
+
+def _fixed_decay(model: "PIGMIL") -> float:
+    return _DEFAULT_DECAY if model.decay == "cv" else float(model.decay)
+
+
+def fit_on_disk(
+    model: "PIGMIL", bags: LazyBags, positive: BoolArray, rng: np.random.RandomState
+) -> None:
+    """Fit a model on instances chosen by densities, block by block, and score all the others."""
+    model.length_unit_ = length_unit(bags, model.length_unit)
+    reduced, rows = working_bags_on_disk(
+        bags, positive, gamma=_fixed_decay(model), unit=model.length_unit_, most=_MOST_IN_MEMORY
+    )
+    model._run_algorithm_3(reduced, positive, rng)
+    if len(rows) == bags.n_instances:
+        return
+    for name in ("pool_", "initial_pool_", "prototypes_", "detected_instances_"):
+        setattr(model, name, rows[getattr(model, name)])
+    model.csdg_ = replace(model.csdg_, vertices=rows[model.csdg_.vertices])
+    model.trace_ = replace(model.trace_, instance=rows[model.trace_.instance])
+    model.working_sets_ = [rows[members] for members in model.working_sets_]
+    exact = model.instance_scores_
+    del model.instance_scores_
+    model.instance_scores_ = map_instances(model._score_instances, bags)
+    model.instance_scores_[rows] = exact
+    model.best_instances_ = segment_argmax(model.instance_scores_, bags.offsets)[positive]
 
 
 def working_bags_on_disk(
