@@ -1,4 +1,4 @@
-"""Whole tasks as new users have them, on the command line and in Python."""
+"""Whole tasks as new users have them, on the command line."""
 
 import csv
 import json
@@ -7,11 +7,8 @@ import h5py
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
-from sklearn.pipeline import make_pipeline
 
-from pigmil import PIGMIL, BagImputer, Bags, BagScaler, read_bags, read_cohort, write_bags
-from pigmil.evaluation import compare
-from pigmil.report import write_report
+from pigmil import Bags, write_bags
 
 TILES, PLANTED = 12, 4
 
@@ -117,16 +114,6 @@ def test_slides_that_do_not_match(pigmil, slides, folder):
     assert "left out 1 slide" in found.err
 
 
-def test_slides_in_python(slides, folder):
-    bags = read_cohort(slides, folder / "labels.csv", label="diagnosis")
-    assert bags.bag_info["case_id"][0] == "case_0a"
-    assert set(bags.bag_info["patch_size"].tolist()) == {512}
-    model = PIGMIL(pos_label="tumour", random_state=0)
-    make_pipeline(BagScaler(), model).fit(bags, bags.y)
-    tiles = bags.instance_info["coords"][model.detected_instances_]
-    assert set(tiles[:, 0].tolist()) == {512 * PLANTED}
-
-
 @pytest.fixture
 def conformers(folder):
     """A chemist's table: text labels, a SMILES column, and values that were not computed."""
@@ -185,17 +172,6 @@ def test_conformers_fit_predict_compare(pigmil, conformers, folder):
         "compare", conformers, *chosen[:-4], "--impute", "mean", "--positive", "active"
     )
     assert refused.status == 2
-
-
-def test_conformers_in_python(conformers):
-    bags = read_bags(conformers, bag="molecule", label="activity", info=["smiles", "conformer"],
-                     missing="keep")  # fmt: skip
-    assert bags.has_missing
-    model = PIGMIL(pos_label="active", random_state=0)
-    pipeline = make_pipeline(BagImputer(), BagScaler(), model).fit(bags, bags.y)
-    detected = bags.instance_info["conformer"][model.detected_instances_]
-    assert set(detected.tolist()) == {"conf2"}
-    assert (pipeline.predict(bags) == bags.y).all()
 
 
 def test_other_delimiters_and_encodings(pigmil, conformers, folder):
@@ -264,15 +240,3 @@ def test_digits_on_the_command_line(pigmil, digits, folder):
     assert "MI-SVM has the best mean" in found.out
     assert "- 3 folds cannot decide which differences are beyond chance" in found.out
     assert "MI-SVM has the highest AUC" in (folder / "table.html").read_text("utf-8")
-
-
-def test_digits_in_python(digits, folder):
-    model = make_pipeline(BagScaler(), PIGMIL(random_state=0)).fit(digits, digits.y)
-    detected = digits.instance_info["digit"][model[-1].detected_instances_]
-    assert (detected == 9).mean() > 0.6  # by chance: one in eight
-    results = compare(["MISVM", "MI-Kernel"], {"digits": digits}, repeats=1, folds=3, tune=False,
-                      store="digits.sqlite")  # fmt: skip
-    auc = results.table("auc").loc["digits"]
-    assert auc.max() > 60
-    page = write_report(results, "comparison.html").read_text("utf-8")
-    assert "Differences beyond chance" in page

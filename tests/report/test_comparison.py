@@ -23,13 +23,17 @@ def _row(data, method, fold, accuracy):
 @pytest.fixture(scope="module")
 def results():
     table = {"one": (0.9, 0.8, 0.7), "two": (0.8, 0.7, 0.6), "<i>x": (0.9, 0.6, 0.5)}
+    table |= {name: (0.9, 0.7, 0.5 + 0.01 * len(name)) for name in ("four", "eleven", "seventh")}
     rows = [
         _row(data, method, fold, value)
         for data, values in table.items()
         for method, value in zip(("PIGMIL", "A|<b>$x", "B"), values, strict=True)
         for fold in range(2)
     ]
-    rows[-1] = _row("<i>x", "B", 1, None)
+    failed = next(
+        at for at, row in enumerate(rows) if (row["data"], row["method"]) == ("<i>x", "B")
+    )
+    rows[failed] = _row("<i>x", "B", 1, None)
     return Results(rows, findings={"one": [{"message": "<u>twins", "severe": False}]})
 
 
@@ -50,7 +54,11 @@ def test_summary_has_tables_ranks_and_failures(results):
     accuracy = summary["tables"][0]
     best = {"text": "90.0 ± 0.0", "bold": True, "marked": False}
     assert accuracy["table"]["rows"][0][:2] == ["one", best]
-    assert accuracy["test"] == "3 data sets cannot decide whether methods differ: the tests need 6"
+    assert accuracy["test"].startswith("Friedman p = 0.00")
+    few = Results([row for row in results.rows if row["data"] in ("one", "two")])
+    section = comparison_summary(few)["tables"][0]
+    assert section["test"] == "2 data sets cannot decide whether methods differ: the tests need 6"
+    assert section["diagram"] is None
     assert [item["method"] for item in accuracy["ranks"]] == ["PIGMIL", "A|<b>$x", "B"]
     assert [item["rank"] for item in accuracy["ranks"]] == ["1", "2", "3"]
     assert summary["n_failures"] == 1
@@ -75,7 +83,7 @@ def test_report_of_results(results, tmp_path):
     assert isinstance(written, Path)
     assert "| one | **90.0 ± 0.0** |" in written.read_text("utf-8")
     assert render_markdown(comparison_summary(results)).splitlines()[0] == (
-        "# 3 methods on 3 data sets"
+        "# 3 methods on 6 data sets"
     )
 
 

@@ -300,7 +300,7 @@ def _section(results: Any, metric: str) -> dict[str, Any]:
     """Return what a report has on a metric over several data sets."""
     outcome = results.significance(metric)
     diagram, why_not = None, None
-    if metric in ("accuracy", "auc", "detection_accuracy"):
+    if metric in ("accuracy", "auc", "detection_accuracy") and outcome.decides:
         try:
             diagram = _diagram(results, metric)
         except ValueError as error:
