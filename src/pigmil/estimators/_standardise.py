@@ -24,7 +24,8 @@ def centre_and_spread(
     Examples
     --------
     >>> import numpy as np
-    >>> centre_and_spread(np.array([[1.0, 5.0], [3.0, 5.0]]))
+    >>> centre, spread = centre_and_spread(np.array([[1.0, 5.0], [3.0, 5.0]]))
+    >>> centre, round(spread, 6)
     (array([2., 5.]), 1.0)
     """
     is_sparse = instances.is_sparse if isinstance(instances, LazyBags) else sp.issparse(instances)

@@ -149,7 +149,7 @@ class MiSim(MaxInstanceClassifier):
     svm_ : LinearSVM or KernelSVM
         The classifier of instances, less ``centre_`` and divided by ``spread_``.
     centre_, spread_ : array of shape (n_features,), float
-        Mean of the training instances, and root of the mean variance of the features.
+        Mean of the training instances, and root of the mean variance of the features that vary.
     threshold_ : float
         Value of the SVM above which instances and bags are called positive.
 
