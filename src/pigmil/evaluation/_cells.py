@@ -124,9 +124,7 @@ def _prepare(entry: Entry, train: Bags, groups: Any, tune: bool, seed: int) -> A
         return protocol_estimator(
             estimator, train, tune=tune, fixed=entry.fixed, groups=groups, random_state=seed
         )
-    inner = estimator
-    while hasattr(inner, "steps"):
-        inner = inner.steps[-1][1]
+    inner = last_step(estimator)
     # The methods of this library read the groups from the bags.
     if groups is None or not hasattr(inner, "cv") or isinstance(inner, BaseMIL):
         return estimator
@@ -160,21 +158,17 @@ def recorded_warnings() -> Iterator[list[str]]:
     ]
 
 
-def _innermost(estimator: Any) -> Any:
-    """Return the fitted method inside searches and pipelines."""
-    while True:
-        if hasattr(estimator, "best_estimator_"):
-            estimator = estimator.best_estimator_
-        elif hasattr(estimator, "steps"):
-            estimator = estimator.steps[-1][1]
-        else:
-            return estimator
+def last_step(estimator: Any) -> Any:
+    """Return the method inside pipelines and fitted searches."""
+    if hasattr(estimator, "best_estimator_"):
+        return last_step(estimator.best_estimator_)
+    return last_step(estimator.steps[-1][1]) if hasattr(estimator, "steps") else estimator
 
 
 def positive_label(estimator: Any, labels: Any) -> Any:
     """Return the label that a fitted estimator takes as positive."""
     classes = getattr(estimator, "classes_", np.unique(labels))
-    return getattr(_innermost(estimator), "positive_label_", classes[-1])
+    return getattr(last_step(estimator), "positive_label_", classes[-1])
 
 
 def _bag_metrics(
@@ -283,7 +277,7 @@ def _instance_metrics(estimator: Any, train: Bags, test: Bags, bags: Bags) -> di
 
 def _detection(estimator: Any, truth: Any, in_positive_bag: Any) -> dict[str, float]:
     """Measure the detection in the training bags; the metrics of test bags are still unknown."""
-    method = _innermost(estimator)
+    method = last_step(estimator)
     detected = getattr(method, "detected_instances_", None)
     names = ("detection_accuracy", "detection_ap", "instance_auc", "instance_ap", "top1")
     measured = dict.fromkeys(names, float("nan"))

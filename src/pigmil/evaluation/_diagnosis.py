@@ -17,11 +17,11 @@ from pigmil._core.text import count, sanitize, to_json_safe
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags, as_bags
 from pigmil.estimators._selection import content_order
+from pigmil.evaluation._cells import last_step
 from pigmil.evaluation._selection import (
     HeldOutScores,
     InstanceSelection,
     fit_quietly,
-    last_step,
     select_instances,
 )
 from pigmil.evaluation._splits import bag_groups, inner_splits
@@ -106,7 +106,6 @@ class Diagnosis:
             to_json_safe(
                 {
                     **values,
-                    "suspects": list(self.suspects),
                     "method": selection.method,
                     "fdr": selection.fdr,
                     "n_called": len(selection.called),
@@ -206,16 +205,10 @@ def diagnose(
             callback(done, n_fits)
 
     if selection is None:
-        selection = select_instances(
-            estimator,
-            bags,
-            y,
-            fdr=fdr,
-            cv=cv,
-            groups=groups,
-            random_state=random_state,
-            callback=report,
-        )
+        # The two fits on halves of the bags follow.
+        count_all = None if callback is None else lambda done, n: callback(done, n + 2)
+        settings: dict[str, Any] = {"cv": cv, "groups": groups, "random_state": random_state}
+        selection = select_instances(estimator, bags, y, fdr=fdr, callback=count_all, **settings)
     labels = np.asarray(bags.y if y is None else y)
     refits = refit(estimator, bags, labels, selection.held_out, random_state)
     if callback is not None:

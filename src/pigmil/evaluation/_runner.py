@@ -33,13 +33,6 @@ from pigmil.scale import active_client, check_cluster
 
 _logger = logging.getLogger("pigmil")
 Outcome = tuple[dict[str, Any], str | None]  # metrics, or the text of an error
-# An error of a child process, as it is stored; the first that fits.
-_CAUSES: dict[type[Exception], str] = {
-    isolation.ChildCallError: "",  # its text has the type
-    isolation.ChildTimeoutError: "TimeoutError: ",
-    isolation.ChildMemoryError: "MemoryError: ",
-    isolation.ChildDeathError: "ChildProcessError: ",
-}
 
 
 @dataclass(frozen=True)
@@ -76,10 +69,10 @@ class Progress:
     remaining: float
 
 
-def attempt(task: Task) -> Outcome:
+def attempt(arguments: dict[str, Any], bags: Bags) -> Outcome:
     """Compute a cell in this process; a failing method must not end the comparison."""
     try:
-        return compute_cell(bags=task.bags, **task.arguments), None
+        return compute_cell(bags=bags, **arguments), None
     except Exception as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         return {}, f"{type(error).__name__}: {error} ({frame.name}, line {frame.lineno})"
@@ -116,9 +109,10 @@ class Children(ThreadPoolExecutor):
         shared = {"bags": (task.cell.checksum, task.bags)}
         try:
             return self._own.child.call(compute_cell, shared=shared, **task.arguments), None
-        except Exception as error:  # of the child, or of arguments that cannot be sent
-            causes = (text for kind, text in _CAUSES.items() if isinstance(error, kind))
-            return {}, f"{next(causes, type(error).__name__ + ': ')}{error}"
+        except isolation.ChildCallError as error:  # its text has the type of the error
+            return {}, str(error)
+        except Exception as error:  # a limit, a death, or arguments that cannot be sent
+            return {}, f"{type(error).__name__.removeprefix('Child')}: {error}"
 
     def __exit__(self, *error: Any) -> None:
         """End the children, also in the middle of a cell."""
@@ -180,7 +174,7 @@ def open_workers(
 
 def _compute_here(task: Task) -> "Future[Outcome]":
     future: Future[Outcome] = Future()
-    future.set_result(attempt(task))
+    future.set_result(attempt(task.arguments, task.bags))
     return future
 
 
@@ -192,13 +186,9 @@ def _submit_to_cluster(client: Any, executor: Executor) -> Submit:
         checksum = task.cell.checksum
         if checksum not in sent:
             sent[checksum] = client.scatter(task.bags, broadcast=True, hash=False)
-        return executor.submit(_attempt_with, task.cell, task.arguments, sent[checksum])
+        return executor.submit(attempt, task.arguments, sent[checksum])
 
     return submit
-
-
-def _attempt_with(cell: Cell, arguments: dict[str, Any], bags: Bags) -> Outcome:
-    return attempt(Task(cell, arguments, bags))
 
 
 def run_tasks(
@@ -363,14 +353,10 @@ def compare(
         folding = {"folds": folds, "repeats": repeats, "random_state": random_state}
         with Store(store) as open_store:
             findings = _audit_all(sets, grouping, open_store, strict, folding)
-            tasks = [
-                task
-                for name, bags in sets.items()
-                for task in _tasks(
-                    name, bags, grouping[name], tune, folding,
-                    {label: _relabel(entry, given[name], bags) for label, entry in entries.items()}
-                )
-            ]  # fmt: skip
+            tasks: list[Task] = []
+            for name, bags in sets.items():
+                own = {key: _relabel(entry, given[name], bags) for key, entry in entries.items()}
+                tasks += _tasks(name, bags, grouping[name], tune, folding, own)
             # Repeat by repeat: if stopped early, every method has results on every data set.
             tasks.sort(key=lambda task: task.cell.repeat)
             if retry_failed:

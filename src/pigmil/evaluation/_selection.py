@@ -19,6 +19,7 @@ from pigmil._core.text import count
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags, as_bags, is_lazy
 from pigmil.estimators._selection import content_order
+from pigmil.evaluation._cells import last_step
 from pigmil.evaluation._splits import bag_groups, inner_splits, with_fold_groups
 from pigmil.metrics import instance_scores
 from pigmil.scale import keep_scores
@@ -222,12 +223,6 @@ def select_instances(
         callback=callback,
     )  # fmt: skip
     return call_instances(held_out, bags, fdr=fdr, method=type(last_step(estimator)).__name__)
-
-
-def last_step(estimator: Any) -> Any:
-    """Return the last step of a pipeline, or the estimator itself."""
-    steps = getattr(estimator, "steps", None)
-    return last_step(steps[-1][1]) if steps else estimator
 
 
 def call_instances(
