@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
@@ -100,33 +101,6 @@ def test_instance_scores_mean_the_same_in_every_method(name, bags):
         assert agrees.mean() >= (0.85 if name in BAG_DECIDES else 1.0)
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_only_detectors_score_instances(name):
-    assert hasattr(make(name), "decision_function_instances") == get_estimator(name).card.detects
-
-
-@pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("change", ["bags", "instances", "scale", "offset"])
-def test_fit_does_not_depend_on_order_scale_or_offset(name, change, bags):
-    if change == "scale" and name in IN_UNITS_OF_THE_FEATURES:
-        pytest.skip("measures its margin in the units of the features")
-    rng = np.random.default_rng(2)
-    new = fresh_bags(bags)
-    train, test = bags, new
-    if change == "bags":
-        train = bags[rng.permutation(len(bags))]
-    elif change == "instances":
-        train = Bags.from_list([rng.permutation(bag) for bag in bags], y=bags.y)
-    else:
-        # A power of 2 changes no digit. At 1e8 a double has about eight digits after the point.
-        scale, offset = (2.0**40, 0.0) if change == "scale" else (1.0, 2.0**27)
-        train, test = (part.with_instances(part.instances * scale + offset) for part in (bags, new))
-    expected, changed = outputs(make(name).fit(bags), new), outputs(make(name).fit(train), test)
-    for key, values in expected.items():
-        tolerance = 2e-2 * np.ptp(values)
-        np.testing.assert_allclose(changed[key], values, atol=tolerance)
-
-
 def overlapping_bags(seed):
     """Bags whose positive instances lie among the others: a search finds many local optima."""
     rng = np.random.default_rng(seed)
@@ -136,18 +110,29 @@ def overlapping_bags(seed):
     return Bags.from_list(parts, y=np.arange(24) % 2)
 
 
+def changed_bags(bags, change, rng):
+    if change == "bags":
+        return bags[rng.permutation(len(bags))]
+    if change == "instances":
+        return Bags.from_list([rng.permutation(bag) for bag in bags], y=bags.y)
+    # A power of 2 changes no digit. At 1e8 a double has about eight digits after the point.
+    scale, offset = (2.0**40, 0.0) if change == "scale" else (1.0, 2.0**27)
+    return bags.with_instances(bags.instances * scale + offset)
+
+
 @pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("change", ["bags", "instances"])
-def test_fit_does_not_depend_on_order_where_classes_overlap(name, change):
-    rng = np.random.default_rng(2)
-    new = overlapping_bags(100)
-    for seed in range(4):
-        bags = overlapping_bags(seed)
-        if change == "bags":
-            train = bags[rng.permutation(len(bags))]
-        else:
-            train = Bags.from_list([rng.permutation(bag) for bag in bags], y=bags.y)
-        expected, changed = (outputs(make(name).fit(part), new) for part in (bags, train))
+@pytest.mark.parametrize("change", ["bags", "instances", "scale", "offset"])
+def test_fit_does_not_depend_on_order_scale_or_offset(name, change, bags):
+    if change == "scale" and name in IN_UNITS_OF_THE_FEATURES:
+        pytest.skip("measures its margin in the units of the features")
+    cases = [(bags, fresh_bags(bags))]
+    if change in ("bags", "instances"):
+        cases += [(overlapping_bags(seed), overlapping_bags(100)) for seed in range(4)]
+    for number, (train, new) in enumerate(cases):
+        rng = np.random.default_rng(2) if number < 2 else rng
+        test = new if change in ("bags", "instances") else changed_bags(new, change, rng)
+        expected = outputs(make(name).fit(train), new)
+        changed = outputs(make(name).fit(changed_bags(train, change, rng)), test)
         for key, values in expected.items():
             np.testing.assert_allclose(changed[key], values, atol=2e-2 * np.ptp(values))
 
@@ -241,61 +226,35 @@ def test_a_tie_is_negative_whatever_the_labels(name, bags):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_text_labels_without_pos_label_warn_which_is_positive(name, bags):
-    words = np.where(bags.y == 1, "active", "inert")
-    with pytest.warns(PositiveLabelWarning, match="'inert' as the positive class"):
-        method = make(name).fit(bags, words)
-    assert method.positive_label_ == "inert"
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_order_of_bags_permutes_the_output(name, bags):
+def test_scores_follow_the_order_and_copies_score_alike(name, bags):
     method = make(name).fit(bags)
-    order = np.random.default_rng(0).permutation(len(bags))
-    straight, shuffled = outputs(method, bags), outputs(method, bags[order])
-    if "bags" in straight:
-        np.testing.assert_allclose(shuffled["bags"], straight["bags"][order], atol=1e-8)
-    if "instances" in straight:
-        parts = np.split(straight["instances"], bags.offsets[1:-1])
-        expected = np.concatenate([parts[position] for position in order])
-        np.testing.assert_allclose(shuffled["instances"], expected, atol=1e-8)
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_order_of_instances_in_a_bag_changes_nothing(name, bags):
-    method = make(name).fit(bags)
-    rng = np.random.default_rng(1)
-    orders = [rng.permutation(size) for size in bags.sizes]
-    shuffled = Bags.from_list([bag[order] for bag, order in zip(bags, orders, strict=True)])
-    before, after = outputs(method, bags), outputs(method, shuffled)
-    if "bags" in before:
-        np.testing.assert_allclose(after["bags"], before["bags"], atol=1e-8)
-    if "instances" in before:
-        parts = np.split(before["instances"], bags.offsets[1:-1])
-        expected = np.concatenate([part[o] for part, o in zip(parts, orders, strict=True)])
-        np.testing.assert_allclose(after["instances"], expected, atol=1e-8)
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_refit_and_clone_give_the_same_model(name, bags):
-    method = make(name).fit(bags)
+    assert hasattr(method, "decision_function_instances") == method.card.detects
     first = outputs(method, bags)
-    again = outputs(method.fit(bags), bags)
-    cloned = outputs(clone(method).fit(bags), bags)
-    for key in first:
-        np.testing.assert_allclose(again[key], first[key], atol=1e-9)
-        np.testing.assert_allclose(cloned[key], first[key], atol=1e-9)
+    rng = np.random.default_rng(0)
+    order = rng.permutation(len(bags))
+    orders = [rng.permutation(size) for size in bags.sizes]  # of the instances of each bag
+    shuffled = Bags.from_list([bags[int(i)][orders[i]] for i in order])
+    rows = np.concatenate([bags.offsets[i] + orders[i] for i in order])
+    for key, values in outputs(method, shuffled).items():
+        expected = first[key][order if key == "bags" else rows]
+        np.testing.assert_allclose(values, expected, atol=1e-8)
+    copies = [pickle.loads(pickle.dumps(method)), clone(method).fit(bags), method.fit(bags)]
+    for copy in copies:
+        for key, values in outputs(copy, bags).items():
+            np.testing.assert_allclose(values, first[key], atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_pickle_and_prediction_leave_the_model_as_it_is(name, bags):
-    method = make(name).fit(bags)
-    first = outputs(method, bags)
-    loaded = outputs(pickle.loads(pickle.dumps(method)), bags)
-    second = outputs(method, bags)
-    for key in first:
-        np.testing.assert_array_equal(loaded[key], first[key])
-        np.testing.assert_array_equal(second[key], first[key])
+SPARSE = [name for name in ALL if make(name).__sklearn_tags__().input_tags.sparse]
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_sparse_instances_give_the_scores_of_dense_ones(name, bags):
+    kept = np.where(np.abs(bags.instances) < 0.5, 0, bags.instances)
+    dense, sparse = bags.with_instances(kept), bags.with_instances(sp.csr_array(kept))
+    method = make(name).fit(sparse)
+    expected = outputs(method, dense)
+    for key, values in outputs(method, sparse).items():
+        np.testing.assert_allclose(values, expected[key], atol=1e-6 * np.ptp(values))
 
 
 @pytest.mark.parametrize("name", DETECTORS)
@@ -431,6 +390,8 @@ def test_a_table_given_to_a_model_of_bags_warns(name, bags):
 @pytest.mark.parametrize("name", ALL)
 def test_labels_may_be_words_and_the_positive_class_may_be_named(name, bags):
     words = np.where(bags.y == 1, "active", "inert")
+    with pytest.warns(PositiveLabelWarning, match="'inert' as the positive class"):
+        assert make(name).fit(bags, words).positive_label_ == "inert"
     method = make(name).set_params(pos_label="active").fit(bags, words)
     plain = make(name).fit(bags)
     if method.card.classifies:
@@ -457,11 +418,7 @@ def test_errors_of_wrong_input_name_the_problem(name, bags):
     with pytest.raises(ValueError, match="y to be passed"):
         make(name).fit(list(bags))
     with pytest.raises(ValueError, match="expecting 3 features"):
-        make(name).fit(bags).decision_function_instances(
-            Bags.from_list([np.zeros((2, 4))])
-        ) if get_estimator(name).card.detects else make(name).fit(bags).predict(
-            Bags.from_list([np.zeros((2, 4))])
-        )
+        outputs(make(name).fit(bags), Bags.from_list([np.zeros((2, 4))]))
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -2,14 +2,12 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from sklearn.base import clone
 
 import pigmil
 from pigmil import ABMIL, Bags, MINet
 from pigmil.estimators._convolution import (
     centre_and_spread_of_pixels,
-    channels_and_sides,
     convolution_shapes,
     convolve_numpy,
     convolve_torch,
@@ -111,16 +109,6 @@ def test_convolutions_by_a_loop_and_by_torch():
         np.testing.assert_allclose(found[1], expected, atol=1e-9)
 
 
-def test_blocks_of_images_are_joined_in_order():
-    rng = np.random.default_rng(2)
-    image = (1, 16, 16)
-    arrays = [rng.normal(size=shape) for shape in convolution_shapes(image)[0]]
-    rows = rng.normal(size=(300, 256))
-    together = convolve_numpy(rows, image, arrays)
-    alone = [convolve_numpy(row[None], image, arrays)[0] for row in rows[250:260]]
-    np.testing.assert_allclose(together[250:260], alone, atol=1e-10)
-
-
 def test_pixels_have_one_mean_per_channel():
     """Channel one holds 1 and 3, channel two 10 in all pixels: variances 1 and 0."""
     rows = np.array([[1.0, 3.0, 10.0, 10.0], [3.0, 1.0, 10.0, 10.0]])
@@ -140,17 +128,6 @@ def test_crosses_are_learnt_wherever_they_are(method, bags):
     np.testing.assert_array_equal(model.decision_function_instances(bags), model.instance_scores_)
 
 
-def test_bag_logits_are_those_of_torch(bags):
-    model = ABMIL(**SMALL).fit(bags)
-    rows = torch.tensor((bags.instances - model.centre_) / model.spread_).float()
-    rows = rows.expand(2, -1, -1)
-    arrays = [torch.tensor(array).float() for array in model.weights_]
-    hidden, head = model._hidden_torch(torch, rows, arrays, 0.0, None)
-    owners = torch.tensor(np.concatenate([bags.bag_index, bags.bag_index + bags.n_bags]))
-    logits = model._head(torch, hidden, owners, bags.n_bags, head).numpy().mean(axis=0)
-    np.testing.assert_allclose(model.decision_function(bags), logits, atol=1e-4)
-
-
 @pytest.mark.parametrize(
     ("shape", "words"),
     [
@@ -167,16 +144,6 @@ def test_bag_logits_are_those_of_torch(bags):
 def test_other_shapes_are_refused(shape, words, bags):
     with pytest.raises(ValueError, match=words):
         ABMIL(**{**SMALL, "image_shape": shape}).fit(bags)
-
-
-def test_sparse_images_are_refused(bags):
-    sparse = Bags.from_flat(sp.csr_array(bags.instances), bags.bag_index, y=bags.y)
-    with pytest.raises(TypeError, match="needs dense instances"):
-        ABMIL(**SMALL).fit(sparse)
-
-
-def test_a_side_of_16_leaves_one_pixel():
-    assert convolution_shapes(channels_and_sides([16, 16], 256))[1] == 50
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.svm import SVC
@@ -132,32 +131,6 @@ def test_migraph_by_hand():
     assert found == pytest.approx((0.5 + 0.5 * np.exp(-1)) / 2)
 
 
-def test_a_clump_of_copies_counts_once_in_migraph_and_not_in_the_set_kernel():
-    far, near = np.array([[0.0], [9.0]]), np.array([[0.0], [0.001], [0.002], [9.0]])
-    bags = Bags.from_list([far, near, np.array([[9.0]]), np.array([[0.0]])], y=[0, 1, 0, 1])
-    graph, plain = (
-        m._gram(bags, m._describe(bags), None, m._describe(bags))
-        for m in (
-            MiGraph(length_unit=1.0).fit(bags),
-            MIKernel(length_unit=1.0, normalization="size").fit(bags),
-        )
-    )
-    assert graph[0, 2] == pytest.approx(graph[1, 2], abs=1e-3)
-    assert plain[0, 2] == pytest.approx(2 * plain[1, 2])
-
-
-@pytest.mark.parametrize("method", [MIKernel(), MiGraph(), MIGraph()], ids=name)
-def test_many_dimensions_do_not_make_the_kernel_vanish(method):
-    rng = np.random.default_rng(0)
-    parts = [rng.normal(size=(4, 2000)) + (i % 2) * 0.5 for i in range(20)]
-    bags = Bags.from_list(parts, y=np.arange(20) % 2)
-    method.fit(bags)
-    described = method._describe(bags)
-    gram = method._gram(bags, described, None, described)
-    assert gram[~np.eye(20, dtype=bool)].min() > 1e-3
-    assert (method.predict(bags) == bags.y).all()
-
-
 @pytest.mark.parametrize("method", ALL, ids=name)
 def test_degenerate_bags_are_survived(method):
     single = Bags.from_list([np.ones((1, 2)), np.zeros((1, 2)), np.zeros((3, 2))])
@@ -165,25 +138,6 @@ def test_degenerate_bags_are_survived(method):
     assert np.isfinite(scores).all()
     same = Bags.from_list([np.ones((2, 2))] * 4)
     assert np.isfinite(method.fit(same, [0, 1, 0, 1]).decision_function(same)).all()
-
-
-@pytest.mark.parametrize("method", ALL, ids=name)
-def test_sparse_is_dense(method):
-    # Up to the tolerance of libsvm.
-    bags = draw_bags(2, 12, 6)
-    kept = np.where(np.abs(bags.instances) < 0.5, 0, bags.instances)
-    dense, sparse = bags.with_instances(kept), bags.with_instances(sp.csr_array(kept))
-    expected = method.fit(dense).decision_function(dense)
-    np.testing.assert_allclose(method.fit(sparse).decision_function(sparse), expected, atol=5e-3)
-
-
-@pytest.mark.parametrize("method", [MIKernel(C=0.1), MiGraph(C=1.0), MIGraph(C=0.1)], ids=name)
-def test_class_weight_moves_the_boundary(method):
-    bags = draw_bags(0, 40)
-    plain = method.fit(bags).decision_function(bags)
-    raised = method.set_params(class_weight={1: 10.0}).fit(bags).decision_function(bags)
-    assert (raised > 0).sum() > (plain > 0).sum()
-    method.set_params(class_weight=None)
 
 
 def test_only_support_bags_are_kept():

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -70,13 +69,6 @@ def test_by_hand():
     assert method.decision_function(line(8)) == pytest.approx([2.5 / 3])
 
 
-def test_a_tie_is_negative_whichever_label_is_positive():
-    training = line(0, 2, 3, 9)
-    words = np.array(["no", "no", "active", "active"])
-    method = CitationKNN(n_references=2, n_citers=1, pos_label="active").fit(training, words)
-    assert method.predict(line(2.4)).tolist() == ["no"]
-
-
 def test_more_citers_than_bags_makes_every_bag_cite():
     training = line(0, 1, 5, y=[0, 0, 1])
     method = CitationKNN(n_references=1, n_citers=3).fit(training)
@@ -93,37 +85,8 @@ def test_shared_instances_are_distinguished_by_the_mean_nearest_distance():
     assert method.predict(new).tolist() == [1, 0]
 
 
-def test_order_of_training_bags_does_not_matter_even_with_copies():
-    rng = np.random.default_rng(0)
-    parts = [np.round(rng.normal(size=(3, 2))) for _ in range(20)]
-    y = np.arange(20) % 2
-    new = Bags.from_list([np.round(rng.normal(size=(2, 2))) + 0.25 for _ in range(6)])
-    order = rng.permutation(20)
-    one = CitationKNN(rank=2).fit(Bags.from_list(parts), y)
-    two = CitationKNN(rank=2).fit(Bags.from_list([parts[i] for i in order]), y[order])
-    np.testing.assert_array_equal(one.citation_radius_[order], two.citation_radius_)
-    assert one.predict(new).shape == two.predict(new).shape == (6,)
-
-
 @pytest.mark.parametrize("rank", [1, None])
 def test_constant_features_and_one_positive_bag(rank):
     bags = Bags.from_list([np.ones((2, 3))] * 4)
     method = CitationKNN(rank=rank).fit(bags, [0, 0, 0, 1])
     assert method.predict(bags).tolist() == [0, 0, 0, 0]
-
-
-def test_sparse_is_dense():
-    rng = np.random.default_rng(1)
-    parts = [np.round(rng.normal(size=(3, 6))) for _ in range(10)]
-    dense = Bags.from_list(parts, y=np.arange(10) % 2)
-    sparse = dense.with_instances(sp.csr_array(dense.instances))
-    np.testing.assert_array_equal(
-        CitationKNN().fit(sparse).decision_function(sparse),
-        CitationKNN().fit(dense).decision_function(dense),
-    )
-
-
-@pytest.mark.parametrize("wrong", [{"n_references": 0}, {"n_citers": -1}, {"rank": 0}])
-def test_wrong_parameters_are_refused(wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        CitationKNN(**wrong).fit(line(0, 1, y=[0, 1]))

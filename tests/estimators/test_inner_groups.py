@@ -66,11 +66,6 @@ def test_folds_of_groups_do_not_depend_on_the_order_of_bags():
     assert len(first) == 5
 
 
-def test_one_group_per_class_leaves_no_folds():
-    positive = np.array([True, True, False, False])
-    assert grouped_folds(positive, [0, 0, 1, 1], order=np.arange(4)) == []
-
-
 def test_without_groups_folds_are_those_of_bags():
     bags = patients()
     expected = stratified_folds(bags.y == 1, order=_selection.content_order(bags))

@@ -9,7 +9,6 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
 
 from pigmil import Bags, MInD
-from pigmil.datasets import make_basic
 from pigmil.distances import BAG_DISTANCES
 
 
@@ -53,16 +52,6 @@ def test_a_linear_svm_on_the_dissimilarities():
     assert method.scale_ == pytest.approx(length)
 
 
-def test_scale_of_the_data_does_not_matter():
-    bags, new = bags_of(2), bags_of(3)
-    thousandfold = [b.with_instances(b.instances * 1000) for b in (bags, new)]
-    np.testing.assert_allclose(
-        MInD().fit(thousandfold[0], bags.y).decision_function(thousandfold[1]),
-        MInD().fit(bags).decision_function(new),
-        rtol=1e-6,
-    )
-
-
 @pytest.mark.parametrize("dissimilarity", BAG_DISTANCES)
 def test_every_dissimilarity_learns(dissimilarity):
     method = MInD(dissimilarity=dissimilarity, rank=2).fit(bags_of(4, 40))
@@ -95,17 +84,3 @@ def test_any_classifier_decides(classifier):
 def test_identical_bags_are_survived():
     bags = Bags.from_list([np.ones((2, 2))] * 4)
     assert np.isfinite(MInD().fit(bags, [0, 1, 0, 1]).decision_function(bags)).all()
-
-
-def test_class_weight_moves_the_boundary():
-    bags = make_basic(random_state=0)
-    plain = MInD(C=0.01).fit(bags).decision_function(bags)
-    raised = MInD(C=0.01, class_weight={1: 10.0}).fit(bags).decision_function(bags)
-    assert (raised > 0).sum() > (plain > 0).sum()
-
-
-def test_wrong_parameters_are_refused():
-    with pytest.raises(ValueError, match="dissimilarity"):
-        MInD(dissimilarity="cosine").fit(bags_of(0))
-    with pytest.raises(ValueError, match="classifier"):
-        MInD(classifier="svm").fit(bags_of(0))

@@ -28,14 +28,6 @@ def test_bags_are_dealt_out_in_turn():
     assert [np.flatnonzero(fold).tolist() for fold in folds] == [[0, 2, 3, 5], [1, 4, 6]]
 
 
-def test_folds_follow_the_order_they_are_given():
-    positive = np.array([1, 1, 0, 1, 0, 0, 1], dtype=bool)
-    order = np.array([6, 5, 4, 3, 2, 1, 0])
-    expected = stratified_folds(positive[order], 2)
-    for fold, reordered in zip(stratified_folds(positive, 2, order=order), expected, strict=True):
-        np.testing.assert_array_equal(fold[order], reordered)
-
-
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("one_se", [False, True])
 def test_first_setting_of_the_best_or_within_one_standard_error(seed, one_se):

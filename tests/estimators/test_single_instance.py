@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.pipeline import make_pipeline
 
-import pigmil
 from pigmil import Bags, BagScaler, CitationKNN, MiGraph, MIKernel, MInD, SingleInstance
 from pigmil.estimators import single_instance
 from pigmil.estimators._decision_values import decision_values
@@ -159,27 +157,3 @@ def test_probabilities_and_plain_predictions_are_scores_too():
     model = SingleInstance(PredictOnly()).fit(BY_HAND)
     np.testing.assert_array_equal(model.decision_function(BY_HAND), [1, 1, -1, -1])
     np.testing.assert_array_equal(model.instance_scores_, [-1, 1, 1, -1, -1, -1, -1, -1])
-
-
-def test_sparse_instances_give_the_scores_of_dense_ones():
-    bags = planted_bags()
-    sparse = bags.with_instances(sp.csr_array(bags.instances))
-    for mode in ("keep_only", "leave_out"):
-        dense_model = SingleInstance(MInD(), mode=mode).fit(bags)
-        model = SingleInstance(MInD(), mode=mode).fit(sparse)
-        np.testing.assert_allclose(model.instance_scores_, dense_model.instance_scores_, atol=1e-6)
-
-
-def test_the_classifier_given_is_not_changed_and_its_parameters_can_be_searched():
-    inner = MInD(C=3.0)
-    model = SingleInstance(inner).fit(planted_bags())
-    assert not hasattr(inner, "classes_")
-    assert model.get_params()["estimator__C"] == 3.0
-
-
-@pytest.mark.parametrize("estimator", [None, make_pipeline(BagScaler(), CitationKNN(rank=None))])
-def test_saved_models_score_alike(tmp_path, estimator):
-    bags = planted_bags()
-    model = SingleInstance(estimator, mode="leave_out").fit(bags)
-    loaded = pigmil.load_model(pigmil.save_model(model, tmp_path / "model.pigmil"))
-    np.testing.assert_array_equal(loaded.decision_function_instances(bags), model.instance_scores_)

@@ -276,8 +276,8 @@ class BaseMIL(DocLinks, BaseEstimator, metaclass=ABCMeta):
                 f"X has {bags.n_features} features, but {type(self).__name__} is expecting "
                 f"{self.n_features_in_} features as input."
             )
-        fitted = getattr(self, "feature_names_in_", names)
-        if names is not None and list(fitted) != list(names):
+        fitted = getattr(self, "feature_names_in_", None)
+        if names is not None and fitted is not None and list(fitted) != list(names):
             pairs = enumerate(zip(fitted, names, strict=True))
             wrong = [f"{i} was {old!r}, is {new!r}" for i, (old, new) in pairs if old != new]
             more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
