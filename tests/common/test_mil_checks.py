@@ -128,8 +128,9 @@ def test_fit_does_not_depend_on_order_scale_or_offset(name, change, bags):
     cases = [(bags, fresh_bags(bags))]
     if change in ("bags", "instances"):
         cases += [(overlapping_bags(seed), overlapping_bags(100)) for seed in range(4)]
+    first, others = np.random.default_rng(2), np.random.default_rng(2)
     for number, (train, new) in enumerate(cases):
-        rng = np.random.default_rng(2) if number < 2 else rng
+        rng = others if number else first
         test = new if change in ("bags", "instances") else changed_bags(new, change, rng)
         expected = outputs(make(name).fit(train), new)
         changed = outputs(make(name).fit(changed_bags(train, change, rng)), test)

@@ -127,6 +127,9 @@ ATTACKS = {
         "pigmil.bags._container.Bags", "ConstructorFromReduceNode", content=tuple_node()
     ),
     "loss": node("os.system", "LossNode", content=EMPTY, __reduce__={"args": tuple_node(COMMAND)}),
+    "tree of another type": node(
+        OURS, "TreeNode", content=EMPTY, __reduce__={"args": tuple_node(COMMAND)}
+    ),
     "type": type_node("subprocess.Popen"),
     "list of another type": node("os.system", "ListNode", content=[COMMAND]),
     "tuple of another type": node("os.system", "TupleNode", content=[COMMAND]),

@@ -134,8 +134,9 @@ def load_model(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> 
 
     The file is checked as a whole before anything is built from it. Only the methods of this
     library, the parts they are made of and the classes of scikit-learn that are common around
-    them (:func:`model_types`) are built. The numbers in a model are taken as they are, so load
-    models from people you know.
+    them (:func:`model_types`) are built. The numbers in a model are taken as they are: a crafted
+    one may predict nonsense, or crash when its trees are followed, so load models from people you
+    know.
 
     Parameters
     ----------
@@ -160,7 +161,8 @@ def load_model(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> 
     if not path.is_file():
         raise ModelFileError(f"There is no model file at '{path}'.")
     admitted = {**_PLAIN, **dict.fromkeys(_TRUSTED_NODES, further)}
-    admitted["ObjectNode"] = admitted["TreeNode"] = further.union(model_types())
+    admitted["ObjectNode"] = further.union(model_types())
+    admitted["TreeNode"] = further | {"sklearn.tree._tree.Tree"}
     try:
         with path.open("rb") as file, warnings.catch_warnings():
             # The versions are compared below, in one message.
