@@ -342,7 +342,7 @@ def test_bad_layouts_are_refused_with_the_way_out(tmp_path):
     with pytest.warns(UserWarning, match="left out 1 bag"):
         assert scan_bags(folder, empty="drop").n_bags == 4
     (tmp_path / "c").mkdir()
-    with pytest.raises(BagFormatError, match=r"is a folder without .h5"):
+    with pytest.raises(BagFormatError, match=r"has no feature files"):
         scan_bags(tmp_path / "c")
     np.save(folder / "x.npy", np.zeros((1, 4)))
     with pytest.raises(BagFormatError, match=r"several kinds \(.h5, .npy\)"):
@@ -390,7 +390,7 @@ def test_a_table_of_labels_must_list_every_bag(tmp_path):
         scan_bags(folder, labels=some)
     with pytest.warns(UserWarning, match="left out 2 bags"):
         assert scan_bags(folder, labels=some, missing="drop").ids.tolist() == ["s1", "s2"]
-    with pytest.raises(BagsError, match="several rows for 1 slide: 's1'"):
+    with pytest.raises(BagsError, match="several rows for 1 bag: 's1'"):
         scan_bags(folder, labels=pd.DataFrame({"bag": ["s1", "s1"], "label": [0, 1]}))
     with pytest.raises(BagsError, match="no column 'slide'; its columns are 'bag'"):
         scan_bags(folder, labels=pd.DataFrame({"bag": IDS, "label": 1}), id="slide")
