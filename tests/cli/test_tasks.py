@@ -102,7 +102,8 @@ def test_slides_that_do_not_match(pigmil, slides, folder):
     labelled = (*COHORT, "--positive", "tumour", "--no-report", "-m", "KDE")
     found = pigmil("detect", "slides", *labelled, "--read", "missing=drop")
     assert found.status == 2
-    assert "'slide_2' has no instances; pass --read empty=drop" in found.err
+    assert "without instances: 'slide_2'" in found.err
+    assert "Pass --read empty=drop" in found.err
     found = pigmil("detect", "slides", *labelled, "--read", "empty=drop")
     assert found.status == 2
     assert "without features: 'slide_0'" in found.err
@@ -111,7 +112,7 @@ def test_slides_that_do_not_match(pigmil, slides, folder):
     found = pigmil("detect", "slides", *labelled, *drop, "--json")
     assert found.status == 0, found.err
     assert found.json["bags"] == 14
-    assert "left out 1 slide" in found.err
+    assert "left out" in found.err
 
 
 @pytest.fixture

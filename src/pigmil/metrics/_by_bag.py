@@ -81,13 +81,7 @@ def hit_at_k(
 
 
 def hit_at_k_chance(
-    bags: Any,
-    y: Any = None,
-    instance_labels: Any = None,
-    *,
-    k: int = 1,
-    pos_label: Any = None,
-    bag_pos_label: Any = None,
+    bags: Any, y: Any = None, instance_labels: Any = None, *, k: int = 1, **labels: Any
 ) -> float:
     """Return the hit@k that a random ranking of the instances reaches on average.
 
@@ -109,19 +103,12 @@ def hit_at_k_chance(
     0.5
     """
     offsets = np.asarray(getattr(bags, "offsets", bags), dtype=np.int64)
-    return hit_at_k(
-        np.zeros(offsets[-1]),
-        bags,
-        y,
-        instance_labels,
-        k=k,
-        pos_label=pos_label,
-        bag_pos_label=bag_pos_label,
-    )
+    return hit_at_k(np.zeros(offsets[-1]), bags, y, instance_labels, k=k, **labels)
 
 
-def top1_hit_rate(scores: Any, bags: Any, y: Any = None, instance_labels: Any = None,
-                  **labels: Any) -> float:  # fmt: skip
+def top1_hit_rate(
+    scores: Any, bags: Any, y: Any = None, instance_labels: Any = None, **labels: Any
+) -> float:
     """Return the share of positive bags whose best-scored instance is positive.
 
     The same as :func:`hit_at_k` with ``k=1``, whose parameters it takes.
@@ -136,13 +123,7 @@ def top1_hit_rate(scores: Any, bags: Any, y: Any = None, instance_labels: Any = 
 
 
 def per_bag_auc(
-    scores: Any,
-    bags: Any,
-    y: Any = None,
-    instance_labels: Any = None,
-    *,
-    pos_label: Any = None,
-    bag_pos_label: Any = None,
+    scores: Any, bags: Any, y: Any = None, instance_labels: Any = None, **labels: Any
 ) -> float:
     """Return the area under the ROC curve within each positive bag, averaged over the bags.
 
@@ -164,18 +145,12 @@ def per_bag_auc(
     >>> per_bag_auc([3, 2, 1, 0], [0, 2, 4], [1, 1], [1, 0, 0, 1])
     0.5
     """
-    data = ScoredBags.from_arguments(scores, bags, y, instance_labels, pos_label, bag_pos_label)
+    data = ScoredBags.from_arguments(scores, bags, y, instance_labels, **labels)
     return _mean_over_bags(instance_auc, data)
 
 
 def per_bag_average_precision(
-    scores: Any,
-    bags: Any,
-    y: Any = None,
-    instance_labels: Any = None,
-    *,
-    pos_label: Any = None,
-    bag_pos_label: Any = None,
+    scores: Any, bags: Any, y: Any = None, instance_labels: Any = None, **labels: Any
 ) -> float:
     """Return the average precision within each positive bag, averaged over the bags.
 
@@ -195,7 +170,7 @@ def per_bag_average_precision(
     >>> per_bag_average_precision([3, 2, 1, 0], [0, 2, 4], [1, 1], [1, 0, 0, 1])
     0.75
     """
-    data = ScoredBags.from_arguments(scores, bags, y, instance_labels, pos_label, bag_pos_label)
+    data = ScoredBags.from_arguments(scores, bags, y, instance_labels, **labels)
     return _mean_over_bags(instance_average_precision, data)
 
 

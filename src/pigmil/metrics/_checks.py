@@ -54,8 +54,8 @@ class ScoredBags:
         bags: Any,
         y: Any,
         instance_labels: Any,
-        pos_label: Any,
-        bag_pos_label: Any,
+        pos_label: Any = None,
+        bag_pos_label: Any = None,
     ) -> "ScoredBags":
         """Validate the arguments that all per-bag measures share."""
         if isinstance(bags, Bags):
