@@ -111,7 +111,9 @@ class Children(ThreadPoolExecutor):
             return self._own.child.call(compute_cell, shared=shared, **task.arguments), None
         except isolation.ChildCallError as error:  # its text has the type of the error
             return {}, str(error)
-        except Exception as error:  # a limit, a death, or arguments that cannot be sent
+        except isolation.ChildDeathError as error:
+            return {}, f"ChildProcessError: {error}"
+        except Exception as error:  # a limit, or arguments that cannot be sent
             return {}, f"{type(error).__name__.removeprefix('Child')}: {error}"
 
     def __exit__(self, *error: Any) -> None:
