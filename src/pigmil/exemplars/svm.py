@@ -19,7 +19,7 @@ _BLOCK_BYTES = 1 << 28  # of the working sets of a block of candidates
 _LIBSVM_ROWS = 5000  # negatives that LIBSVM sees at a time
 _LIBSVM_ROUNDS = 20
 _LIBSVM_TOL = (0.01, 1e-9)  # share of tol, and the least that double precision reaches
-_LIBSVM_STEPS = 10**7  # so that badly scaled features end with a warning
+_LIBSVM_STEPS = 300_000  # so that badly scaled features end with a warning
 
 
 def exemplar_svms(
