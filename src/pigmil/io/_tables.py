@@ -91,30 +91,17 @@ class ArrowFile:
         pyarrow = import_optional("pyarrow", extra="io", purpose="Reading Parquet")
         self._stack = contextlib.ExitStack()
         handle = self._stack.enter_context(pyarrow.OSFile(str(path)))
-        self._batches: Any = None
-        if handle.read(4) == b"PAR1":
+        start = handle.read(6)
+        handle.seek(0)
+        if start[:4] == b"PAR1":
             parquet = import_optional("pyarrow.parquet", extra="io", purpose="Reading Parquet")
             self._file = parquet.ParquetFile(handle)
             self.schema = self._file.schema_arrow
             groups = map(self._file.metadata.row_group, range(self._file.num_row_groups))
             lengths = [group.num_rows for group in groups]
         else:
-            handle.seek(0)
-            ipc = import_optional("pyarrow.ipc", extra="io", purpose="Reading Arrow")
-            is_file = handle.read(6) == b"ARROW1"
-            handle.seek(0)
-            if is_file:
-                opened = ipc.open_file(handle)
-                self._batches = [opened.get_batch(at) for at in range(opened.num_record_batches)]
-            else:
-                self._batches = list(ipc.open_stream(handle))
-                opened = self._batches[0] if self._batches else None
-            if opened is None:
-                raise_format_error(path, "holds no rows.")
-            self.schema = opened.schema
-            for batch in self._batches:
-                batch.validate(full=True)  # Arrow follows offsets without a look at the ends
-            lengths = [batch.num_rows for batch in self._batches]
+            self._file = _BatchFile(handle, is_file=start == b"ARROW1")
+            self.schema, lengths = self._file.schema, self._file.lengths
         self.starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         self._group, self._columns = -1, dict[str, Any]()  # Arrow columns of one row group
 
@@ -126,26 +113,16 @@ class ArrowFile:
 
     def read_all(self, names: list[str]) -> Any:
         """Return columns of all rows as an Arrow table."""
-        if self._batches is None:
-            return self._file.read(columns=names)
-        import pyarrow
-
-        return pyarrow.Table.from_batches(self._batches, self.schema).select(names)
+        return self._file.read(columns=names)
 
     def columns(self, names: tuple[str, ...], group: int) -> list[Any]:
         """Return columns of a row group; they stay in memory until another group is read."""
         if group != self._group:
             self._group, self._columns = group, {}
         absent = [name for name in names if name not in self._columns]
-        if absent and self._batches is None:
+        if absent:
             read = self._file.read_row_group(group, columns=absent)
             self._columns |= {name: read.column(name) for name in absent}
-        elif absent:
-            import pyarrow
-
-            batch = self._batches[group]
-            chunks = {name: pyarrow.chunked_array([batch.column(name)]) for name in absent}
-            self._columns |= chunks
         return [self._columns[name] for name in names]
 
     def groups(self, start: int, stop: int) -> Iterator[tuple[int, slice, slice]]:
@@ -157,6 +134,48 @@ class ArrowFile:
                 return
             low, high = max(start, begin), min(stop, end)
             yield group, slice(low - start, high - start), slice(low - begin, high - begin)
+
+
+class _BatchFile:
+    """Arrow's own format, with the methods of ``ParquetFile`` that are used here.
+
+    Of a file one record batch is read at a time; a stream (as Hugging Face writes them) is read
+    whole, because it has no index of its batches.
+    """
+
+    def __init__(self, handle: Any, *, is_file: bool) -> None:
+        self._ipc = import_optional("pyarrow.ipc", extra="io", purpose="Reading Arrow")
+        self._handle = handle
+        self._batches: Any = None if is_file else list(self._ipc.open_stream(handle))
+        if is_file:
+            opened = self._reader([0])
+            self.schema = self._ipc.open_file(handle).schema
+            numbers = range(opened.num_record_batches)
+            self.lengths = [opened.get_batch(number).num_rows for number in numbers]
+        else:
+            self.schema = self._batches[0].schema
+            self.lengths = [batch.num_rows for batch in self._batches]
+
+    def _reader(self, fields: list[int]) -> Any:
+        options = self._ipc.IpcReadOptions(included_fields=fields)
+        return self._ipc.open_file(self._handle, options=options)
+
+    def read_row_group(self, group: int, columns: list[str]) -> Any:
+        import pyarrow
+
+        if self._batches is None:
+            fields = sorted(self.schema.get_field_index(name) for name in columns)
+            batch = self._reader(fields).get_batch(group)
+        else:
+            batch = self._batches[group]
+        batch.validate(full=True)  # Arrow follows offsets without a look at the ends
+        return pyarrow.Table.from_batches([batch]).select(columns)
+
+    def read(self, columns: list[str]) -> Any:
+        import pyarrow
+
+        groups = range(len(self.lengths))
+        return pyarrow.concat_tables([self.read_row_group(group, columns) for group in groups])
 
 
 @dataclass(frozen=True)
