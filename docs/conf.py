@@ -7,7 +7,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
 
 import pigmil  # noqa: E402
-from pigmil.estimators._docs import PAGES  # noqa: E402
+from pigmil.estimators._parameters import PAGES  # noqa: E402
 
 project = "pigmil"
 author = "The pigmil developers"

@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 
 from pigmil import Bags, BagScaler, CitationKNN, MiGraph, MIKernel, MInD, SingleInstance
 from pigmil.estimators import single_instance
-from pigmil.estimators._decision_values import decision_values
+from pigmil.estimators.base import decision_values
 from pigmil.estimators.single_instance import keep_only, leave_out
 
 

@@ -1,6 +1,72 @@
-"""Constructors of methods, and constraints on parameters that several share."""
+"""Constructors, constraints and docstrings of the parameters of methods.
 
+A line ``{name}`` in the docstring of a method stands for the entry of that name below.
+
+pos_label : label, optional
+    The positive class; the greater label if not given.
+probability : bool, default=False
+    Whether to fit what :meth:`predict_proba` needs, at the cost of five more fits.
+length_unit : {"auto", "median"} or float, default="auto"
+    See :func:`pigmil.distances.length_unit`.
+max_iter : int, default=50
+    Largest number of trainings; a ConvergenceWarning is raised if they do not suffice.
+tol : float, default=1e-3
+    Tolerance of each training.
+kernel : {"rbf", "linear"}, default="rbf"
+    Kernel between instances.
+svm_class_weight : dict, "balanced" or None, default=None
+    Weight of each class in the SVM.
+n_start_bags : int or None, default=None
+    Number of positive bags, drawn by ``random_state``, that provide starts; None for all.
+n_starts : int or None, default=10
+    Number of starts, spread over these bags; None for all their instances.
+hidden_layer_sizes : tuple of int, default=(256, 128, 64)
+    Sizes of the layers that turn an instance into its hidden features.
+image_shape : tuple of int, optional
+    Instances are flattened images of this shape, (rows, columns) or (channels, rows, columns),
+    of at least 16 rows and columns. They pass two convolution layers first, those of Ilse et
+    al. 2018: 20 and 50 filters of 5 x 5 pixels, each with ReLU and the maximum of 2 x 2 pixels.
+    The published network for digits has ``image_shape=(28, 28), hidden_layer_sizes=(500,)``.
+dropout : float, default=0.5
+    Share of hidden features set to 0 in training.
+learning_rate : float, default=5e-4
+    Step size of Adam.
+weight_decay : float, default=5e-3
+    L2 penalty.
+batch_size : int, default=4
+    Bags per step.
+max_epochs : int, default=200
+    Most passes over the training bags.
+patience : int, default=50
+    Passes without improvement on held-out bags before training stops. It also stops once the
+    mean loss of these bags is below 0.001.
+validation_fraction : float, default=0.2
+    Share of the training bags of each class that is held out.
+n_networks : int, default=5
+    Networks to average.
+network_random_state : int, RandomState or None
+    For weights, held-out bags, batches and dropout.
+detected_instances_ : array of int of shape (n_positive_bags,)
+    Flat index of the detected instance of each positive training bag.
+instance_scores_ : array of shape (n_instances,)
+    Score of each training instance.
+length_unit_ : float
+    The unit that was used.
+centre_ : array of shape (n_features,)
+    What is subtracted from the features.
+spread_ : float
+    By what the centred features are divided.
+intercept_ : float
+    Offset of the decision value.
+kernel_width_ : float or None
+    ``gamma / unit^2``; None for the linear kernel.
+"""
+
+import functools
+import os
+import re
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, metadata
 from inspect import signature
 from numbers import Integral, Real
 from typing import Any, TypeVar, dataclass_transform
@@ -62,3 +128,53 @@ def with_parameters(method: Method) -> Method:
     dataclass(kw_only=True, eq=False, repr=False)(method)
     method._parameter_constraints = complete_constraints(method)  # type: ignore[attr-defined]
     return method
+
+
+# Pages whose name is not that of the class: names must differ by more than case.
+PAGES = {"MIGraph": "pigmil.MIGraph-edges", "MISVM": "pigmil.MISVM-bags"}
+_PREFIXES = ("svm_", "network_")  # tell apart entries of one parameter
+_ENTRIES = {
+    entry.partition(" : ")[0]: entry.rstrip()
+    for entry in re.split(r"\n(?=\w+ : )", __doc__ or "")[1:]
+}
+
+
+def fill_shared_entries(text: str | None) -> str | None:
+    """Return a docstring with the shared entries in place of their names."""
+
+    def entry(match: re.Match[str]) -> str:
+        found = _ENTRIES[match[2]]
+        for prefix in _PREFIXES:
+            found = found.removeprefix(prefix)
+        return "\n".join(match[1] + line for line in found.splitlines())
+
+    return text and re.sub(r"^( *)\{(\w+)\}$", entry, text, flags=re.MULTILINE)
+
+
+class DocLinks:
+    """Mixin that lets scikit-learn's HTML picture of an estimator link to our documentation.
+
+    The address of the documentation is the variable ``PIGMIL_DOCS`` of the environment (a folder of
+    built pages, such as ``file:///home/me/pigmil/docs/_build/html``, will do), or the one in the
+    metadata of the installed package. Without an address there is no link.
+    """
+
+    _doc_link_module = "pigmil"
+
+    @property
+    def _doc_link_template(self) -> str:
+        address = os.environ.get("PIGMIL_DOCS") or _documentation_address()
+        return f"{address.rstrip('/')}/api/generated/{{page}}.html" if address else ""
+
+    def _doc_link_url_param_generator(self) -> dict[str, str]:
+        name = type(self).__name__
+        return {"page": PAGES.get(name, f"pigmil.{name}")}
+
+
+@functools.cache
+def _documentation_address() -> str:
+    try:
+        entries = metadata("pigmil").get_all("Project-URL") or []
+    except PackageNotFoundError:
+        return ""
+    return dict(entry.split(", ", 1) for entry in entries).get("Documentation", "")

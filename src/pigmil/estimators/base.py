@@ -18,14 +18,19 @@ from pigmil._core.errors import PositiveLabelWarning, SingletonBagsWarning
 from pigmil._core.segments import segment_argmax, segment_gather, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags, as_bags, check_no_missing, is_plain_table
-from pigmil.estimators._docs import DocLinks, fill_shared_entries
-from pigmil.estimators._parameters import complete_constraints, with_parameters
+from pigmil.estimators._parameters import (
+    DocLinks,
+    complete_constraints,
+    fill_shared_entries,
+    with_parameters,
+)
 from pigmil.estimators._selection import inner_folds, logistic_slope, min_error_threshold
 from pigmil.estimators._svm_solvers import class_costs
 from pigmil.estimators.card import Card
 from pigmil.scale import LazyBags, map_instances, stream
 
 _LARGEST_VALUE = 1e150  # whose square, summed over features, is still finite
+_LARGEST_LOGIT = 36.0  # probabilities of 0 and 1 in double precision
 _LARGEST_SCORE = 1e100  # per unit of the features: beyond it a model is damaged or does not fit
 
 
@@ -520,6 +525,40 @@ class MaxInstanceClassifier(MILClassifier):
 
     def _score_bags(self, bags: Bags) -> FloatArray:
         return segment_reduce(np.maximum, self._score_instances(bags), bags.offsets)
+
+
+def decision_values(classifier: Any, X: Any) -> FloatArray:
+    """Return how much a fitted classifier is for class 1: above 0 where it predicts it.
+
+    Its ``decision_function``, or the logit of its ``predict_proba``, or 1 and -1 for the labels it
+    predicts.
+
+    Parameters
+    ----------
+    classifier : classifier
+        Fitted on the labels 0 and 1.
+    X : object
+        What the classifier takes.
+
+    Returns
+    -------
+    array of shape (n_samples,)
+
+    Examples
+    --------
+    >>> from sklearn.dummy import DummyClassifier
+    >>> model = DummyClassifier().fit([[0.0]] * 5, [0, 1, 1, 1, 1])
+    >>> decision_values(model, [[0.0]]).round(3)  # log(0.8 / 0.2)
+    array([1.386])
+    """
+    if hasattr(classifier, "decision_function"):
+        return np.asarray(classifier.decision_function(X), dtype=np.float64)
+    if not hasattr(classifier, "predict_proba"):
+        return np.where(np.asarray(classifier.predict(X)) == 1, 1.0, -1.0)
+    share = np.asarray(classifier.predict_proba(X)[:, 1], dtype=np.float64)
+    with np.errstate(divide="ignore"):
+        logit = np.log(share) - np.log1p(-share)
+    return np.clip(logit, -_LARGEST_LOGIT, _LARGEST_LOGIT)
 
 
 def _checked_scores(scores: FloatArray, bags: Bags) -> FloatArray:

@@ -10,10 +10,9 @@ from pigmil._core._sklearn_compat import HasMethods, StrOptions
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import BAG_DISTANCES, bag_distances
-from pigmil.estimators._decision_values import decision_values
 from pigmil.estimators._pairwise import PairwiseBagClassifier, Scorer
 from pigmil.estimators._parameters import AT_LEAST_ONE, with_parameters
-from pigmil.estimators.base import AcceptsWeights
+from pigmil.estimators.base import AcceptsWeights, decision_values
 from pigmil.estimators.card import Card
 
 _MAX_ITER = 1_000_000  # libsvm may not terminate if equal bags have different labels

@@ -10,7 +10,6 @@ from sklearn.linear_model import LogisticRegression
 from pigmil._core._sklearn_compat import HasMethods
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
-from pigmil.estimators._decision_values import decision_values
 from pigmil.estimators._logistic import (
     Block,
     Loss,
@@ -20,7 +19,7 @@ from pigmil.estimators._logistic import (
 )
 from pigmil.estimators._parameters import with_parameters
 from pigmil.estimators._standardise import centre_and_spread, linear_scores, standardised
-from pigmil.estimators.base import AcceptsWeights, MaxInstanceClassifier
+from pigmil.estimators.base import AcceptsWeights, MaxInstanceClassifier, decision_values
 from pigmil.estimators.card import Card
 from pigmil.scale import LazyBags, map_instances
 

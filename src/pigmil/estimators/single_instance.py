@@ -10,9 +10,8 @@ from pigmil._core._sklearn_compat import HasMethods, StrOptions
 from pigmil._core.segments import offsets_of, segment_blocks
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.estimators._decision_values import decision_values
 from pigmil.estimators._parameters import with_parameters
-from pigmil.estimators.base import AcceptsWeights, MILClassifier
+from pigmil.estimators.base import AcceptsWeights, MILClassifier, decision_values
 from pigmil.estimators.card import Card
 from pigmil.estimators.mi_kernel import MIKernel
 

@@ -16,7 +16,7 @@ from pigmil._core.text import to_json_safe
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags, as_bags
 from pigmil.datasets import ASSUMPTION_TESTS, make_assumption_bags
-from pigmil.estimators._decision_values import decision_values
+from pigmil.estimators.base import decision_values
 from pigmil.evaluation._cells import bag_decision, positive_label, recorded_warnings, seeded_clone
 from pigmil.metrics import instance_scores
 
