@@ -201,13 +201,6 @@ def test_killing_ends_a_call_of_another_thread_and_starts_no_other():
         child.call(echo, 1)
 
 
-def test_a_pickled_child_has_the_same_limits():
-    child = Child(time_limit=5, cpu_limit=6, memory_limit=700, preload=["json"])
-    copy = pickle.loads(pickle.dumps(child))
-    assert vars(copy)["memory_limit"] == 700
-    assert copy.call(echo, 1) == 1
-
-
 def test_modules_are_imported_before_the_first_call():
     assert "wave" in Child(preload=["wave"]).call(echo_modules)
     with pytest.raises(ChildDeathError, match="did not start"):

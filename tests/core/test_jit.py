@@ -11,6 +11,7 @@ from some_kernels import square, cube
 print(square(3.0) + cube(2.0))
 """
 KERNELS = """
+__name__ = "pigmil.some_kernels"  # kernels of others are not announced
 from pigmil._core.jit import njit
 
 @njit
@@ -55,3 +56,16 @@ def test_first_run_says_once_that_it_compiles(run):
 
 def test_plain_python_says_nothing(run):
     assert "compiling" not in run(NUMBA_DISABLE_JIT="1")
+
+
+def test_a_cache_that_cannot_be_written_is_named(run, tmp_path):
+    """As on a full disk: the kernel runs, and a warning has the folder."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, tempfile\n"
+        "from numba.core import caching\n"
+        "def full(*arguments):\n    raise OSError(28, 'No space left on device')\n"
+        "caching.IndexDataCacheFile.save = full\n"
+    )
+    said = run(PYTHONPATH=os.pathsep.join([str(tmp_path), *sys.path]))
+    assert f"kernels cannot be kept in {tmp_path / 'cache'}" in said
+    assert "No space left on device" in said

@@ -84,7 +84,7 @@ class Child:
 
     It starts with the first call, is killed when a call exceeds a limit, is replaced by the next
     call when it has died, and ends with this process, also if that is killed. One call runs at a
-    time; other threads wait. A pickled child is a new one with the same limits.
+    time; other threads wait.
 
     Limits hold for each call. On Linux the kernel limits the address space; on macOS the resident
     memory is looked at five times a second; on Windows there is no limit of memory, and the limit
@@ -120,10 +120,6 @@ class Child:
         self._held: set[str] = set()  # identifiers of the shared arguments that the child has
         self._ended = False
         self._calling, self._starting = threading.RLock(), threading.Lock()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        limits = (self.time_limit, self.cpu_limit, self.memory_limit, self.preload)
-        return _make_child, limits
 
     def __enter__(self) -> "Child":
         return self
@@ -283,17 +279,6 @@ class Child:
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 pipe.close()
-
-
-def _make_child(
-    time_limit: float | None,
-    cpu_limit: float | None,
-    memory_limit: float | None,
-    preload: Sequence[str],
-) -> Child:
-    return Child(
-        time_limit=time_limit, cpu_limit=cpu_limit, memory_limit=memory_limit, preload=preload
-    )
 
 
 def _death(status: int) -> str:

@@ -42,9 +42,25 @@ def njit(function: _Function) -> _Function:
     _announce_compilation()
     try:
         compiled: _Function = numba.njit(cache=True, nogil=True)(function)
+        _save_if_possible(getattr(compiled, "_cache", None))
     except RuntimeError:  # no folder for the cache: a read-only home, or a function typed by hand
         compiled = numba.njit(nogil=True)(function)
     return compiled
+
+
+def _save_if_possible(cache: Any) -> None:
+    """Let kernels that cannot be written, on a full disk say, be compiled again next time."""
+    save = getattr(cache, "save_overload", None)
+    if save is None:  # without compilation
+        return
+
+    def save_or_log(*arguments: Any) -> None:
+        try:
+            save(*arguments)
+        except OSError as error:
+            _logger.warning("kernels cannot be kept in %s: %s", cache.cache_path, error)
+
+    cache.save_overload = save_or_log
 
 
 @functools.cache

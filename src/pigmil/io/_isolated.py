@@ -66,9 +66,12 @@ class Scan:
         offsets = self.lazy.offsets
         first = int(np.searchsorted(offsets, start, side="right")) - 1
         last = int(np.searchsorted(offsets, stop, side="left"))
+        part = self.lazy[first:last]
         if self._block[0] != (first, last):
             self._block = (None, None)
-            self._block = ((first, last), self.lazy[first:last].load())
+            self._block = ((first, last), part.load())
+        for source in part._sources:
+            source.verify()
         return self._block[1], slice(start - int(offsets[first]), stop - int(offsets[first]))
 
     def call(self, function: Any, *arguments: Any) -> Any:
