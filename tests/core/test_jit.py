@@ -11,7 +11,6 @@ from some_kernels import square, cube
 print(square(3.0) + cube(2.0))
 """
 KERNELS = """
-__name__ = "pigmil.some_kernels"  # kernels of others are not announced
 from pigmil._core.jit import njit
 
 @njit
@@ -49,8 +48,14 @@ def run(tmp_path):
     return once
 
 
-def test_first_run_says_once_that_it_compiles(run):
+def test_first_run_says_once_that_it_compiles(run, monkeypatch):
+    of_pigmil = "from pigmil.graph._kernels import count_bits\nprint(15.0 + count_bits(3))"
+    monkeypatch.setattr(f"{__name__}.PROGRAM", of_pigmil)
     assert run().count("compiling kernels once for this installation") == 1
+    assert "compiling" not in run()
+
+
+def test_kernels_of_others_are_not_announced(run):
     assert "compiling" not in run()
 
 

@@ -408,7 +408,7 @@ def scan_npz(path: Path, request: Request) -> LazyBags:
             instances = as_csr(sp.csr_array(parts, shape=tuple(arrays["shape"].tolist())))
         if instances is None or instances.dtype.kind not in "biuf":
             raise_format_error(path, f"has no numbers 'instances'; it holds {listed(arrays)}.")
-        names = arrays.get("feature_names")
+        names = [str(name) for name in arrays.get("feature_names", ())] or None
         if "offsets" in arrays:
             info, bag_info = (
                 {key[len(start) :]: arrays[key] for key in arrays if key.startswith(start)}
@@ -420,7 +420,7 @@ def scan_npz(path: Path, request: Request) -> LazyBags:
                 ids=arrays.get("ids"),
                 y=arrays.get("y"),
                 instance_labels=arrays.get("instance_labels"),
-                feature_names=None if names is None else [str(name) for name in names],
+                feature_names=names,
                 instance_info=info,
                 bag_info=bag_info,
                 missing="keep",

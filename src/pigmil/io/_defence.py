@@ -56,11 +56,12 @@ def raise_format_error(path: Path, problem: str, *, where: str = "", hint: str =
 
 
 @contextlib.contextmanager
-def parsing(path: Path, what: str, *, hint: str = "") -> Iterator[None]:
-    """Turn any error of a parser into one error that names the file."""
+def parsing(path: Path, what: str, *, hint: str = "", quiet: bool = True) -> Iterator[None]:
+    """Turn any error of a parser into one error that names the file, and ignore its warnings."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+            if quiet:
+                warnings.simplefilter("ignore")
             yield
     except (BagFormatError, MissingDependencyError):
         raise

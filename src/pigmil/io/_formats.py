@@ -14,7 +14,7 @@ from pigmil._core.errors import BagFormatError
 from pigmil._core.text import listed
 from pigmil.bags import Bags, LazyBags, concatenate_lazy
 from pigmil.bags._columns import Column, as_names
-from pigmil.io._defence import check_readable, raise_format_error
+from pigmil.io._defence import check_readable, parsing, raise_format_error
 
 
 @dataclass(frozen=True)
@@ -368,7 +368,8 @@ def _scan_path(path: Path, request: Request) -> LazyBags:
             f"scan_bags got {listed(unknown)}, which the format {found.name!r} does not take; it "
             f"takes {listed(found.options) or 'no options of its own'}."
         )
-    lazy: LazyBags = found.load("scan")(path, request)
+    with parsing(path, found.name, quiet=False):
+        lazy: LazyBags = found.load("scan")(path, request)
     return lazy
 
 

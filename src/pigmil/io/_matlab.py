@@ -106,8 +106,8 @@ def scan_mat(path: Path, request: Request) -> LazyBags:
                     raise_format_error(path, f"refers to more {names} than the {len(texts)} given.")
                 columns[role] = texts[places - 1]
         dtype = np.float32 if features.dtype == np.float32 else np.float64
-        names = found.get("feature_names")
-        return bags_of_table(Table(path, columns, features.astype(dtype), names), request)
+        titles = found.get("feature_names")
+        return bags_of_table(Table(path, columns, features.astype(dtype), titles), request)
 
 
 def _vector(path: Path, found: dict[str, Any], name: str, size: int) -> NDArray[Any]:
