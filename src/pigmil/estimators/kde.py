@@ -8,6 +8,7 @@ import numpy as np
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import length_unit, log_density
+from pigmil.estimators._parameters import with_parameters
 from pigmil.estimators.base import AcceptsWeights
 from pigmil.estimators.card import Card
 from pigmil.scale import LazyBags, map_instances
@@ -18,25 +19,21 @@ _card = partial(
     "Multiple Instance Learning",
     year=2016,
     default_chosen="gamma is 1, in units of length_unit; the paper prints none.",
-    detects=True,
-    classifies=False,
     cost="O(N_query N_negative d)",
 )
 
 
+@with_parameters
 class _KernelDensity(AcceptsWeights):
     """Score instances by minus the log density of negative bags; subclasses set ``_reduction``."""
+
+    gamma: float = 1.0
+    length_unit: str | float = "auto"
+    pos_label: Any = None
 
     _accepts_sparse = True
     _fits_lazy_bags = True
     _reduction: ClassVar[str]
-
-    def __init__(
-        self, *, gamma: float = 1.0, length_unit: str | float = "auto", pos_label: Any = None
-    ) -> None:
-        self.gamma = gamma
-        self.length_unit = length_unit
-        self.pos_label = pos_label
 
     def _fit(
         self, bags: Bags | LazyBags, positive: BoolArray, weights: FloatArray | None = None

@@ -246,8 +246,6 @@ class PIGMIL(MILClassifier):
         "working_set_fraction, max_updates and the other constants were chosen on "
         "BASIC, RHOMBUS and RING and on labelled development sets: figures on these are "
         "optimistic.",
-        detects=True,
-        classifies=True,
         cost="O(N_positive N_negative d) + O(m^2 d) and O(m) graphs for m candidates",
         when_to_use="Find the instances that make bags positive when bags share a cause.",
     )

@@ -153,8 +153,6 @@ class SoftPIGMIL(MILClassifier):
         year=2026,
         default_chosen="Models are weighted by held-out bags. All settings were chosen on the "
         "labelled development sets and halves of them; see the page of the method.",
-        detects=True,
-        classifies=True,
         cost="O(N (d + m) m) with m <= 240 landmarks",
         when_to_use="Which instances make bags positive, on data about which little is known.",
     )
