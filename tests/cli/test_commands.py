@@ -40,9 +40,9 @@ def test_version(pigmil):
 
 def test_detect_ranks_the_planted_instances_first(pigmil, table, folder):
     # The 60 instances of negative bags are too few for calls at the default level of 10 %.
-    found = pigmil("detect", table, *LABELLED, "--top", "3", "-m", "MI-SVM", "--fdr", "0.3")
+    found = pigmil("detect", table, *LABELLED, "--top", "3", "-m", "SIL", "--fdr", "0.3")
     assert found.status == 0
-    assert "MI-SVM detected 1" in found.out
+    assert "SIL detected 1" in found.out
     assert "at a false discovery rate of 30 %" in found.out
     assert "Held-out bags ranked by their best instance: area under the ROC" in found.out
     assert re.search(r"How sure is this\? (good|weak), confidence (0\.\d\d|1\.00) of 1", found.out)
@@ -63,7 +63,7 @@ def test_detect_ranks_the_planted_instances_first(pigmil, table, folder):
 
 def test_detect_at_another_level_calls_no_more_where_the_level_is_stricter(pigmil, table):
     calls = [
-        pigmil("detect", table, *LABELLED, "-m", "MI-SVM", "--no-report", "--json",
+        pigmil("detect", table, *LABELLED, "-m", "SIL", "--no-report", "--json",
                "--fdr", level).json
         for level in ("0.02", "0.3")
     ]  # fmt: skip

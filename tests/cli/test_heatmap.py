@@ -29,7 +29,7 @@ def slides(folder):
 
 
 def test_heat_maps_of_a_saved_model(pigmil, slides, folder):
-    assert pigmil("fit", slides, "-o", "m.skops", "-m", "MISVM").status == 0
+    assert pigmil("fit", slides, "-o", "m.skops", "-m", "SIL").status == 0
     found = pigmil("heatmap", "m.skops", slides, "--only", "slide/1", "--as", "png",
                    "--as", "svg", "--as", "geojson", "--value", "percentile", "--json")  # fmt: skip
     assert found.status == 0, found.err
@@ -43,7 +43,7 @@ def test_heat_maps_of_a_saved_model(pigmil, slides, folder):
 
 
 def test_all_bags_by_default_and_the_ranking_keeps_the_coordinates(pigmil, slides, folder):
-    assert pigmil("fit", slides, "-o", "m.skops", "-m", "MISVM").status == 0
+    assert pigmil("fit", slides, "-o", "m.skops", "-m", "SIL").status == 0
     found = pigmil("heatmap", "m.skops", slides, "--as", "geojson", "-o", "maps")
     assert "wrote 12 files to maps  (12 bags as geojson)" in found.out
     assert len(list((folder / "maps").iterdir())) == 12
@@ -54,7 +54,7 @@ def test_all_bags_by_default_and_the_ranking_keeps_the_coordinates(pigmil, slide
 
 
 def test_what_is_missing_is_an_error(pigmil, slides, table):
-    assert pigmil("fit", slides, "-o", "m.skops", "-m", "MISVM").status == 0
+    assert pigmil("fit", slides, "-o", "m.skops", "-m", "SIL").status == 0
     found = pigmil("heatmap", "m.skops", slides, "--only", "nobody")
     assert found.status == 2
     assert "--only nobody: there is no such bag" in found.err
@@ -110,7 +110,7 @@ def test_ids_that_no_file_can_have(pigmil, folder):
     )  # fmt: skip
     write_bags(bags, folder / "s.npz")
     (folder / "pictures").mkdir()
-    assert pigmil("fit", "s.npz", "-o", "m.skops", "-m", "MISVM").status == 0
+    assert pigmil("fit", "s.npz", "-o", "m.skops", "-m", "SIL").status == 0
     before = set(folder.parent.iterdir())
     found = pigmil("heatmap", "m.skops", "s.npz", "-o", "maps", "--as", "geojson", "--as", "svg",
                    "--thumbnails", "pictures")  # fmt: skip
