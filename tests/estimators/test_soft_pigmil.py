@@ -34,7 +34,6 @@ from pigmil.estimators._soft_models import (
     normal_auc,
     rank_table,
     robust_spread,
-    soft_pool,
     squared_distances,
     walk,
     whitening,
@@ -161,11 +160,6 @@ def test_the_unit_of_width_is_the_root_of_half_the_variance():
 
 
 # --- walk and noisy-or
-
-
-def test_soft_pool_by_hand():
-    pool = soft_pool(np.array([1.0, 1.0, 0.0, np.log(4.0) / 2]), np.array([0, 2, 4]), 2.0)
-    np.testing.assert_allclose(pool, [0.5, 0.5, 0.2, 0.8])
 
 
 def slow_walk(psi, work, n_rounds):
@@ -418,6 +412,18 @@ def slow_contrast(rows, work, n_rounds):
         raised = np.exp(scores - best[owner])
         pool = raised / np.bincount(owner, raised)[owner]
     return max(rounds, key=lambda pair: pair[0])[1]
+
+
+def test_a_sample_of_sparse_bags_scores_as_one_of_dense_bags():
+    """Without the contrast, for which instances must be dense: random samples only."""
+    rng = np.random.default_rng(0)
+    rows = rng.poisson(0.3, size=(600, 20)) * 1.0
+    rows[::60, :4] += 4.0
+    bags = Bags.from_flat(sp.csr_matrix(rows), np.repeat(np.arange(20), 30), y=[1, 0] * 10)
+    model = SoftPIGMIL(max_instances=200, random_state=0).fit(bags)
+    again = model.decision_function_instances(bags.with_instances(rows))
+    np.testing.assert_allclose(model.decision_function_instances(bags), again, atol=1e-6)
+    assert (model.detected_instances_ % 60 == 0).mean() >= 0.8
 
 
 @given(problems(), st.integers(1, 3))

@@ -27,6 +27,7 @@ from pigmil.estimators._soft_models import (
     Settings,
     WorkingSet,
     committee_scores,
+    dense,
     fit_family,
     fit_scale,
     log_odds,
@@ -55,13 +56,14 @@ def choose_working_set(
     def working_set(rank: Callable[..., Sequence[FloatArray]], *per_bag: Any) -> WorkingSet:
         positions, rows = choose_instances(bags, rank, most, seeds, *per_bag)
         offsets = np.searchsorted(positions, bags.offsets).astype(np.int64)
+        rows = dense(rows) if bags.n_features <= settings.wide else rows
         return WorkingSet(rows, positions, offsets, positive, folds)
 
     work = working_set(_no_ranking)
     fold = fold_of_bags(positive, folds)
     lines: tuple[FloatArray, ...] = ()
     model = None
-    if not sp.issparse(work.rows) and bags.n_features <= settings.contrast_features:
+    if not bags.is_sparse and bags.n_features <= settings.contrast_features:
         few = bags.n_bags * bags.n_features <= settings.contrast_places
         found = contrast(bags, work, folds if few else [], settings)
         lines = (found.coefs[:, :1], found.intercepts[:, :1])
@@ -113,7 +115,7 @@ def score_block(
     if forests:
         for number in np.unique(fold):
             rows = segment_gather(block.offsets, np.flatnonzero(fold == number))
-            scaled = committee[0][0].scale.apply(np.asarray(block.instances[rows]))
+            scaled = committee[0][0].scale.apply(dense(block.instances[rows]))
             pair[rows] += shares[1] * log_odds(forests[number], scaled)[:, None]
     return pair
 

@@ -202,10 +202,13 @@ class SoftPIGMIL(MILClassifier):
         settings: Settings,
     ) -> tuple[WorkingSet, Family]:
         """Fit the models, on all instances or on those worth working with."""
+        few, narrow = bags.n_instances <= settings.max_instances, bags.n_features <= settings.wide
         more = None
-        if bags.n_instances <= settings.max_instances:
+        if few:
             everyone = np.arange(bags.n_instances, dtype=np.int64)
-            work = WorkingSet(take_rows(bags, everyone), everyone, bags.offsets, positive, folds)
+            rows = take_rows(bags, everyone)
+            rows = dense(rows) if narrow else rows
+            work = WorkingSet(rows, everyone, bags.offsets, positive, folds)
             # The second split deals the bags that are neighbours in the first to other folds.
             turned = np.concatenate([order[k :: settings.n_folds] for k in range(settings.n_folds)])
             others = inner_folds(bags, positive, settings.n_folds, turned)
@@ -216,12 +219,10 @@ class SoftPIGMIL(MILClassifier):
                 bags, positive, folds, settings,
                 random_state=self.random_state, n_jobs=self.n_jobs,
             )  # fmt: skip
-        kinds = ["standard"]
-        if bags.n_features <= settings.wide:
-            work = replace(work, rows=dense(work.rows))
-            # Ranks of many instances take long to look up.
-            kinds += ["rank"] if bags.n_instances <= settings.max_instances else []
-            kinds += ["bins"] if bags.n_features <= settings.most_binned else []
+        # Ranks of many instances take long to look up, and bins of many features to whiten.
+        usable = {"standard": True, "rank": narrow and few}
+        usable["bins"] = bags.n_features <= settings.most_binned
+        kinds = [kind for kind in settings.scales if usable[kind]]
 
         def fit(work: WorkingSet) -> Family:
             also = None if more is None else partial(more, work)
@@ -229,7 +230,7 @@ class SoftPIGMIL(MILClassifier):
 
         family = fit(work)
         self.rival_auc_ = np.nan
-        if bags.n_features <= settings.wide:
+        if narrow:
             kept, self.rival_auc_ = leave_out_trap(work, family, settings)
             if len(kept) < len(work.positions):
                 work = work.keep(kept)
