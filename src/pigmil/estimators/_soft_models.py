@@ -1089,6 +1089,9 @@ def log_odds(
     forest: ExtraTreesClassifier, rows: NDArray[Any], settings: Settings = SETTINGS
 ) -> FloatArray:
     """Return the log-odds of standardized instances by a forest."""
-    share = forest.predict_proba(rows)[:, 1]
+    # Tree by tree: the pool of workers of predict_proba warns in the threads that read blocks.
+    rows = np.ascontiguousarray(rows, dtype=np.float32)
+    trees = [tree.predict_proba(rows, check_input=False)[:, 1] for tree in forest.estimators_]
+    share = np.mean(trees, axis=0)
     added = settings.added_odds
     return np.asarray(np.log((share + added) / (1.0 - share + added)), dtype=np.float64)
