@@ -240,15 +240,16 @@ def group_rows(
     # Rows of a bag are usually neighbours: only the first row of each run is looked up.
     starts = np.concatenate([[0], np.flatnonzero(values[1:] != values[:-1]) + 1])
     firsts = values[starts].tolist()
-    absent = [start for start, value in zip(starts, firsts, strict=True) if is_missing(value)]
-    problems.add_each(
-        (f"{where(int(row))}: there is no bag id." for row in absent),
-        total=len(absent),
-        kind="rows without a bag id",
-    )
-    problems.raise_if_any(error)
     seen: dict[Any, int] = {}
     codes = np.array([seen.setdefault(value, len(seen)) for value in firsts], dtype=np.int64)
+    if any(map(is_missing, seen)):
+        absent = [start for start, value in zip(starts, firsts, strict=True) if is_missing(value)]
+        problems.add_each(
+            (f"{where(int(row))}: there is no bag id." for row in absent),
+            total=len(absent),
+            kind="rows without a bag id",
+        )
+        problems.raise_if_any(error)
     stops = np.append(starts[1:], len(values))
     order = np.argsort(codes, kind="stable")
     run_offsets = offsets_of(np.bincount(codes, minlength=len(seen)))

@@ -261,10 +261,10 @@ class Bags:
         elif any(bags.feature_names != first.feature_names for bags in collections):
             problems.add("Their features have different names.")
         columns = [bags._columns() for bags in collections]
-        for name in sorted(set().union(*columns) - {("instance_info", ROW)}):
-            count = sum(name in held for held in columns)
+        for key in sorted(set().union(*columns) - {("instance_info", ROW)}):
+            count = sum(key in held for held in columns)
             if count < len(columns):
-                problems.add(f"Only {count} of them have {' '.join(name).strip()}.")
+                problems.add(f"Only {count} of them have {' '.join(key).strip()}.")
         problems.raise_if_any()
         joined: dict[str, Any] = {"instance_info": {}, "bag_info": {}}
         for field, name in set.intersection(*map(set, columns)):

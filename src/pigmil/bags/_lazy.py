@@ -530,7 +530,9 @@ class LazyBags:
                     file = stack.enter_context(source.open())
                 opened = source
                 first, last = int(window[:, 1].min()), int(window[:, 2].max())
-                rows = row_numbers(window[:, 1] - first, window[:, 2] - first)
+                rows: Any = row_numbers(window[:, 1] - first, window[:, 2] - first)
+                if len(rows) == last - first and (np.diff(rows) == 1).all():
+                    rows = slice(None)  # all of the window, in order
                 places = row_numbers(window[:, 3], window[:, 3] + window[:, 2] - window[:, 1])
                 with source.parser_errors():
                     if out is None:

@@ -146,13 +146,14 @@ class _BatchFile:
     def __init__(self, handle: Any, *, is_file: bool) -> None:
         self._ipc = import_optional("pyarrow.ipc", extra="io", purpose="Reading Arrow")
         self._handle = handle
-        self._batches: Any = None if is_file else list(self._ipc.open_stream(handle))
+        self._batches: Any = None
         if is_file:
             opened = self._reader([0])
             self.schema = self._ipc.open_file(handle).schema
             numbers = range(opened.num_record_batches)
             self.lengths = [opened.get_batch(number).num_rows for number in numbers]
         else:
+            self._batches = list(self._ipc.open_stream(handle))
             self.schema = self._batches[0].schema
             self.lengths = [batch.num_rows for batch in self._batches]
 
