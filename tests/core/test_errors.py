@@ -5,8 +5,7 @@ import sys
 import pytest
 
 from pigmil._core import errors
-from pigmil._core.errors import Problems
-from pigmil._core.optional import import_optional
+from pigmil._core.errors import Problems, import_optional
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import pigmil
-from pigmil._core.files import atomic_write, atomic_write_all, atomic_write_folder
+from pigmil._core.files import atomic_write, atomic_write_all
 
 
 def names(folder):
@@ -123,23 +123,6 @@ def test_several_files_appear_together_or_not_at_all(tmp_path, existing, monkeyp
     write()
     assert [path.read_text() for path in paths] == ["new", "new"]
     assert names(tmp_path) == ["a.data", "a.names"]
-
-
-def test_a_folder_of_results_appears_whole_or_not_at_all(tmp_path):
-    (tmp_path / "table.csv").write_text("old")
-
-    def write(last):
-        with atomic_write_folder(tmp_path) as staging:
-            (staging / "table.csv").write_text("new")
-            last(staging)
-
-    with pytest.raises(ZeroDivisionError):
-        write(lambda staging: 1 / 0)
-    assert names(tmp_path) == ["table.csv"]
-    assert (tmp_path / "table.csv").read_text() == "old"
-    write(lambda staging: (staging / "page.md").write_text("new"))
-    assert names(tmp_path) == ["page.md", "table.csv"]
-    assert (tmp_path / "table.csv").read_text() == "new"
 
 
 def test_the_error_names_the_target(tmp_path):

@@ -10,7 +10,6 @@ import pytest
 
 from pigmil import MILES, Bags, KDEMin, StoreError, read_bags, save_model, scan_bags, write_bags
 from pigmil._core.errors import BagFormatError
-from pigmil._core.files import atomic_write_folder
 from pigmil.cli._console import write_table
 from pigmil.cli._models import _draw
 from pigmil.datasets._fetch import write_atomically
@@ -140,21 +139,6 @@ def test_reports(suffix, model, large, full):
 @pytest.mark.parametrize("suffix", [".md", ".tex", ".csv", ".json", ".parquet"])
 def test_results(suffix, results, full):
     full(f"results{suffix}", results.export)
-
-
-def test_folders_of_results(disk):
-    for path in disk.iterdir():
-        path.unlink()
-    (disk / "page.md").write_bytes(b"old")
-
-    def write():
-        with atomic_write_folder(disk) as staging:
-            (staging / "page.md").write_bytes(b"new")
-            (staging / "table.csv").write_bytes(bytes(KIB << 10))
-
-    with pytest.raises(OSError, match="No space left"):
-        write()
-    assert {path.name: path.read_bytes() for path in disk.iterdir()} == {"page.md": b"old"}
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,11 @@
-"""The exceptions and warnings of the library, and a collector of all problems of an input."""
+"""The exceptions and warnings of the library, and what raises them: problems, absent packages."""
 
+import importlib
 from collections.abc import Iterable
+from typing import Any
+
+# Packages whose name differs from that of their module.
+_DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow", "scikit_posthocs": "scikit-posthocs"}
 
 
 class PigmilError(Exception):
@@ -109,3 +114,26 @@ class Problems:
             lines.append(f"... and {len(self.messages) - self.limit} more problems.")
         text = "\n".join([f"{self.what} cannot be used:", *(f"- {line}" for line in lines)])
         raise error(text, parameter=parameter)
+
+
+def import_optional(name: str, *, extra: str, purpose: str) -> Any:
+    """Import a package of an extra, or say how to install it.
+
+    Parameters
+    ----------
+    name : str
+        The module to import, dots allowed.
+    extra : str
+        The extra of ``pigmil`` that brings it.
+    purpose : str
+        What it is needed for, as the start of a sentence: ``"Reading parquet"``.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        package = name.partition(".")[0]
+        install = f"pip install {_DISTRIBUTIONS.get(package, package)}"
+        raise MissingDependencyError(
+            f"{purpose} needs the package '{package}', which cannot be imported ({error}). "
+            f"Install it with: {install} (part of the extra '{extra}')"
+        ) from error

@@ -1,4 +1,4 @@
-"""Atomic writing: every file of the library is written here, complete or not at all."""
+"""Atomic writing: every file of the library is written here; and the memory that is available."""
 
 import contextlib
 import errno
@@ -6,12 +6,12 @@ import os
 import secrets
 import shutil
 import stat
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 _NAME_BYTES, _SUFFIX_BYTES = 150, 40  # of a target's name in the name of its temporary file
+_CGROUP = Path("/sys/fs/cgroup")
 
 
 @contextmanager
@@ -67,30 +67,6 @@ def atomic_write_all(paths: Sequence[str | os.PathLike[str]]) -> Iterator[list[P
     finally:
         for temporary in temporaries:
             temporary.unlink(missing_ok=True)
-
-
-@contextmanager
-def atomic_write_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield an empty folder; if the block succeeds move its files into the target, all or none.
-
-    Other files of the target stay as they are.
-
-    Parameters
-    ----------
-    folder : path
-        The target; it must exist.
-
-    Yields
-    ------
-    Path
-        Where to write files, without folders inside.
-    """
-    folder = Path(folder)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".", suffix=".new") as name:
-        yield Path(name)
-        temporaries = sorted(Path(name).iterdir())
-        targets = [writable_target(folder / temporary.name) for temporary in temporaries]
-        replace_targets(temporaries, targets)
 
 
 def writable_target(path: str | os.PathLike[str]) -> Path:
@@ -184,3 +160,37 @@ def _flush(path: Path) -> None:
             raise
     finally:
         os.close(handle)
+
+
+def available_memory() -> int | None:
+    """Return the bytes of memory that can be used without swapping; None if unknown.
+
+    The limit of a container counts where it is lower than what the machine has.
+    """
+    amounts = [amount for amount in (_machine_memory(), _container_memory()) if amount is not None]
+    return min(amounts, default=None)
+
+
+def _machine_memory() -> int | None:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) << 10
+    except (OSError, ValueError):
+        pass
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, AttributeError):  # Windows
+        return None
+
+
+def _container_memory() -> int | None:
+    """Return what is left of the limit of this control group; cached file pages count as free."""
+    try:
+        limit = int((_CGROUP / "memory.max").read_text())
+        used = int((_CGROUP / "memory.current").read_text())
+        lines = (_CGROUP / "memory.stat").read_text().splitlines()
+        cached = next(int(line.split()[1]) for line in lines if line.startswith("inactive_file "))
+    except (OSError, ValueError, StopIteration):
+        return None
+    return max(0, limit - used + cached)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from pigmil._core.optional import import_optional
+from pigmil._core.errors import import_optional
 from pigmil._core.text import escape_markdown, sanitize
 
 DAGGER = "†"  # marks a cell; the text beside a table says why

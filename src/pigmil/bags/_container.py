@@ -10,8 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from pigmil._core.errors import BagsError, Problems
-from pigmil._core.optional import import_optional
+from pigmil._core.errors import BagsError, Problems, import_optional
 from pigmil._core.segments import offsets_of, segment_gather, segment_ids
 from pigmil._core.typing import IntArray
 from pigmil.bags._checks import (

@@ -8,8 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from pigmil._core.errors import BagsError
-from pigmil._core.optional import import_optional
+from pigmil._core.errors import BagsError, import_optional
 from pigmil.bags._checks import as_csr, from_nested, is_nested, text_array
 from pigmil.bags._columns import (
     BAG_NAMES,

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from pigmil._core.errors import BagFormatError, BagsError, Problems
-from pigmil._core.memory import available_memory
+from pigmil._core.files import available_memory
 from pigmil._core.segments import offsets_of, segment_gather, segment_ids
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags._checks import as_csr, text_array

@@ -4,7 +4,7 @@ import signal
 import sys
 from typing import Any
 
-from pigmil._core.optional import import_optional
+from pigmil._core.errors import import_optional
 
 __all__ = ["main"]
 

@@ -23,9 +23,8 @@ from rich.logging import RichHandler
 from rich.markup import escape
 from rich.progress import MofNCompleteColumn, Progress
 
-from pigmil._core.errors import PigmilError
+from pigmil._core.errors import PigmilError, import_optional
 from pigmil._core.files import atomic_write
-from pigmil._core.optional import import_optional
 from pigmil._core.tables import Table
 from pigmil._core.text import escape_formula, sanitize, to_json_safe
 

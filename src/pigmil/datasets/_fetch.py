@@ -5,9 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pigmil._core.errors import DataSetError
+from pigmil._core.errors import DataSetError, import_optional
 from pigmil._core.files import atomic_write
-from pigmil._core.optional import import_optional
 
 RETRIES = 3
 _TIMEOUT_SECONDS = 30

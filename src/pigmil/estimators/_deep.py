@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from pigmil._core._sklearn_compat import Interval
-from pigmil._core.optional import import_optional
+from pigmil._core.errors import import_optional
 from pigmil._core.segments import segment_blocks, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags

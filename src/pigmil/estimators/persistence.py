@@ -13,10 +13,8 @@ import sklearn
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import InconsistentVersionWarning
 
-from pigmil._core.errors import ModelFileError
-from pigmil._core.files import atomic_write
-from pigmil._core.memory import available_memory
-from pigmil._core.optional import import_optional
+from pigmil._core.errors import ModelFileError, import_optional
+from pigmil._core.files import atomic_write, available_memory
 from pigmil.estimators.registry import DEEP_METHODS, METHODS
 
 _FORMAT = 2  # 1 was written before the first release, with other fitted attributes

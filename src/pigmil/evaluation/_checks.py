@@ -10,7 +10,7 @@ from scipy.stats import t as student_t
 from sklearn.metrics import auc, roc_auc_score
 from sklearn.utils import check_random_state
 
-from pigmil._core.optional import import_optional
+from pigmil._core.errors import import_optional
 from pigmil._core.segments import offsets_of, segment_reduce
 from pigmil._core.text import to_json_safe
 from pigmil._core.typing import FloatArray, IntArray

@@ -12,8 +12,7 @@ from scipy.special import betaincinv
 from scipy.stats import false_discovery_control
 from sklearn.base import clone
 
-from pigmil._core.errors import PositiveLabelWarning
-from pigmil._core.optional import import_optional
+from pigmil._core.errors import PositiveLabelWarning, import_optional
 from pigmil._core.segments import segment_gather
 from pigmil._core.text import count
 from pigmil._core.typing import BoolArray, FloatArray, IntArray

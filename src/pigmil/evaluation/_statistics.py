@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from pigmil._core.optional import import_optional
+from pigmil._core.errors import import_optional
 
 # With fewer, no outcome is evidence: Wilcoxon's test cannot reach p < 0.05 on five data sets, and
 # a t-test on four differences has three degrees of freedom for folds that overlap.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pigmil._core.optional import import_optional
+from pigmil._core.errors import import_optional
 from pigmil._core.text import listed
 from pigmil.bags import LazyBags, text_array
 from pigmil.bags._columns import Roles

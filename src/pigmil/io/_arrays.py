@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from pigmil._core.optional import import_optional
+from pigmil._core.errors import import_optional
 from pigmil._core.text import listed
 from pigmil.bags import Bags, LazyBags, as_csr, concatenate_lazy, text_array
 from pigmil.bags._columns import BAG, BAG_LABEL, INSTANCE_LABEL

@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pigmil._core.errors import BagFormatError, BagsError, MissingDependencyError
-from pigmil._core.memory import available_memory
-from pigmil._core.optional import import_optional
+from pigmil._core.errors import BagFormatError, BagsError, MissingDependencyError, import_optional
+from pigmil._core.files import available_memory
 from pigmil._core.text import listed
 
 _MAX_DEPTH = 50  # groups inside groups of an HDF5 file

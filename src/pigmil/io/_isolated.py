@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from pigmil._core import errors
 from pigmil._core.errors import BagFormatError
+from pigmil._core.files import available_memory
 from pigmil._core.isolation import Child, ChildCallError, ChildError
-from pigmil._core.memory import available_memory
 from pigmil.bags import Bags, LazyBags
 from pigmil.bags._lazy import INSTANCE_LABELS, Source, Stamp
 from pigmil.io._defence import BagFileNotFoundError

@@ -8,7 +8,7 @@ import scipy.io
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from pigmil._core.optional import import_optional
+from pigmil._core.errors import import_optional
 from pigmil._core.text import listed
 from pigmil.bags import LazyBags, as_csr, text_array
 from pigmil.bags._columns import BAG, BAG_LABEL, INSTANCE_LABEL

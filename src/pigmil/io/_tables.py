@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import numpy as np
 from numpy.typing import NDArray
 
-from pigmil._core.optional import import_optional
+from pigmil._core.errors import import_optional
 from pigmil._core.text import listed
 from pigmil.bags import LazyBags, concatenate_lazy
 from pigmil.bags._columns import (

@@ -13,8 +13,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pigmil._core.errors import BagFormatError
-from pigmil._core.optional import import_optional
+from pigmil._core.errors import BagFormatError, import_optional
 from pigmil._core.text import listed
 from pigmil.bags import LazyBags, text_array
 from pigmil.bags._columns import copy_columns

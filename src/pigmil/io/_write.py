@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pigmil._core.errors import BagFormatError, BagsError, MissingDependencyError
+from pigmil._core.errors import BagFormatError, BagsError, MissingDependencyError, import_optional
 from pigmil._core.files import atomic_write_all
-from pigmil._core.optional import import_optional
 from pigmil._core.text import listed
 from pigmil.bags import Bags, as_bags, text_array
 from pigmil.bags._columns import BAG, BAG_LABEL, INSTANCE_LABEL, ROW

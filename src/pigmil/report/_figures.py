@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import Pipeline
 
+from pigmil._core.errors import import_optional
 from pigmil._core.files import atomic_write
-from pigmil._core.optional import import_optional
 from pigmil._core.segments import segment_argmax
 from pigmil._core.text import sanitize
 from pigmil._core.typing import IntArray

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pigmil._core.optional import import_optional
+from pigmil._core.errors import import_optional
 from pigmil.bags import Bags
 
 SIDE, MAX_PIXELS = 96, 50_000_000

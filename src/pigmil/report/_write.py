@@ -9,8 +9,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from pigmil._core.errors import import_optional
 from pigmil._core.files import atomic_write
-from pigmil._core.optional import import_optional
 from pigmil._core.tables import Table
 from pigmil._core.text import escape_markdown, number, probability
 

@@ -6,9 +6,8 @@ import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
-from pigmil._core.errors import PigmilError
+from pigmil._core.errors import PigmilError, import_optional
 from pigmil._core.isolation import safe_children
-from pigmil._core.optional import import_optional
 from pigmil._core.version import __version__
 
 _CONNECT_SECONDS = 10.0

@@ -14,7 +14,7 @@ from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from pigmil._core.memory import available_memory
+from pigmil._core.files import available_memory
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.bags._lazy import LazyBags

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pigmil._core.errors import BagsError
+from pigmil._core.errors import BagsError, import_optional
 from pigmil._core.files import atomic_write
-from pigmil._core.optional import import_optional
 from pigmil._core.typing import FloatArray
 from pigmil.bags import Bags
 from pigmil.bags._lazy import LazyBags
