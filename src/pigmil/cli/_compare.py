@@ -9,7 +9,7 @@ from pigmil._core.text import count
 from pigmil.cli import _console as console
 from pigmil.cli import _inputs as inputs
 from pigmil.cli._console import Output, command
-from pigmil.cli._inputs import method_option, result_option
+from pigmil.cli._inputs import Method, Result, TextList, method_option
 
 DEFAULT_METHODS = "PIGMIL,MILES,MI-Kernel,miGraph,Citation-kNN"
 # The suffixes of exported results, and how the files begin that this command writes.
@@ -29,56 +29,65 @@ SETTINGS = (
 @command
 def compare(
     output: Output,
-    data: Annotated[
-        list[str], typer.Argument(metavar="DATA...", help="Files, or names of data sets.")
-    ],
+    data: Annotated[list[str], typer.Argument(metavar="DATA...")],
     methods: Annotated[
-        list[str] | None,
+        TextList,
         method_option(
-            "--methods",
-            "-m",
-            "Methods, separated by commas; may be repeated.",
-            show_default=DEFAULT_METHODS,
-            autocompletion=inputs.complete_method,
+            "--methods", "-m", show_default=DEFAULT_METHODS, autocompletion=inputs.complete_method
         ),
     ] = None,
-    repeats: Annotated[int, method_option("--repeats", "Repeats of cross-validation.", min=1)] = 5,
-    folds: Annotated[int, method_option("--folds", "Number of folds.", min=2)] = 10,
-    tune: Annotated[
-        bool, method_option("--tune/--no-tune", "Tune parameters by inner cross-validation.")
-    ] = True,
-    set_: Annotated[
-        list[str] | None,
-        method_option(
-            "--set",
-            "Other parameter of the comparison, as name=value: strict=true (stop if the audit "
-            "finds severe defects), group_duplicates=true (keep identical bags in one fold), "
-            "retry_failed=true, time_limit=SECONDS and memory_limit=MIB of a cell, workers=N or "
-            "ADDRESS (of dask). May be repeated.",
-        ),
-    ] = None,
-    store: Annotated[Path, result_option("--store", "Results file; resumed if it exists.")] = Path(
-        "pigmil-results.sqlite"
-    ),
-    metric: Annotated[str, result_option("--metric", "Metric to print.")] = "accuracy",
-    export: Annotated[
-        list[Path] | None,
-        result_option("--export", "Write results: .md, .tex, .csv, .parquet or .json."),
-    ] = None,
-    force: Annotated[
-        bool,
-        result_option("--force", "Let --export replace files of other origin.", show_default=False),
-    ] = False,
-    report: Annotated[Path | None, result_option("--report", "Report: .html or .md.")] = None,
+    repeats: Annotated[int, method_option(min=1)] = 5,
+    folds: Annotated[int, method_option(min=2)] = 10,
+    tune: Method[bool] = True,
+    set_: Method[TextList] = None,
+    store: Result[Path] = Path("pigmil-results.sqlite"),
+    metric: Result[str] = "accuracy",
+    export: Result[list[Path] | None] = None,
+    force: Result[bool] = False,
+    report: Result[Path | None] = None,
     pos_label: inputs.PositiveOption = None,
     read: inputs.ReadOptions = inputs.NO_OPTIONS,
-    jobs: Annotated[int, method_option("--jobs", "-j", "Number of parallel workers.", min=1)] = 1,
-    seed: inputs.SeedOption = 0,
+    jobs: Annotated[int, method_option("--jobs", "-j", min=1)] = 1,
+    seed: Method[int] = 0,
 ) -> None:
     """Compare methods on data sets by repeated cross-validation.
 
     A cell is one method on one fold of one data set. Each finished cell is stored at once: after
     Ctrl-C, run the same command again to continue.
+
+    Parameters
+    ----------
+    data : list of str
+        Files, or names of data sets.
+    methods : list of str
+        Methods, separated by commas; may be repeated.
+    repeats : int
+        Repeats of cross-validation.
+    folds : int
+        Number of folds.
+    tune : bool
+        Tune parameters by inner cross-validation.
+    set_ : list of str
+        Other parameter of the comparison, as name=value: strict=true (stop if the audit finds
+        severe defects), group_duplicates=true (keep identical bags in one fold), retry_failed=true,
+        time_limit=SECONDS and memory_limit=MIB of a cell, workers=N or ADDRESS (of dask). May be
+        repeated.
+    store : Path
+        Results file; resumed if it exists.
+    metric : str
+        Metric to print.
+    export : list of Path
+        Write results: .md, .tex, .csv, .parquet or .json.
+    force : bool
+        Let --export replace files of other origin.
+    report : Path
+        Report: .html or .md.
+    pos_label : str
+        The positive label; needed for text labels.
+    jobs : int
+        Number of parallel workers.
+    seed : int
+        Random seed.
 
     Examples:
 

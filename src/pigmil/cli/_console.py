@@ -2,6 +2,7 @@
 
 import ast
 import codecs
+import copy
 import dataclasses
 import functools
 import inspect
@@ -43,18 +44,21 @@ _PARAMETER = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class OutputOptions:
-    """Options that every command has."""
+    """Options that every command has.
 
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Print one JSON object instead of text.", show_default=False),
-    ] = False
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print nothing but errors.", show_default=False)
-    ] = False
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show tracebacks and log messages.", show_default=False)
-    ] = False
+    Parameters
+    ----------
+    as_json : bool
+        Print one JSON object instead of text.
+    quiet : bool
+        Print nothing but errors.
+    debug : bool
+        Show tracebacks and log messages.
+    """
+
+    as_json: Annotated[bool, typer.Option("--json")] = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q")] = False
+    debug: Annotated[bool, typer.Option()] = False
 
 
 class CommandFailedError(Exception):
@@ -201,13 +205,16 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
     The function gets an `Output` as its first argument, built from the `OutputOptions` that every
     command has. A parameter whose default is a data class stands for the fields of the class, each
-    an option.
+    an option. The help of an option is the description in the section "Parameters" of the docstring
+    of the function or of the data class.
     """
     signature = inspect.signature(functools.partial(function, None))
     common = inspect.Parameter(
         "common", inspect.Parameter.KEYWORD_ONLY, default=OutputOptions(), annotation=OutputOptions
     )
+    text, help_texts = split_parameters(function.__doc__)
     parameters, groups = _expand_option_classes([*signature.parameters.values(), common])
+    parameters = [_with_help(parameter, help_texts) for parameter in parameters]
 
     @functools.wraps(function)
     def guarded(*args: Any, **options: Any) -> None:
@@ -236,7 +243,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     # Typer builds the options from the signature, which lacks the first argument.
     guarded.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     guarded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    guarded.__doc__ = unwrap_paragraphs(function.__doc__)
+    guarded.__doc__ = unwrap_paragraphs(text)
     return guarded
 
 
@@ -252,11 +259,40 @@ def _expand_option_classes(
         kind: Any = type(parameter.default)
         classes[parameter.name] = kind
         types = get_type_hints(kind, include_extras=True)
-        parameters += [
+        fields = [
             parameter.replace(name=field.name, annotation=types[field.name], default=field.default)
             for field in dataclasses.fields(kind)
         ]
+        parameters += [_with_help(field, split_parameters(kind.__doc__)[1]) for field in fields]
     return parameters, classes
+
+
+def split_parameters(doc: str | None) -> tuple[str, dict[str, str]]:
+    r"""Return a docstring without its section "Parameters", and the descriptions of that section.
+
+    Examples
+    --------
+    >>> split_parameters("Add.\n\nParameters\n----------\nx : int\n    One\n    number.")
+    ('Add.', {'x': 'One number.'})
+    """
+    text, _, rest = inspect.cleandoc(doc or "").partition("\n\nParameters\n----------\n")
+    section, blank, after = rest.partition("\n\n")
+    entries = re.findall(r"^(\w+).*\n((?:    .+\n?)+)", section, re.MULTILINE)
+    return text + blank + after, {name: " ".join(lines.split()) for name, lines in entries}
+
+
+def _with_help(parameter: inspect.Parameter, help_texts: Mapping[str, str]) -> inspect.Parameter:
+    """Return a parameter whose option has a help text, and a name if it was declared without."""
+    kind, declared = get_args(parameter.annotation)
+    option = copy.copy(declared)
+    option.help = option.help or help_texts.get(parameter.name)
+    is_option = isinstance(option, typer.models.OptionInfo)
+    if is_option and option.default is ... and not option.param_decls:
+        name = parameter.name.strip("_").replace("_", "-")
+        option.param_decls = (
+            f"--{name}/--no-{name}" if parameter.default is True else f"--{name}",
+        )
+    return parameter.replace(annotation=Annotated[kind, option])
 
 
 def option_names(parameters: Sequence[inspect.Parameter]) -> dict[str, str]:

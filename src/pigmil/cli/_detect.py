@@ -10,7 +10,7 @@ from pigmil._core.text import count
 from pigmil.cli import _console as console
 from pigmil.cli import _inputs as inputs
 from pigmil.cli._console import Output, command
-from pigmil.cli._inputs import method_option, result_option
+from pigmil.cli._inputs import Method, Result, TextList, method_option, result_option
 
 if TYPE_CHECKING:
     from pigmil.bags import Bags
@@ -35,41 +35,22 @@ def detect(
     method: inputs.MethodOption = "SoftPIGMIL",
     fdr: Annotated[
         float | None,
-        method_option(
-            "--fdr",
-            "False discovery rate: average share of false detections to allow.",
-            min=0.001,
-            max=0.999,
-            show_default="0.1, up to 20,000 instances",
-        ),
+        method_option(min=0.001, max=0.999, show_default="0.1, up to 20,000 instances"),
     ] = None,
     to: Annotated[
-        Path | None,
-        result_option(
-            "--output",
-            "-o",
-            "Ranked table: .csv, .tsv, .parquet or .json.",
-            show_default="DATA-instances.csv",
-        ),
+        Path | None, result_option("--output", "-o", show_default="DATA-instances.csv")
     ] = None,
-    report: Annotated[
-        Path | None,
-        result_option("--report", "Report: .html or .md.", show_default="DATA-report.html"),
-    ] = None,
-    no_report: Annotated[
-        bool, result_option("--no-report", "Write no report.", show_default=False)
-    ] = False,
-    top: Annotated[int, result_option("--top", "Rows to print.", min=0)] = 10,
-    scale: inputs.ScaleOption = True,
-    set_: inputs.SetOption = None,
+    report: Annotated[Path | None, result_option(show_default="DATA-report.html")] = None,
+    no_report: Result[bool] = False,
+    top: Annotated[int, result_option(min=0)] = 10,
+    scale: Method[bool] = True,
+    set_: Method[TextList] = None,
     pos_label: inputs.PositiveOption = None,
-    images: Annotated[
-        str | None, result_option("--images", "Column with picture files to show in the report.")
-    ] = None,
+    images: Result[str | None] = None,
     read: inputs.ReadOptions = inputs.NO_OPTIONS,
-    raw: inputs.RawOption = False,
-    workers: inputs.WorkersOption = None,
-    seed: inputs.SeedOption = 0,
+    raw: Result[bool] = False,
+    workers: Method[str | None] = None,
+    seed: Method[int] = 0,
 ) -> None:
     """Find the instances that make the bags positive.
 
@@ -77,6 +58,37 @@ def detect(
     ranking and a report. Existing files are replaced. An instance is detected if it stands out
     clearly from the instances of held-out negative bags: on average, at most a share FDR of the
     detected instances is false. The best instance of each bag is marked as well.
+
+    Parameters
+    ----------
+    data : str
+        File of bags, folder of slides, or name of a data set.
+    method : str
+        See `pigmil methods`.
+    fdr : float
+        False discovery rate: average share of false detections to allow.
+    to : Path
+        Ranked table: .csv, .tsv, .parquet or .json.
+    report : Path
+        Report: .html or .md.
+    no_report : bool
+        Write no report.
+    top : int
+        Rows to print.
+    scale : bool
+        Standardise features first.
+    set_ : list of str
+        Parameter, as name=value; may be repeated.
+    pos_label : str
+        The positive label; needed for text labels.
+    images : str
+        Column with picture files to show in the report.
+    raw : bool
+        Do not protect text that a spreadsheet would run as a formula.
+    workers : str
+        Compute with dask: number of processes to start, or address of a scheduler.
+    seed : int
+        Random seed.
 
     Examples:
 
@@ -258,18 +270,23 @@ def _listed(ranked: dict[str, Any], chosen: Any) -> list[dict[str, Any]]:
 @command
 def demo(
     output: Output,
-    folder: Annotated[
-        Path, result_option("--output", "-o", "Folder for the picture and the report.")
-    ] = Path("pigmil-demo"),
-    seeds: Annotated[
-        int, method_option("--seeds", "Number of random draws of each data set.", min=1)
-    ] = 10,
-    seed: inputs.SeedOption = 0,
+    folder: Annotated[Path, result_option("--output", "-o")] = Path("pigmil-demo"),
+    seeds: Annotated[int, method_option(min=1)] = 10,
+    seed: Method[int] = 0,
 ) -> None:
     """Detect the positive instances of the paper's three synthetic sets.
 
     Prints the percentage of detected instances that are truly positive, with the figures of the
     paper's Table I for comparison, and writes a picture and a report. Takes about a minute.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder for the picture and the report.
+    seeds : int
+        Number of random draws of each data set.
+    seed : int
+        Random seed.
 
     Example:
 

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -33,88 +33,60 @@ def complete_method(incomplete: str) -> list[str]:
     return [name for name in METHODS if name.lower().startswith(incomplete.lower())]
 
 
-def _option(panel: str, *texts: str, **settings: Any) -> Any:
-    """Declare an option by its names and its help, in a group of ``--help``."""
-    names = [text for text in texts if text.startswith("-")]
-    (help_text,) = set(texts).difference(names)
-    return typer.Option(*names, help=help_text, rich_help_panel=panel, **settings)
+# Options by their group in ``--help``; `command` adds names and descriptions.
+data_option = functools.partial(typer.Option, rich_help_panel="Data")
+method_option = functools.partial(typer.Option, rich_help_panel="Method")
+result_option = functools.partial(typer.Option, rich_help_panel="Results")
+T = TypeVar("T")
+Data = Annotated[T, data_option()]
+Method = Annotated[T, method_option()]
+Result = Annotated[T, result_option()]
 
-
-data_option = functools.partial(_option, "Data")
-method_option = functools.partial(_option, "Method")
-result_option = functools.partial(_option, "Results")
-
-DataArgument = Annotated[
-    str,
-    typer.Argument(metavar="DATA", help="File of bags, folder of slides, or name of a data set."),
-]
-ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="File of `pigmil fit`.")]
-MethodOption = Annotated[
-    str, method_option("--method", "-m", "See `pigmil methods`.", autocompletion=complete_method)
-]
-SetOption = Annotated[
-    list[str] | None, method_option("--set", "Parameter, as name=value; may be repeated.")
-]
-ScaleOption = Annotated[bool, method_option("--scale/--no-scale", "Standardise features first.")]
-PositiveOption = Annotated[
-    str | None, data_option("--positive", "The positive label; needed for text labels.")
-]
-RawOption = Annotated[
-    bool, result_option("--raw", "Do not protect text that a spreadsheet would run as a formula.")
-]
-StreamOption = Annotated[bool, data_option("--stream", "Read the bags from disk block by block.")]
-WorkersOption = Annotated[
-    str | None,
-    method_option(
-        "--workers", "Compute with dask: number of processes to start, or address of a scheduler."
-    ),
-]
-SeedOption = Annotated[int, method_option("--seed", "Random seed.")]
+DataArgument = Annotated[str, typer.Argument(metavar="DATA")]
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL")]
+MethodOption = Annotated[str, method_option("--method", "-m", autocompletion=complete_method)]
+PositiveOption = Annotated[str | None, data_option("--positive")]
+TextList = list[str] | None
 Impute = StrEnum("Impute", ["median", "mean"])
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Options of all commands that read bags; those without a field go through ``--read``."""
+    """Options of all commands that read bags; those without a field go through ``--read``.
 
-    bag: Annotated[str | None, data_option("--bag", "Column with the bag ids.")] = None
-    label: Annotated[str | None, data_option("--label", "Column with the bag labels.")] = None
-    info: Annotated[
-        list[str] | None,
-        data_option("--info", "Column to keep as information, not as a feature; may be repeated."),
-    ] = None
-    labels: Annotated[
-        list[Path] | None,
-        data_option(
-            "--labels",
-            "Table with one row per bag or slide: .csv, .tsv, .xlsx or .parquet. A second table is "
-            "joined by the column that both share.",
-        ),
-    ] = None
-    id: Annotated[
-        str | None, data_option("--id", "Column of --labels with the ids, such as slide_id.")
-    ] = None
-    group: Annotated[
-        list[str] | None,
-        data_option(
-            "--group", "--groups",
-            "Column, such as patient or site, whose bags stay in one fold; may be repeated.",
-        ),
-    ] = None  # fmt: skip
-    impute: Annotated[
-        Impute | None, data_option("--impute", "How to fill missing values from the training bags.")
-    ] = None
-    isolated: Annotated[
-        bool, data_option("--isolated", "Read files of unknown origin in a process with limits.")
-    ] = False
-    read: Annotated[
-        list[str] | None,
-        data_option(
-            "--read",
-            "Other parameter of `scan_bags`, as name=value, such as instance_label=COLUMN, "
-            "level=patient, missing=drop, delimiter=';' or format=csv; may be repeated.",
-        ),
-    ] = None
+    Parameters
+    ----------
+    bag : str
+        Column with the bag ids.
+    label : str
+        Column with the bag labels.
+    info : list of str
+        Column to keep as information, not as a feature; may be repeated.
+    labels : list of Path
+        Table with one row per bag or slide: .csv, .tsv, .xlsx or .parquet. A second table is
+        joined by the column that both share.
+    id : str
+        Column of --labels with the ids, such as slide_id.
+    group : list of str
+        Column, such as patient or site, whose bags stay in one fold; may be repeated.
+    impute : {"median", "mean"}
+        How to fill missing values from the training bags.
+    isolated : bool
+        Read files of unknown origin in a process with limits.
+    read : list of str
+        Other parameter of `scan_bags`, as name=value, such as instance_label=COLUMN,
+        level=patient, missing=drop, delimiter=';' or format=csv; may be repeated.
+    """
+
+    bag: Data[str | None] = None
+    label: Data[str | None] = None
+    info: Data[TextList] = None
+    labels: Data[list[Path] | None] = None
+    id: Data[str | None] = None
+    group: Annotated[TextList, data_option("--group", "--groups")] = None
+    impute: Data[Impute | None] = None
+    isolated: Data[bool] = False
+    read: Data[TextList] = None
 
     def arguments(self, data: str) -> dict[str, Any]:
         """Return the arguments of :func:`pigmil.scan_bags` for data."""

@@ -1,5 +1,6 @@
 """``pigmil methods``, ``pigmil datasets`` and ``pigmil convert``."""
 
+import functools
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +11,7 @@ from pigmil._core.text import count
 from pigmil.cli import _console as console
 from pigmil.cli import _inputs as inputs
 from pigmil.cli._console import Output, command
-from pigmil.cli._inputs import result_option
+from pigmil.cli._inputs import Result, TextList, result_option
 
 
 def complete_data_set(incomplete: str) -> list[str]:
@@ -20,25 +21,22 @@ def complete_data_set(incomplete: str) -> list[str]:
     return [name for name in datasets.list_datasets() if name.startswith(incomplete)]
 
 
-NameArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="NAME", help="See `pigmil datasets list`.", autocompletion=complete_data_set
-    ),
-]
+name_argument = functools.partial(typer.Argument, autocompletion=complete_data_set)
 
 
 @command
 def methods(
     output: Output,
     name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME", help="Describe this method.", autocompletion=inputs.complete_method
-        ),
+        str | None, typer.Argument(metavar="NAME", autocompletion=inputs.complete_method)
     ] = None,
 ) -> None:
     """List all methods, or describe one.
+
+    Parameters
+    ----------
+    name : str
+        Describe this method.
 
     Example:
 
@@ -123,8 +121,13 @@ def datasets_list(output: Output) -> None:
 
 
 @command
-def datasets_info(output: Output, name: NameArgument) -> None:
+def datasets_info(output: Output, name: Annotated[str, name_argument(metavar="NAME")]) -> None:
     """Describe a data set: size, licence, citation, known defects and origin.
+
+    Parameters
+    ----------
+    name : str
+        See `pigmil datasets list`.
 
     Example:
 
@@ -155,13 +158,14 @@ def datasets_info(output: Output, name: NameArgument) -> None:
 
 @command
 def datasets_fetch(
-    output: Output,
-    names: Annotated[
-        list[str],
-        typer.Argument(metavar="NAME...", help="Data sets.", autocompletion=complete_data_set),
-    ],
+    output: Output, names: Annotated[list[str], name_argument(metavar="NAME...")]
 ) -> None:
     """Download data sets into the cache and verify them.
+
+    Parameters
+    ----------
+    names : list of str
+        Data sets.
 
     Example:
 
@@ -184,23 +188,24 @@ def datasets_fetch(
 @command
 def convert(
     output: Output,
-    source: Annotated[str, typer.Argument(metavar="IN", help="File, or name of a data set.")],
-    target: Annotated[
-        Path, typer.Argument(metavar="OUT", help="File; the suffix determines the format.")
-    ],
-    format: Annotated[
-        str | None,
-        result_option("--to-format", "Format of OUT, if the suffix does not determine it."),
-    ] = None,
-    write: Annotated[
-        list[str] | None,
-        result_option(
-            "--write", "Other parameter of `write_bags`, as name=value; may be repeated."
-        ),
-    ] = None,
+    source: Annotated[str, typer.Argument(metavar="IN")],
+    target: Annotated[Path, typer.Argument(metavar="OUT")],
+    format: Annotated[str | None, result_option("--to-format")] = None,
+    write: Result[TextList] = None,
     read: inputs.ReadOptions = inputs.NO_OPTIONS,
 ) -> None:
     """Convert bags from one format to another.
+
+    Parameters
+    ----------
+    source : str
+        File, or name of a data set.
+    target : Path
+        File; the suffix determines the format.
+    format : str
+        Format of OUT, if the suffix does not determine it.
+    write : list of str
+        Other parameter of `write_bags`, as name=value; may be repeated.
 
     Examples:
 

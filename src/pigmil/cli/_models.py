@@ -11,7 +11,7 @@ from pigmil._core.text import count, did_you_mean
 from pigmil.cli import _console as console
 from pigmil.cli import _inputs as inputs
 from pigmil.cli._console import Output, command
-from pigmil.cli._inputs import result_option
+from pigmil.cli._inputs import Data, Method, Result, TextList, result_option
 
 _PICTURES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
 _NAME_BYTES = 100  # of a file name; 255 is the limit of most systems
@@ -24,19 +24,40 @@ HeatmapValue = StrEnum("HeatmapValue", ["score", "percentile"])
 def fit(
     output: Output,
     data: inputs.DataArgument,
-    to: Annotated[Path, result_option("--output", "-o", "Model file, such as model.skops.")],
+    to: Annotated[Path, result_option("--output", "-o")],
     method: inputs.MethodOption = "PIGMIL",
-    scale: inputs.ScaleOption = True,
-    set_: inputs.SetOption = None,
+    scale: Method[bool] = True,
+    set_: Method[TextList] = None,
     pos_label: inputs.PositiveOption = None,
     read: inputs.ReadOptions = inputs.NO_OPTIONS,
-    stream: inputs.StreamOption = False,
-    workers: inputs.WorkersOption = None,
-    seed: inputs.SeedOption = 0,
+    stream: Data[bool] = False,
+    workers: Method[str | None] = None,
+    seed: Method[int] = 0,
 ) -> None:
     """Fit a method on labelled bags and save the model.
 
     A model file contains no code and can be shared; `pigmil predict` refuses files that do.
+
+    Parameters
+    ----------
+    data : str
+        File of bags, folder of slides, or name of a data set.
+    to : Path
+        Model file, such as model.skops.
+    method : str
+        See `pigmil methods`.
+    scale : bool
+        Standardise features first.
+    set_ : list of str
+        Parameter, as name=value; may be repeated.
+    pos_label : str
+        The positive label; needed for text labels.
+    stream : bool
+        Read the bags from disk block by block.
+    workers : str
+        Compute with dask: number of processes to start, or address of a scheduler.
+    seed : int
+        Random seed.
 
     Examples:
 
@@ -76,30 +97,35 @@ def predict(
     model: inputs.ModelArgument,
     data: inputs.DataArgument,
     to: Annotated[
-        Path | None,
-        result_option(
-            "--output",
-            "-o",
-            "Predictions: .csv, .tsv, .parquet or .json.",
-            show_default="DATA-predictions.csv",
-        ),
+        Path | None, result_option("--output", "-o", show_default="DATA-predictions.csv")
     ] = None,
-    instances: Annotated[
-        Path | None,
-        result_option(
-            "--instances",
-            "Also write the instances, best first, to this file; with --stream or --workers "
-            "to this folder.",
-        ),
-    ] = None,
+    instances: Result[Path | None] = None,
     read: inputs.ReadOptions = inputs.NO_OPTIONS,
-    raw: inputs.RawOption = False,
-    stream: inputs.StreamOption = False,
-    workers: inputs.WorkersOption = None,
+    raw: Result[bool] = False,
+    stream: Data[bool] = False,
+    workers: Method[str | None] = None,
 ) -> None:
     """Classify bags with a saved model.
 
     Labels in the data are optional; if there are any, the accuracy is printed.
+
+    Parameters
+    ----------
+    model : Path
+        File of `pigmil fit`.
+    data : str
+        File of bags, folder of slides, or name of a data set.
+    to : Path
+        Predictions: .csv, .tsv, .parquet or .json.
+    instances : Path
+        Also write the instances, best first, to this file; with --stream or --workers to this
+        folder.
+    raw : bool
+        Do not protect text that a spreadsheet would run as a formula.
+    stream : bool
+        Read the bags from disk block by block.
+    workers : str
+        Compute with dask: number of processes to start, or address of a scheduler.
 
     Examples:
 
@@ -248,33 +274,41 @@ def heatmap(
     output: Output,
     model: inputs.ModelArgument,
     data: inputs.DataArgument,
-    only: Annotated[
-        list[str] | None, result_option("--only", "Id of a bag to draw; may be repeated.")
-    ] = None,
+    only: Result[TextList] = None,
     folder: Annotated[
-        Path | None, result_option("--output", "-o", "Folder.", show_default="DATA-heatmaps")
+        Path | None, result_option("--output", "-o", show_default="DATA-heatmaps")
     ] = None,
-    formats: Annotated[
-        list[HeatmapFormat], result_option("--as", "geojson is for QuPath; may be repeated.")
-    ] = [HeatmapFormat.png],  # noqa: B006 - never changed
-    value: Annotated[
-        HeatmapValue, result_option("--value", "Value that determines the colour.")
-    ] = HeatmapValue.score,
-    tile_size: Annotated[
-        float | None,
-        result_option("--tile-size", "Side length of a tile, if the data does not contain it."),
-    ] = None,
-    thumbnails: Annotated[
-        Path | None, result_option("--thumbnails", "Folder with pictures such as slide_1.png.")
-    ] = None,
-    scale: Annotated[
-        float | None, result_option("--scale", "Level-0 pixels per unit, for geojson.")
-    ] = None,
+    formats: Annotated[list[HeatmapFormat], result_option("--as")] = [HeatmapFormat.png],  # noqa: B006 - never changed
+    value: Result[HeatmapValue] = HeatmapValue.score,
+    tile_size: Result[float | None] = None,
+    thumbnails: Result[Path | None] = None,
+    scale: Result[float | None] = None,
     read: inputs.ReadOptions = inputs.NO_OPTIONS,
 ) -> None:
     """Draw the instances of bags at their coordinates, coloured by score.
 
     The coordinates are the column `coords` of slide files, or the columns `x` and `y` of a table.
+
+    Parameters
+    ----------
+    model : Path
+        File of `pigmil fit`.
+    data : str
+        File of bags, folder of slides, or name of a data set.
+    only : list of str
+        Id of a bag to draw; may be repeated.
+    folder : Path
+        Folder.
+    formats : list of str
+        geojson is for QuPath; may be repeated.
+    value : str
+        Value that determines the colour.
+    tile_size : float
+        Side length of a tile, if the data does not contain it.
+    thumbnails : Path
+        Folder with pictures such as slide_1.png.
+    scale : float
+        Level-0 pixels per unit, for geojson.
 
     Examples:
 
