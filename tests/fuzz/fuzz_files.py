@@ -150,7 +150,7 @@ def fuzz(kind, n_inputs, seed, folder, escapes):
     """Return the counts of one format, isolated and not."""
     good, counts = write_sample(kind, folder), (Counter(), Counter())
     path = folder / f"mutant.{kind}"
-    with Child(cpu_limit=20, memory_limit=2048, preload=("pigmil.io", "scipy.io")) as child:
+    with Child(cpu_limit=3, memory_limit=2048, preload=("pigmil.io", "scipy.io")) as child:
         for number in range(seed, seed + n_inputs):
             write_mutant(kind, good, path, np.random.default_rng([number, *kind.encode()]))
             try:
@@ -173,6 +173,7 @@ def main():
     asked = parser.parse_args()
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     _isolated.available_memory = lambda: 4 << 30  # half of it is the limit of the child
+    _isolated._SECONDS = 3.0  # the files are small
     escapes: list[str] = []
     print("| format | inputs | accepted | refused | stopped in isolation | ended a process "
           "without it | escapes |\n|---|--:|--:|--:|--:|--:|--:|")  # fmt: skip

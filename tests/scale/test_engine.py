@@ -252,7 +252,7 @@ def test_a_worker_without_this_pigmil_is_refused_before_any_work(which, lazy, tm
 
 def test_files_that_one_worker_does_not_see_are_named_with_its_host(lazy, client):
     def hide():
-        from pigmil.scale import _sources
+        from pigmil.bags import _lazy as _sources
 
         def missing(path):
             raise FileNotFoundError(2, "No such file or directory")
@@ -260,7 +260,7 @@ def test_files_that_one_worker_does_not_see_are_named_with_its_host(lazy, client
         _sources.shown, _sources._size_and_time = _sources._size_and_time, missing
 
     def show():
-        from pigmil.scale import _sources
+        from pigmil.bags import _lazy as _sources
 
         _sources._size_and_time = _sources.shown
 
