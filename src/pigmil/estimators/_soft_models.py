@@ -45,7 +45,7 @@ class Settings:
     n_landmarks: int = 120
     max_instances: int = 15_000
     # Folds: each fit has three quarters of the bags. Models are weighted by two splits and areas
-    # of normal distributions. Development: 1.2 points more on halves than one split and pairs.
+    # of normal distributions. Development: 1.3 points more on halves than one split and pairs.
     n_folds: int = 4
     # Views. The ridge was chosen by development, the others drop what is rounding error.
     whitening_ridge: float = 0.5  # share of the mean variance added to all variances
