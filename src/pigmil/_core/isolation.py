@@ -490,11 +490,5 @@ def safe_children() -> Iterator[None]:
             os.environ[SAFE_PATH] = before
 
 
-def leave_working_folder() -> None:
-    """Stop importing from the working folder in this process; for programs started by ``-m``."""
-    if not sys.flags.safe_path:
-        sys.path[:] = import_path()
-
-
 if __name__ == "__main__":
     serve_calls(int(sys.argv[1]), sys.argv[2:])

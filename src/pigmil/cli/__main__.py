@@ -1,9 +1,14 @@
 """``python -m pigmil.cli``."""
 
-from pigmil._core.isolation import leave_working_folder
+import os
+import sys
 
-leave_working_folder()
+# ``-m`` puts the working folder first on the path. Nothing in it may be imported, so it goes before
+# any module is imported that a file there could shadow, such as pickle or numpy.
+if not sys.flags.safe_path:
+    here = os.path.realpath(os.getcwd())
+    sys.path[:] = [path for path in sys.path if path and os.path.realpath(path) != here]
 
-from pigmil.cli import main  # noqa: E402
+from pigmil.cli import main
 
 main()
