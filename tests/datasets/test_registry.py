@@ -11,8 +11,7 @@ import pytest
 from pigmil import Bags, datasets
 from pigmil._core.errors import DataSetError
 from pigmil.datasets import _registry as registry_module
-from pigmil.datasets._content import check_content, content_sha256
-from pigmil.datasets._wheel import read_wheel_csv
+from pigmil.datasets._fetch import check_content, content_sha256, read_wheel_csv
 
 NAMES = datasets.list_datasets()
 SHA256 = re.compile(r"[0-9a-f]{64}")

