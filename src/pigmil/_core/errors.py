@@ -1,6 +1,7 @@
 """The exceptions and warnings of the library, and what raises them: problems, absent packages."""
 
 import importlib
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -92,16 +93,12 @@ class Problems:
         """Add one problem."""
         self.messages.append(problem)
 
-    def add_each(self, problems: Iterable[str], *, total: int, kind: str) -> None:
+    def add_each(self, problems: Iterable[str], total: int, kind: str) -> None:
         """Add the first few problems of a kind, and their total number."""
-        listed = 0
-        for problem in problems:
-            if listed == 3:
-                break
-            self.messages.append(problem)
-            listed += 1
-        if total > listed:
-            self.messages.append(f"... and {total - listed} more {kind}.")
+        listed = list(itertools.islice(problems, 3))
+        self.messages += listed
+        if total > len(listed):
+            self.messages.append(f"... and {total - len(listed)} more {kind}.")
 
     def raise_if_any(
         self, error: type[PigmilError] = BagsError, *, parameter: str | None = None

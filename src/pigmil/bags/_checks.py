@@ -44,10 +44,8 @@ def is_missing(value: Any) -> bool:
     return bool(value != value) or (isinstance(value, str) and not value.strip())
 
 
-def label_array(labels: Any) -> NDArray[Any] | None:
+def label_array(labels: Any) -> NDArray[Any]:
     """Return labels as NumPy holds them: text at the width of the longest, if that is short."""
-    if labels is None:
-        return None
     array = np.asarray(labels)
     if array.dtype == object and array.ndim == 1:
         values = array.tolist()
@@ -130,14 +128,14 @@ def stack_bags(
 ) -> tuple[Any, IntArray, NDArray[Any] | None]:
     """Stack a list of bags; return instances, sizes and flat instance labels."""
     problems = Problems(f"The list of {len(bags)} bags")
-    bags = [_as_table(bag, bag_name(position, ids), problems) for position, bag in enumerate(bags)]
+    names = [bag_name(position, ids) for position in range(len(bags))]
+    bags = [_as_table(bag, name, problems) for bag, name in zip(bags, names, strict=True)]
     problems.raise_if_any()
     if not bags:
         problems.add("It is empty; at least one bag is needed.")
     widths = [bag.shape[1] for bag in bags if bag.ndim == 2]
-    width = max(set(widths), key=widths.count) if widths else 0
-    for position, bag in enumerate(bags):
-        name = bag_name(position, ids)
+    width = max(set(widths), key=widths.count, default=0)
+    for name, bag in zip(names, bags, strict=True):
         if bag.ndim != 2:
             problems.add(f"{name} has shape {bag.shape}; expected (n_instances, n_features).")
         elif bag.shape[0] == 0:
@@ -146,7 +144,15 @@ def stack_bags(
             problems.add(f"{name} has {bag.shape[1]} features where most bags have {width}.")
         elif bag.dtype.kind not in "fiubO":
             problems.add(f"{name} has type {bag.dtype}, which is not numeric.")
-    flat = _flat_instance_labels(instance_labels, bags, ids, problems)
+    labels = instance_labels
+    nested = hasattr(labels, "__len__") and len(labels) == len(bags)
+    if nested and all(np.ndim(bag_labels) == 1 for bag_labels in labels):
+        for name, inner, bag in zip(names, labels, bags, strict=True):
+            if len(inner) != bag.shape[0]:
+                found = f"{bag.shape[0]} instances but {len(inner)} instance labels."
+                problems.add(f"{name} has {found}")
+        labels = np.concatenate([np.asarray(inner) for inner in labels]) if bags else None
+    flat = None if labels is None else np.asarray(labels)
     problems.raise_if_any()
     sizes = np.array([bag.shape[0] for bag in bags], dtype=np.int64)
     if any(sp.issparse(bag) for bag in bags):
@@ -164,27 +170,6 @@ def _as_table(bag: Any, name: str, problems: Problems) -> Any:
     except ValueError:
         problems.add(f"{name} is not a table: its rows differ in length or nesting.")
         return bag
-
-
-def _flat_instance_labels(
-    labels: Any, bags: Sequence[Any], ids: Any, problems: Problems
-) -> NDArray[Any] | None:
-    if labels is None:
-        return None
-    nested = (
-        hasattr(labels, "__len__")
-        and len(labels) == len(bags)
-        and all(np.ndim(bag_labels) == 1 for bag_labels in labels)
-    )
-    if not nested:
-        return np.asarray(labels)
-    for position, (bag_labels, bag) in enumerate(zip(labels, bags, strict=True)):
-        if len(bag_labels) != bag.shape[0]:
-            problems.add(
-                f"{bag_name(position, ids)} has {bag.shape[0]} instances but "
-                f"{len(bag_labels)} instance labels."
-            )
-    return np.concatenate([np.asarray(bag_labels) for bag_labels in labels])
 
 
 def is_nested(X: Any) -> bool:
@@ -252,50 +237,43 @@ def check_bags(
         )
     offsets = offsets.astype(np.int64)
     n_bags, n_instances = len(offsets) - 1, instances.shape[0]
-    if offsets[0] != 0 or offsets[-1] != n_instances or (np.diff(offsets) < 0).any():
+    falling = (np.diff(offsets) < 0).any()
+    if offsets[0] != 0 or offsets[-1] != n_instances or falling:
         raise BagsError(
             f"offsets must increase from 0 to the number of instances, {n_instances}; got "
-            f"{offsets[0]} to {offsets[-1]}"
-            + (", falling in between." if (np.diff(offsets) < 0).any() else ".")
+            f"{offsets[0]} to {offsets[-1]}{', falling in between' if falling else ''}."
         )
     names = None if feature_names is None else tuple(str(name) for name in feature_names)
     ids = given["ids"]
-    fields: dict[str, Any] = {
-        "ids": np.arange(n_bags) if ids is None else text_array(ids),
-        "y": label_array(given["y"]),
-        "instance_labels": label_array(given["instance_labels"]),
-    }
     problems = Problems(f"{n_bags} bags of {n_instances} instances")
     empty = np.flatnonzero(np.diff(offsets) == 0)
+    no_rows = "has no instances; every bag needs at least one."
     problems.add_each(
-        (f"{bag_name(bag, ids)} has no instances; every bag needs at least one." for bag in empty),
-        total=len(empty),
-        kind="empty bags",
+        (f"{bag_name(bag, ids)} {no_rows}" for bag in empty), len(empty), "empty bags"
     )
-    for name, expected in (("ids", n_bags), ("y", n_bags), ("instance_labels", n_instances)):
-        if fields[name] is not None and fields[name].shape != (expected,):
-            problems.add(f"{name} has shape {fields[name].shape}; expected ({expected},).")
+    fields: dict[str, Any] = {"instances": instances, "offsets": offsets, "feature_names": names}
+    for name, length, convert in (
+        ("ids", n_bags, text_array),
+        ("y", n_bags, label_array),
+        ("instance_labels", n_instances, label_array),
+    ):
+        fields[name] = None if given[name] is None else convert(given[name])
+        if fields[name] is not None and fields[name].shape != (length,):
+            problems.add(f"{name} has shape {fields[name].shape}; expected ({length},).")
             fields[name] = None
-    info = {
-        field: check_info(field, given[field], length, problems)
-        for field, length in (("instance_info", n_instances), ("bag_info", n_bags))
-    }
+    for name, length in (("instance_info", n_instances), ("bag_info", n_bags)):
+        fields[name] = check_info(name, given[name], length, problems)
     _check_names(instances, names, problems)
     _check_ids(fields["ids"], problems)
     _check_missing_labels(fields["y"], ids, problems)
     _check_instance_labels(fields["y"], fields["instance_labels"], offsets, ids, problems)
-    has_missing = missing == "keep"
+    fields["has_missing"] = missing == "keep"
     if check_finite:
-        has_missing = _check_finite(instances, offsets, ids, names, problems, missing=missing)
+        fields["has_missing"] = _check_finite(
+            instances, offsets, ids, names, problems, keep=missing == "keep"
+        )
     problems.raise_if_any()
-    return {
-        **fields,
-        **info,
-        "instances": instances,
-        "offsets": offsets,
-        "feature_names": names,
-        "has_missing": has_missing,
-    }
+    return fields | ({"ids": np.arange(n_bags)} if ids is None else {})
 
 
 def check_info(
@@ -311,7 +289,7 @@ def check_info(
 
 def check_bag_labels(y: Any, ids: NDArray[Any]) -> NDArray[Any] | None:
     """Check new labels for bags that were checked before."""
-    labels = label_array(y)
+    labels = None if y is None else label_array(y)
     problems = Problems(f"The labels of {len(ids)} bags")
     if labels is not None and labels.shape != (len(ids),):
         problems.add(f"y has shape {labels.shape}; expected ({len(ids)},).")
@@ -322,20 +300,16 @@ def check_bag_labels(y: Any, ids: NDArray[Any]) -> NDArray[Any] | None:
 
 
 def check_new_instances(
-    instances: Any,
-    offsets: IntArray,
-    ids: NDArray[Any],
-    names: tuple[str, ...] | None,
-    *,
-    missing: str,
+    instances: Any, bags: Any, names: tuple[str, ...] | None, missing: str
 ) -> bool:
     """Check new features for bags that were checked before; return whether any are missing."""
-    problems = Problems(f"New features for {offsets[-1]} instances")
-    if instances.shape[0] != offsets[-1]:
+    problems = Problems(f"New features for {bags.n_instances} instances")
+    if instances.shape[0] != bags.n_instances:
         problems.add(f"There are {instances.shape[0]} rows; expected one per instance.")
         problems.raise_if_any()
     _check_names(instances, names, problems)
-    has_missing = _check_finite(instances, offsets, ids, names, problems, missing=missing)
+    keep = missing == "keep"
+    has_missing = _check_finite(instances, bags.offsets, bags.ids, names, problems, keep=keep)
     problems.raise_if_any()
     return has_missing
 
@@ -360,33 +334,23 @@ def _check_ids(ids: NDArray[Any] | None, problems: Problems) -> None:
     if any(value is None or value != value for value in counts):
         problems.add("Some bags have the id None or NaN; every bag needs one.")
     repeated = [(value, count) for value, count in counts.items() if count > 1]
-    problems.add_each(
-        (
-            f"The id {value!r:.200} is given to {count} bags; ids must be unique."
-            for value, count in repeated
-        ),
-        total=len(repeated),
-        kind="repeated ids",
+    messages = (
+        f"The id {value!r:.200} is given to {count} bags; ids must be unique."
+        for value, count in repeated
     )
+    problems.add_each(messages, len(repeated), "repeated ids")
 
 
 def _check_missing_labels(y: NDArray[Any] | None, ids: Any, problems: Problems) -> None:
     if y is None or y.dtype.kind not in "fO":
         return
     missing = np.flatnonzero([value is None or value != value for value in y])
-    problems.add_each(
-        (f"{bag_name(bag, ids)} has no label (NaN)." for bag in missing),
-        total=len(missing),
-        kind="bags without a label",
-    )
+    messages = (f"{bag_name(bag, ids)} has no label (NaN)." for bag in missing)
+    problems.add_each(messages, len(missing), "bags without a label")
 
 
 def _check_instance_labels(
-    y: NDArray[Any] | None,
-    labels: NDArray[Any] | None,
-    offsets: IntArray,
-    ids: Any,
-    problems: Problems,
+    y: Any, labels: Any, offsets: IntArray, ids: Any, problems: Problems
 ) -> None:
     """Add problems for negative bags with a positive instance (the greater label)."""
     if y is None or labels is None or y.dtype.kind == "O" or labels.dtype.kind == "O":
@@ -401,15 +365,12 @@ def _check_instance_labels(
     positive = (labels == instance_classes[1]).astype(np.int64)
     counts = np.diff(np.concatenate([[0], np.cumsum(positive)])[offsets])
     bad = np.flatnonzero(negative & (counts > 0))
-    problems.add_each(
-        (
-            f"{bag_name(bag, ids)} is negative but {counts[bag]} of its instances are labelled "
-            f"positive ({instance_classes[1].item()!r})."
-            for bag in bad
-        ),
-        total=len(bad),
-        kind="negative bags with positive instances",
+    messages = (
+        f"{bag_name(bag, ids)} is negative but {counts[bag]} of its instances are labelled "
+        f"positive ({instance_classes[1].item()!r})."
+        for bag in bad
     )
+    problems.add_each(messages, len(bad), "negative bags with positive instances")
 
 
 def check_no_missing(bags: Any, user: str = "This method") -> None:
@@ -423,54 +384,19 @@ def check_no_missing(bags: Any, user: str = "This method") -> None:
         Name of the estimator that needs complete data.
     """
     problems = Problems(f"Bags with missing values (impute them first; {user} needs all values)")
-    _check_finite(
-        bags.instances, bags.offsets, bags.ids, bags.feature_names, problems, missing="raise"
-    )
+    _check_finite(bags.instances, bags.offsets, bags.ids, bags.feature_names, problems)
     problems.raise_if_any()
 
 
 def _check_finite(
-    instances: Any,
-    offsets: IntArray,
-    ids: Any,
-    names: tuple[str, ...] | None,
-    problems: Problems,
-    *,
-    missing: str,
+    instances: Any, offsets: IntArray, ids: Any, names: Any, problems: Problems, keep: bool = False
 ) -> bool:
-    """Add problems for values that are not finite; return whether allowed missing values occur."""
-    total, examples, has_missing = non_finite_values(
-        instances, allow_missing=missing == "keep", limit=MAX_REPORTED
-    )
-    problems.add_each(
-        (
-            f"{bag_name(bag, ids)}, instance {row - offsets[bag]}: feature {column}"
-            + (f" ({names[column]!r})" if names and column < len(names) else "")
-            + f" is {value}; impute it or drop the instance."
-            for row, column, value in examples
-            for bag in [int(np.searchsorted(offsets, row, side="right") - 1)]
-        ),
-        total=total,
-        kind="values that are NaN or infinite",
-    )
-    return has_missing
+    """Add problems for values that are not finite, except missing ones (NaN) if they are kept.
 
-
-def non_finite_values(
-    instances: Any, *, allow_missing: bool, limit: int
-) -> tuple[int, list[tuple[int, int, float]], bool]:
-    """Count the values that are not finite, block by block, so that memory stays bounded.
-
-    Returns
-    -------
-    count : int
-        Number of infinite values, and of missing ones (NaN) unless they are allowed.
-    examples : list of (row, column, value)
-        The first few of them.
-    has_missing : bool
-        Whether there are missing values that are allowed.
+    Values are looked at block by block, so that memory stays bounded. Returns whether there are
+    missing values that are kept.
     """
-    count, examples, has_missing = 0, list[tuple[int, int, float]](), False
+    total, messages, has_missing = 0, list[str](), False
     sparse = sp.issparse(instances)
     values = instances.data[:, None] if sparse else instances
     step = max(1, _BLOCK_VALUES // max(1, values.shape[1]))
@@ -480,18 +406,22 @@ def non_finite_values(
             if np.isfinite(block.sum()):  # may overflow: then look at every value
                 continue
         refused = ~np.isfinite(block)
-        if allow_missing:
-            is_missing = np.isnan(block)
-            has_missing |= bool(is_missing.any())
-            refused &= ~is_missing
+        if keep:
+            has_missing |= bool(np.isnan(block).any())
+            refused &= ~np.isnan(block)
         bad = np.flatnonzero(refused)
-        count += len(bad)
-        for row, column in zip(*np.unravel_index(bad[:limit], block.shape), strict=True):
-            value = float(block[row, column])
+        total += len(bad)
+        for place in bad[: MAX_REPORTED - len(messages)]:
+            row, column = divmod(int(place), block.shape[1])
+            value, row = block[row, column], start + row
             if sparse:
-                entry = int(start + row)
-                at = int(np.searchsorted(instances.indptr, entry, side="right") - 1)
-                examples.append((at, int(instances.indices[entry]), value))
-            else:
-                examples.append((int(start + row), int(column), value))
-    return count, examples[:limit], has_missing
+                column = int(instances.indices[row])
+                row = int(np.searchsorted(instances.indptr, row, side="right") - 1)
+            bag = int(np.searchsorted(offsets, row, side="right") - 1)
+            name = f" ({names[column]!r})" if names and column < len(names) else ""
+            messages.append(
+                f"{bag_name(bag, ids)}, instance {row - offsets[bag]}: feature {column}{name} is "
+                f"{value}; impute it or drop the instance."
+            )
+    problems.add_each(messages, total, "values that are NaN or infinite")
+    return has_missing

@@ -244,11 +244,8 @@ def group_rows(
     codes = np.array([seen.setdefault(value, len(seen)) for value in firsts], dtype=np.int64)
     if any(map(is_missing, seen)):
         absent = [start for start, value in zip(starts, firsts, strict=True) if is_missing(value)]
-        problems.add_each(
-            (f"{where(int(row))}: there is no bag id." for row in absent),
-            total=len(absent),
-            kind="rows without a bag id",
-        )
+        messages = (f"{where(int(row))}: there is no bag id." for row in absent)
+        problems.add_each(messages, len(absent), "rows without a bag id")
         problems.raise_if_any(error)
     stops = np.append(starts[1:], len(values))
     order = np.argsort(codes, kind="stable")
@@ -257,44 +254,38 @@ def group_rows(
     first_rows = runs[run_offsets[:-1], 0]
     row_codes = np.repeat(codes, stops - starts)  # the bag of each row
 
-    def constant(name: str, column: Any, verb: str) -> NDArray[Any]:
+    def constant(column: Any, verb: str) -> NDArray[Any]:
         """Return the value of each bag; add problems for bags with several."""
         rows = text_array(column)
         per_bag = rows[first_rows]
         expected = per_bag[row_codes]
         differs = np.flatnonzero((rows != expected) & ((rows == rows) | (expected == expected)))
-        problems.add_each(
-            (
-                f"{where(row)}: the bag {values[row : row + 1].tolist()[0]!r} {verb} "
-                f"{rows[row : row + 1].tolist()[0]!r} here and "
-                f"{expected[row : row + 1].tolist()[0]!r} before; it must be the same in all rows "
-                "of a bag."
-                for row in differs.tolist()
-            ),
-            total=len(differs),
-            kind="rows that contradict others",
+        examples = (
+            (where(row), *(held[row : row + 1].tolist()[0] for held in (values, rows, expected)))
+            for row in differs.tolist()
         )
+        messages = (
+            f"{place}: the bag {bag!r} {verb} {here!r} here and {before!r} before; it must be the "
+            "same in all rows of a bag."
+            for place, bag, here, before in examples
+        )
+        problems.add_each(messages, len(differs), "rows that contradict others")
         return per_bag
 
     y = None
     ids = list(seen)
     if label is not None:
-        y = constant("label", label, "is labelled")
+        y = constant(label, "is labelled")
         unlabelled = [at for at, value in enumerate(y.tolist()) if is_missing(value)]
         if len(unlabelled) == len(y):
             y = None
         else:
-            problems.add_each(
-                (
-                    f"{where(int(first_rows[at]))}: the bag {ids[at]!r} has no label."
-                    for at in unlabelled
-                ),
-                total=len(unlabelled),
-                kind="bags without a label",
+            messages = (
+                f"{where(int(first_rows[at]))}: the bag {ids[at]!r} has no label."
+                for at in unlabelled
             )
-    info = {
-        name: constant(name, column, f"has {name}") for name, column in (bag_info or {}).items()
-    }
+            problems.add_each(messages, len(unlabelled), "bags without a label")
+    info = {name: constant(column, f"has {name}") for name, column in (bag_info or {}).items()}
     problems.raise_if_any(error)
     return Groups(values[first_rows], runs, run_offsets, first_rows, y, info)
 

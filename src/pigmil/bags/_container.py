@@ -4,7 +4,7 @@ import html
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,21 +25,63 @@ from pigmil.bags._checks import (
 )
 from pigmil.bags._columns import BAG, BAG_LABEL, INSTANCE_LABEL, ROW, group_rows
 
+_BAG_FIELDS, _ROW_FIELDS = ("ids", "y", "bag_info"), ("instance_labels", "instance_info")
 _FIELDS = (
-    "instances",
-    "offsets",
-    "ids",
-    "y",
-    "instance_labels",
-    "feature_names",
-    "instance_info",
-    "bag_info",
-    "has_missing",
-)
+    *("instances", "offsets", "feature_names", "has_missing"), *_BAG_FIELDS, *_ROW_FIELDS
+)  # fmt: skip
 _MAX_BAGS_SHOWN = 10  # bags listed in a notebook
 
 
-class Bags:
+class BagsBase:
+    """What bags in memory and bags on disk have in common."""
+
+    __slots__ = ()
+
+    ids: NDArray[Any]
+    y: Any  # array of shape (n_bags,), or None
+    n_features: Any
+    offsets: Any
+    dtype: Any
+    is_sparse: Any
+
+    @property
+    def n_bags(self) -> int:
+        """Number of bags."""
+        return len(self.ids)
+
+    @property
+    def n_instances(self) -> int:
+        """Number of instances in all bags."""
+        return int(self.offsets[-1])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of bags and of features, as scikit-learn expects of a table."""
+        return self.n_bags, self.n_features
+
+    @property
+    def bag_index(self) -> IntArray:
+        """Position of the bag of each instance."""
+        return segment_ids(self.offsets)
+
+    def __len__(self) -> int:
+        return self.n_bags
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({summary(self)})"
+
+    def _replace(self, **changes: Any) -> Self:
+        raise NotImplementedError
+
+    def with_labels(self, y: Any) -> Self:
+        """Return the same bags with other bag labels.
+
+        Instance labels may contradict them, as in one-vs-rest and in studies of label noise.
+        """
+        return self._replace(y=check_bag_labels(y, self.ids))
+
+
+class Bags(BagsBase):
     """Immutable bags of instances, the container that all parts of the library use.
 
     The instances of all bags are stacked in one array, dense or scipy CSR, and ``offsets`` says
@@ -95,9 +137,6 @@ class Bags:
     __slots__ = _FIELDS
 
     instances: Any
-    offsets: IntArray
-    ids: NDArray[Any]
-    y: Any  # array of shape (n_bags,), or None
     instance_labels: Any  # array of shape (n_instances,), or None
     feature_names: tuple[str, ...] | None
     instance_info: Mapping[str, NDArray[Any]]
@@ -291,30 +330,14 @@ class Bags:
         return columns | {("bag_info", name): v for name, v in self.bag_info.items()}
 
     @property
-    def n_bags(self) -> int:
-        """Number of bags."""
-        return len(self.offsets) - 1
-
-    @property
-    def n_instances(self) -> int:
-        """Number of instances in all bags."""
-        return int(self.instances.shape[0])
-
-    @property
     def n_features(self) -> int:
         """Number of features of an instance."""
         return int(self.instances.shape[1])
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Number of bags and of features, as scikit-learn expects of a table."""
-        return self.n_bags, self.n_features
-
-    @property
     def dtype(self) -> np.dtype[Any]:
         """Type of the values, float32 or float64."""
-        dtype: np.dtype[Any] = self.instances.dtype
-        return dtype
+        return np.dtype(self.instances.dtype)
 
     @property
     def is_sparse(self) -> bool:
@@ -326,14 +349,6 @@ class Bags:
         """Number of instances of each bag."""
         return np.diff(self.offsets)
 
-    @property
-    def bag_index(self) -> IntArray:
-        """Position of the bag of each instance."""
-        return segment_ids(self.offsets)
-
-    def __len__(self) -> int:
-        return self.n_bags
-
     def __iter__(self) -> Iterator[Any]:
         for start, end in zip(self.offsets[:-1], self.offsets[1:], strict=True):
             yield self.instances[start:end]
@@ -343,33 +358,21 @@ class Bags:
         chosen = resolve_index(key, self.ids)
         if isinstance(chosen, int):
             return self.instances[self.offsets[chosen] : self.offsets[chosen + 1]]
-        return self._slice(chosen) if isinstance(chosen, slice) else self._take(chosen)
-
-    def _slice(self, key: slice) -> "Bags":
-        first, last, _ = key.indices(self.n_bags)
-        last = max(first, last)
-        rows = slice(int(self.offsets[first]), int(self.offsets[last]))
-        return self._subset(rows, slice(first, last), self.offsets[first : last + 1] - rows.start)
-
-    def _take(self, chosen: IntArray) -> "Bags":
+        if isinstance(chosen, slice):
+            first, last, _ = chosen.indices(self.n_bags)
+            offsets = self.offsets[first : max(first, last) + 1]
+            return self._subset(slice(*offsets[[0, -1]]), chosen, offsets - offsets[0])
         rows = segment_gather(self.offsets, chosen)
         return self._subset(rows, chosen, offsets_of(self.sizes[chosen]))
 
     def _subset(self, rows: Any, chosen: Any, offsets: IntArray) -> "Bags":
-        return Bags._trusted(
-            instances=self.instances[rows],
-            offsets=offsets,
-            ids=self.ids[chosen],
-            y=None if self.y is None else self.y[chosen],
-            instance_labels=None if self.instance_labels is None else self.instance_labels[rows],
-            feature_names=self.feature_names,
-            instance_info={name: values[rows] for name, values in self.instance_info.items()},
-            bag_info={name: values[chosen] for name, values in self.bag_info.items()},
-            has_missing=self.has_missing,
-        )
+        bag_fields = {name: take(getattr(self, name), chosen) for name in _BAG_FIELDS}
+        row_fields = {name: take(getattr(self, name), rows) for name in _ROW_FIELDS}
+        instances = self.instances[rows]
+        return self._replace(instances=instances, offsets=offsets, **bag_fields, **row_fields)
 
     def _replace(self, **changes: Any) -> "Bags":
-        return Bags._trusted(**{name: getattr(self, name) for name in _FIELDS} | changes)
+        return Bags._trusted(**self.__getstate__() | changes)
 
     def with_instances(
         self, instances: Any, *, feature_names: Sequence[str] | None = None, missing: str = "raise"
@@ -377,15 +380,8 @@ class Bags:
         """Return the same bags with other features, one row per instance as before."""
         instances = clean_instances(instances)
         names = None if feature_names is None else tuple(str(name) for name in feature_names)
-        has_missing = check_new_instances(instances, self.offsets, self.ids, names, missing=missing)
+        has_missing = check_new_instances(instances, self, names, missing)
         return self._replace(instances=instances, feature_names=names, has_missing=has_missing)
-
-    def with_labels(self, y: Any) -> "Bags":
-        """Return the same bags with other bag labels.
-
-        Instance labels may contradict them, as in one-vs-rest and in studies of label noise.
-        """
-        return self._replace(y=check_bag_labels(y, self.ids))
 
     def with_info(
         self,
@@ -432,11 +428,9 @@ class Bags:
             Names of the columns for the bag and its labels; info keeps its own names.
         """
         index = self.bag_index
-        columns = [(bag, self.ids[index])]
-        if self.y is not None:
-            columns.append((label, self.y[index]))
-        if self.instance_labels is not None:
-            columns.append((instance_label, self.instance_labels))
+        held = ((bag, take(self.ids, index)), (label, take(self.y, index)),
+                (instance_label, self.instance_labels))  # fmt: skip
+        columns = [(name, values) for name, values in held if values is not None]
         columns += [(name, values[index]) for name, values in self.bag_info.items()]
         columns += [(name, values) for name, values in self.instance_info.items() if name != ROW]
         counts = Counter([*(name for name, _ in columns), *self.get_feature_names()])
@@ -513,9 +507,6 @@ class Bags:
             and mine.keys() == others.keys()
             and all(_same(values, others[name]) for name, values in mine.items())
         )
-
-    def __repr__(self) -> str:
-        return f"Bags({summary(self)})"
 
     def _repr_html_(self) -> str:
         """Return a summary and the first bags as a table, for notebooks."""
@@ -632,6 +623,13 @@ def _positions(names: list[str], ids: NDArray[Any]) -> IntArray:
     if absent:
         raise KeyError(f"There is no bag {absent[0]!r}; ids are like {ids[0]!r}.")
     return np.array([position[one] for one in names], dtype=np.int64)
+
+
+def take(held: Any, chosen: Any) -> Any:
+    """Return the chosen entries of an array, or of each array of a mapping; None of None."""
+    if isinstance(held, Mapping):
+        return {name: values[chosen] for name, values in held.items()}
+    return None if held is None else held[chosen]
 
 
 def _same(left: NDArray[Any], right: NDArray[Any]) -> bool:

@@ -1,7 +1,6 @@
 """Bags that stay on disk: known by their ids, labels and sizes, read block by block."""
 
 import contextlib
-import importlib
 import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,11 +14,11 @@ from numpy.typing import NDArray
 
 from pigmil._core.errors import BagFormatError, BagsError, Problems
 from pigmil._core.files import available_memory
-from pigmil._core.segments import offsets_of, segment_gather, segment_ids
-from pigmil._core.typing import FloatArray, IntArray
+from pigmil._core.segments import offsets_of, segment_blocks, segment_gather
+from pigmil._core.typing import IntArray
 from pigmil.bags._checks import as_csr, text_array
 from pigmil.bags._columns import row_numbers
-from pigmil.bags._container import Bags, resolve_index, summary
+from pigmil.bags._container import Bags, BagsBase, resolve_index, take
 
 BLOCK_BYTES = 1 << 25
 INSTANCE_LABELS = "instance_label"  # further column that holds the labels of instances
@@ -165,7 +164,7 @@ class MemorySource(Source):
         return MemorySource(self.stamp, self.info, self.instances[start:stop], columns)
 
 
-class LazyBags:
+class LazyBags(BagsBase):
     """Bags on disk, of which ids, labels, sizes and bag info are in memory.
 
     :func:`pigmil.scan_bags` returns them. They are indexed and split like :class:`pigmil.Bags`
@@ -227,26 +226,20 @@ class LazyBags:
         # ranges of bag i are rows segment_offsets[i] to segment_offsets[i + 1].
         self._segments = np.asarray(segments, dtype=np.int64).reshape(-1, 3)
         self._segment_offsets = np.asarray(segment_offsets, dtype=np.int64)
-        self.ids: NDArray[Any] = text_array(ids)
-        self.y: Any = None if y is None else text_array(y)
-        self.bag_info: dict[str, NDArray[Any]] = {
-            name: text_array(values) for name, values in (bag_info or {}).items()
-        }
-        self._stored_features = int(n_features)
+        self.ids = text_array(ids)
+        self.y = None if y is None else text_array(y)
+        self.bag_info = {name: text_array(values) for name, values in (bag_info or {}).items()}
+        self.n_features = self._stored_features = int(n_features)
         self.dtype = np.dtype(dtype)
-        self._stored_names = None if feature_names is None else tuple(map(str, feature_names))
+        names = None if feature_names is None else tuple(map(str, feature_names))
+        self.feature_names = self._stored_names = names
         self.is_sparse = bool(is_sparse)
         self._missing = missing
         # Instance info that is the same in all rows of a segment, such as the slide of a patient.
         self._segment_info = dict(segment_info or {})
         self._transformers = transformers
-        self.n_features = self._stored_features
-        self.feature_names = self._stored_names
-        lengths = self._segments[:, 2] - self._segments[:, 1]
-        starts = self._segment_offsets[:-1]
-        self.sizes: IntArray = (
-            np.add.reduceat(lengths, starts) if len(starts) else np.empty(0, dtype=np.int64)
-        )
+        lengths = offsets_of(self._segments[:, 2] - self._segments[:, 1])
+        self.sizes: IntArray = np.diff(lengths[self._segment_offsets])
 
     @classmethod
     def from_bags(cls, bags: Bags, path: Path) -> "LazyBags":
@@ -255,44 +248,17 @@ class LazyBags:
         if bags.instance_labels is not None:
             columns[INSTANCE_LABELS] = bags.instance_labels
         starts, stops = bags.offsets[:-1], bags.offsets[1:]
-        return cls(
-            [MemorySource.of(path, bags.instances, columns)],
-            np.column_stack([np.zeros_like(starts), starts, stops]),
-            np.arange(bags.n_bags + 1),
-            ids=bags.ids,
-            y=bags.y,
-            bag_info=bags.bag_info,
-            n_features=bags.n_features,
-            dtype=bags.dtype,
-            feature_names=bags.feature_names,
-            is_sparse=bags.is_sparse,
-            missing="keep" if bags.has_missing else "raise",
-        )
-
-    @property
-    def n_bags(self) -> int:
-        """Number of bags."""
-        return len(self.ids)
-
-    @property
-    def n_instances(self) -> int:
-        """Number of instances in all bags."""
-        return int(self.sizes.sum())
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of bags and of features, as scikit-learn expects of a table."""
-        return self.n_bags, self.n_features
+        segments = np.column_stack([np.zeros_like(starts), starts, stops])
+        sources = [MemorySource.of(path, bags.instances, columns)]
+        same = ("ids", "y", "bag_info", "n_features", "dtype", "feature_names", "is_sparse")
+        fields: dict[str, Any] = {name: getattr(bags, name) for name in same}
+        missing = "keep" if bags.has_missing else "raise"
+        return cls(sources, segments, np.arange(bags.n_bags + 1), missing=missing, **fields)
 
     @property
     def offsets(self) -> IntArray:
         """Where each bag would begin if all were read, followed by the number of instances."""
         return offsets_of(self.sizes)
-
-    @property
-    def bag_index(self) -> IntArray:
-        """Position of the bag of each instance."""
-        return segment_ids(self.offsets)
 
     @property
     def paths(self) -> list[str]:
@@ -309,9 +275,6 @@ class LazyBags:
         """Type of the values once they are read."""
         small = self.dtype.kind == "f" and self.dtype.itemsize <= 4
         return np.dtype(np.float32 if small else np.float64)
-
-    def __len__(self) -> int:
-        return self.n_bags
 
     def __iter__(self) -> Iterator[Any]:
         for block in self.blocks():
@@ -334,28 +297,17 @@ class LazyBags:
             sources=[self._sources[position] for position in used.tolist()],
             segments=segments,
             segment_offsets=offsets_of(np.diff(self._segment_offsets)[chosen]),
-            ids=self.ids[chosen],
-            y=None if self.y is None else self.y[chosen],
-            bag_info={name: values[chosen] for name, values in self.bag_info.items()},
-            segment_info={name: values[rows] for name, values in self._segment_info.items()},
+            segment_info=take(self._segment_info, rows),
+            **{name: take(getattr(self, name), chosen) for name in ("ids", "y", "bag_info")},
         )
 
     def _replace(self, **changes: Any) -> "LazyBags":
-        fields = {
-            "sources": self._sources,
-            "segments": self._segments,
-            "segment_offsets": self._segment_offsets,
-            "ids": self.ids,
-            "y": self.y,
-            "bag_info": self.bag_info,
-            "n_features": self._stored_features,
-            "dtype": self.dtype,
-            "feature_names": self._stored_names,
-            "is_sparse": self.is_sparse,
-            "missing": self._missing,
-            "segment_info": self._segment_info,
-            "transformers": self._transformers,
-        }
+        fields: dict[str, Any] = {
+            name: getattr(self, f"_{name}" if hasattr(self, f"_{name}") else name)
+            for name in ("sources", "segments", "segment_offsets", "segment_info", "transformers",
+                         "missing", "ids", "y", "bag_info", "dtype", "is_sparse")
+        }  # fmt: skip
+        fields |= {"n_features": self._stored_features, "feature_names": self._stored_names}
         changed = LazyBags(**(fields | changes))
         if "transformers" not in changes:
             changed.n_features, changed.feature_names = self.n_features, self.feature_names
@@ -380,13 +332,6 @@ class LazyBags:
                     f"bag_info[{name!r}] has {len(values)} entries for {self.n_bags} bags."
                 )
         return self._replace(bag_info={**self.bag_info, **bag_info})
-
-    def with_labels(self, y: Any) -> "LazyBags":
-        """Return the same bags with other labels."""
-        y = text_array(y)
-        if len(y) != self.n_bags:
-            raise BagsError(f"There are {len(y)} labels for {self.n_bags} bags.")
-        return self._replace(y=y)
 
     def with_transformer(self, transformer: Any) -> "LazyBags":
         """Return the same bags, transformed by a fitted :class:`pigmil.OnInstances` when read.
@@ -420,14 +365,8 @@ class LazyBags:
         if max_bytes < 1:
             raise ValueError(f"max_bytes must be at least 1; got {max_bytes}.")
         row_bytes = max(1, max(self._stored_features, self.n_features) * self._value_type.itemsize)
-        ends = self.offsets * row_bytes
-        parts, first = [], 0
-        while first < self.n_bags:
-            last = int(np.searchsorted(ends, ends[first] + max_bytes, side="right")) - 1
-            last = min(max(last, first + 1), self.n_bags)
-            parts.append(self._take(np.arange(first, last, dtype=np.int64)))
-            first = last
-        return parts
+        runs = segment_blocks(self.offsets * row_bytes, max_bytes)
+        return [self._take(np.arange(first, last)) for first, last in runs]
 
     def blocks(self, max_bytes: int = BLOCK_BYTES, *, info: bool = False) -> Iterator[Bags]:
         """Read the bags block by block.
@@ -444,7 +383,7 @@ class LazyBags:
         Bags
         """
         for part in self.partitions(max_bytes):
-            yield part._read(info=info)
+            yield part.load(info=info)
 
     def load(self, *, info: bool = True) -> Bags:
         """Read all bags into memory.
@@ -459,9 +398,6 @@ class LazyBags:
         BagsError
             If the values would fill more than the memory that is available.
         """
-        return self._read(info=info)
-
-    def _read(self, *, info: bool) -> Bags:
         self._check_memory()
         instances, columns = self._read_rows(info=info)
         labels = columns.pop(INSTANCE_LABELS, None)
@@ -560,16 +496,6 @@ class LazyBags:
     @property
     def _row_bytes(self) -> int:
         return max(1, self._stored_features * self._value_type.itemsize)
-
-    def column_moments(self) -> tuple[int, FloatArray, FloatArray]:
-        """Return the number of instances, and mean and variance of every feature, in one pass."""
-        # The engine lies above this room; by name, because bags in memory never need it.
-        engine = importlib.import_module("pigmil.scale")
-        moments: tuple[int, FloatArray, FloatArray] = engine.column_moments(self)
-        return moments
-
-    def __repr__(self) -> str:
-        return f"LazyBags({summary(self)})"
 
 
 def _merged_ranges(segments: IntArray) -> IntArray:

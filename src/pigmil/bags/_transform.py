@@ -1,5 +1,6 @@
 """Instance transformers of scikit-learn, applied to bags."""
 
+import importlib
 from typing import Any, ClassVar
 
 import numpy as np
@@ -107,7 +108,9 @@ class OnInstances(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
         y = bags.y if y is None else np.asarray(y)
         self.n_features_in_ = bags.n_features
         if type(transformer) is StandardScaler:
-            count, mean, variance = bags.column_moments()
+            # The engine is above this package; by name, because bags in memory never need it.
+            engine = importlib.import_module("pigmil.scale")
+            count, mean, variance = engine.column_moments(bags)
             transformer.fit(np.zeros((1, bags.n_features)))  # sets what does not depend on values
             transformer.mean_, transformer.n_samples_seen_ = mean, np.int64(count)
             if transformer.with_std:

@@ -55,7 +55,7 @@ def hold_blocks(bags: LazyBags) -> LazyBags | HeldBlocks:
 
 
 def _read_block(part: LazyBags) -> Bags:
-    return part._read(info=False)
+    return part.load(info=False)
 
 
 def _same_block(block: Bags) -> Bags:
@@ -292,7 +292,7 @@ def _combine_moments(left: _Moments, right: _Moments) -> _Moments:
 
 
 def _run_task(function: Callable[..., Any], part: Any, info: bool, *arguments: Any) -> Any:
-    block = part._read(info=info) if isinstance(part, LazyBags) else part
+    block = part.load(info=info) if isinstance(part, LazyBags) else part
     return function(block, *arguments)
 
 
