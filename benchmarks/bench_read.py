@@ -4,7 +4,7 @@ python benchmarks/bench_read.py                       # 100 MB of values, 500 sl
 python benchmarks/bench_read.py --before ../old/src   # and with another version of the library
 python benchmarks/bench_read.py --small               # a tenth of it
 
-Each figure is the best of three reads in a process of its own; peak memory is what the read adds
+Each figure is the best of three reads in a separate process; peak memory is what the read adds
 to the program after its imports (Linux: VmHWM).
 """
 

@@ -437,7 +437,7 @@ def test_contrast_against_loops(problem, n_rounds):
     expected = slow_contrast(work.rows, work, n_rounds)
     np.testing.assert_allclose(model.scores[:, 0], expected, rtol=1e-4, atol=1e-4)
     scaled = fit_scale("standard", work.rows).apply(work.rows)
-    away = work.folds[0][work.owner]  # bags that take no part score as those of strangers
+    away = work.folds[0][work.owner]  # bags that take no part score as new ones
     linear = scaled @ model.weights + model.constant
     np.testing.assert_allclose(model.scores[away, 1], linear[away, 1], atol=1e-9)
 

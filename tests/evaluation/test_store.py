@@ -107,7 +107,7 @@ def test_equal_parameters_give_equal_text():
     )
 
 
-def test_functions_among_parameters_are_told_apart():
+def test_functions_among_parameters_are_distinguished():
     from sklearn.preprocessing import FunctionTransformer
 
     def text(function):

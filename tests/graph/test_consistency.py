@@ -32,7 +32,7 @@ def geometric_graph(n, radius, rng):
 
 
 def searched(search, adjacency, density):
-    """Sizes by one of the two searches, whatever the size of the graph."""
+    """Sizes by one of the two searches, regardless of the size of the graph."""
     sizes = np.zeros(adjacency.shape, dtype=np.int64)
     search(adjacency, edges_needed(len(adjacency), density), sizes)
     return np.where(adjacency > 0, sizes, 0)

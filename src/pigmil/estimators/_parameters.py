@@ -132,7 +132,7 @@ def with_parameters(method: Method) -> Method:
 
 # Pages whose name is not that of the class: names must differ by more than case.
 PAGES = {"MIGraph": "pigmil.MIGraph-edges", "MISVM": "pigmil.MISVM-bags"}
-_PREFIXES = ("svm_", "network_")  # tell apart entries of one parameter
+_PREFIXES = ("svm_", "network_")  # distinguish entries of one parameter
 _ENTRIES = {
     entry.partition(" : ")[0]: entry.rstrip()
     for entry in re.split(r"\n(?=\w+ : )", __doc__ or "")[1:]

@@ -75,7 +75,7 @@ class ExactGraph(NamedTuple):
     """A graph of at most 62 vertices; sets of vertices are bit masks."""
 
     adjacency: Flags  # (n, n)
-    strangers: IntArray  # (n,) mask of the other vertices that a vertex has no edge to
+    unconnected: IntArray  # (n,) mask of the other vertices that a vertex has no edge to
     allowed: IntArray  # (n + 1,) pairs of a quasi-clique of each size that may lack an edge
 
 
@@ -83,12 +83,12 @@ class ExactGraph(NamedTuple):
 def exact_graph(adjacency: Flags, allowed: IntArray) -> ExactGraph:
     """Return the graph with its masks."""
     n = adjacency.shape[0]
-    strangers = np.zeros(n, dtype=np.int64)
+    unconnected = np.zeros(n, dtype=np.int64)
     for i in range(n):
         for j in range(n):
             if i != j and adjacency[i, j] == 0:
-                strangers[i] |= 1 << j
-    return ExactGraph(adjacency, strangers, allowed)
+                unconnected[i] |= 1 << j
+    return ExactGraph(adjacency, unconnected, allowed)
 
 
 @njit
@@ -142,7 +142,7 @@ def rank_candidates(
     for k in range(count):
         v = by_gap[k]
         c = 0
-        while c < n_classes and (graph.strangers[v] & class_mask[c]) != class_mask[c]:
+        while c < n_classes and (graph.unconnected[v] & class_mask[c]) != class_mask[c]:
             c += 1
         if c == n_classes:
             class_mask[c] = class_size[c] = 0
@@ -266,9 +266,9 @@ def count_bits(mask: int) -> int:
 def is_quasi_clique(graph: ExactGraph, mask: int) -> bool:
     """Return whether few enough pairs of a set lack an edge."""
     missing = 0
-    for v in range(graph.strangers.shape[0]):
+    for v in range(graph.unconnected.shape[0]):
         if (mask >> v) & 1:
-            missing += count_bits(mask & graph.strangers[v])
+            missing += count_bits(mask & graph.unconnected[v])
     return missing <= 2 * graph.allowed[count_bits(mask)]
 
 
