@@ -17,6 +17,7 @@ from pigmil.report import _pictures as pictures
 from pigmil.report import _ranking as ranking
 from pigmil.report import detection_summary, render_html
 from pigmil.report._pictures import (
+    Thumbnails,
     colour_range,
     feature_differences,
     instance_map,
@@ -24,7 +25,6 @@ from pigmil.report._pictures import (
     updating_replay,
 )
 from pigmil.report._ranking import bag_predictions, calibration
-from pigmil.report._thumbnails import Thumbnails
 
 
 def test_summary_is_plain(rhombus_summary):
@@ -322,7 +322,7 @@ def test_pictures_that_fill_the_memory_are_not_opened(rhombus, tmp_path, monkeyp
     bags, _ = rhombus
     image.new("1", (20_000, 20_000)).save(tmp_path / "bomb.png")  # Pillow refuses it by itself
     image.new("1", (300, 300)).save(tmp_path / "large.png")
-    monkeypatch.setattr("pigmil.report._thumbnails.MAX_PIXELS", 80_000)
+    monkeypatch.setattr("pigmil.report._pictures.MAX_PIXELS", 80_000)
     names = np.array(["bomb.png", "large.png"] + [""] * (bags.n_instances - 2), dtype=object)
     pictured = bags.with_info(instance_info={"file": names})
     thumbnails = Thumbnails(pictured, "file", folder=tmp_path)

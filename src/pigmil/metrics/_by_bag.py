@@ -1,13 +1,58 @@
 """Measures within each positive bag, averaged over the bags."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from pigmil._core.segments import segment_ids
-from pigmil._core.typing import FloatArray
-from pigmil.metrics._checks import ScoredBags
-from pigmil.metrics._instances import instance_auc, instance_average_precision
+from pigmil._core.typing import BoolArray, FloatArray, IntArray
+from pigmil.bags import Bags
+from pigmil.metrics._instances import (
+    check_scores,
+    check_truth,
+    instance_auc,
+    instance_average_precision,
+)
+
+
+@dataclass(frozen=True)
+class ScoredBags:
+    """Scores and truth of the instances, with the bags that a per-bag measure averages over."""
+
+    scores: FloatArray
+    known: BoolArray
+    positive: BoolArray
+    offsets: IntArray
+    counted: IntArray
+
+    @classmethod
+    def from_arguments(
+        cls, scores: Any, bags: Any, y: Any, instance_labels: Any, pos_label: Any = None,
+        bag_pos_label: Any = None,
+    ) -> "ScoredBags":  # fmt: skip
+        """Validate the arguments that all per-bag measures share."""
+        if isinstance(bags, Bags):
+            offsets = bags.offsets
+            y = bags.y if y is None else y
+            instance_labels = bags.instance_labels if instance_labels is None else instance_labels
+        else:
+            offsets = np.asarray(bags, dtype=np.int64)
+        for name, value in (("y", y), ("instance_labels", instance_labels)):
+            if value is None:
+                raise ValueError(f"{name} is neither given nor part of the bags.")
+        known, positive = check_truth(instance_labels, pos_label)
+        scores = check_scores(scores, len(positive))
+        y = np.asarray(y)
+        if len(offsets) != len(y) + 1 or offsets[-1] != len(positive):
+            raise ValueError(
+                f"{len(y)} bag labels and {len(positive)} instance labels do not fit offsets of "
+                f"{len(offsets) - 1} bags and {offsets[-1]} instances."
+            )
+        positive_bag = y == (np.unique(y)[-1] if bag_pos_label is None else bag_pos_label)
+        n_positive = np.add.reduceat(positive.astype(np.int64), offsets[:-1])
+        counted = np.flatnonzero(positive_bag & (n_positive > 0))
+        return cls(scores, known, positive, offsets, counted)
 
 
 def hit_at_k(
@@ -56,7 +101,8 @@ def hit_at_k(
     0.5
     """
     data = ScoredBags.from_arguments(scores, bags, y, instance_labels, pos_label, bag_pos_label)
-    _check_k(k)
+    if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
+        raise ValueError(f"k must be a positive integer; got {k!r}.")
     if not len(data.counted):
         return float("nan")
     n_bags = len(data.offsets) - 1
@@ -145,8 +191,7 @@ def per_bag_auc(
     >>> per_bag_auc([3, 2, 1, 0], [0, 2, 4], [1, 1], [1, 0, 0, 1])
     0.5
     """
-    data = ScoredBags.from_arguments(scores, bags, y, instance_labels, **labels)
-    return _mean_over_bags(instance_auc, data)
+    return _mean_over_bags(instance_auc, scores, bags, y, instance_labels, **labels)
 
 
 def per_bag_average_precision(
@@ -170,11 +215,11 @@ def per_bag_average_precision(
     >>> per_bag_average_precision([3, 2, 1, 0], [0, 2, 4], [1, 1], [1, 0, 0, 1])
     0.75
     """
-    data = ScoredBags.from_arguments(scores, bags, y, instance_labels, **labels)
-    return _mean_over_bags(instance_average_precision, data)
+    return _mean_over_bags(instance_average_precision, scores, bags, y, instance_labels, **labels)
 
 
-def _mean_over_bags(measure: Any, data: ScoredBags) -> float:
+def _mean_over_bags(measure: Any, *arguments: Any, **labels: Any) -> float:
+    data = ScoredBags.from_arguments(*arguments, **labels)
     usable = data.known & ~np.isnan(data.scores)
     values = []
     for bag in data.counted:
@@ -192,8 +237,3 @@ def _miss_probability(n: Any, n_positive: Any, n_drawn: Any) -> FloatArray:
         left = np.maximum(n - n_positive - number, 0) / np.maximum(n - number, 1)
         miss = np.where(number < n_drawn, miss * left, miss)
     return miss
-
-
-def _check_k(k: Any) -> None:
-    if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
-        raise ValueError(f"k must be a positive integer; got {k!r}.")

@@ -8,7 +8,6 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
-from pigmil.metrics._checks import check_scores, check_truth
 
 FROC_RATES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
@@ -263,3 +262,31 @@ def _scored(
     unscored = np.isnan(scores)
     _, ranks = np.unique(np.where(unscored, -np.inf, scores), return_inverse=True)
     return positive, np.where(unscored, -1.0, ranks.astype(np.float64))
+
+
+def check_truth(instance_labels: Any, pos_label: Any) -> tuple[BoolArray, BoolArray]:
+    """Return which instances have a known label, and which are positive."""
+    labels = np.asarray(instance_labels)
+    if labels.ndim != 1 or len(labels) == 0:
+        raise ValueError(
+            f"instance_labels must be a 1-D array with one entry per instance; got {labels.shape}."
+        )
+    known = np.asarray(labels == labels, dtype=bool)
+    if pos_label is None:
+        if not known.any():
+            raise ValueError("instance_labels are all NaN; nothing can be measured.")
+        pos_label = np.unique(labels[known])[-1]
+    elif not (labels[known] == pos_label).any():
+        values = np.unique(labels[known])[:10].tolist()
+        raise ValueError(f"pos_label={pos_label!r} does not occur in instance_labels {values}.")
+    return known, known & np.asarray(labels == pos_label, dtype=bool)
+
+
+def check_scores(scores: Any, n_instances: int) -> FloatArray:
+    """Return the scores as floats; raise unless there is one per instance."""
+    values: FloatArray = np.asarray(scores, dtype=np.float64)
+    if values.shape != (n_instances,):
+        raise ValueError(
+            f"scores have shape {values.shape}; expected ({n_instances},), one per instance."
+        )
+    return values

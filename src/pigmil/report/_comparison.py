@@ -123,13 +123,14 @@ def printed_table(results: Any, metric: str) -> Table:
 def legend(results: Any, metric: str) -> str:
     """Return what intervals and marks of :func:`results_table` mean."""
     has_interval = metric in INTERVALS and len(results.intervals(metric))
-    how = _BOOTSTRAP if has_interval else "mean and one standard deviation over the folds"
-    if not any(results.decides(data, metric) for data in results.table(metric).index):
-        return f"interval: {how}; bold: best mean"
-    return f"interval: {how}; bold: best mean; {DAGGER}: {_NOT_WORSE}"
+    text = f"interval: {_BOOTSTRAP if has_interval else _DEVIATION}; bold: best mean"
+    if any(results.decides(data, metric) for data in results.table(metric).index):
+        text += f"; {DAGGER}: {_NOT_WORSE}"
+    return text
 
 
 _BOOTSTRAP = "95 % confidence interval by a bootstrap over bags or their groups"
+_DEVIATION = "mean and one standard deviation over the folds"
 _NOT_WORSE = "not significantly worse (corrected resampled t-test, Holm, level 0.05)"
 
 
@@ -179,21 +180,15 @@ def single_set(results: Any, metric: str | None = None) -> dict[str, Any]:
     order = means[main].sort_values(ascending=lesser, na_position="last", kind="stable").index
     rows: list[dict[str, Any]] = []
     for method in order:
-        mean = to_json_safe(float(means[main][method]))
-        rows.append(
-            {
-                "method": sanitize(method),
-                "mean": mean,
-                "low": to_json_safe(float(low[method])),
-                "high": to_json_safe(float(high[method])),
-                "interval": "–" if mean is None else f"{low[method]:.1f} to {high[method]:.1f}",
-                "cells": [
-                    asdict(replace(marked[name][method], text=_cell(means[name][method], name)))
-                    for name in available
-                ],
-            }
-        )
-        rows[-1]["main"] = rows[-1]["cells"][available.index(main)]
+        cells = [
+            asdict(replace(marked[name][method], text=_cell(means[name][method], name)))
+            for name in available
+        ]
+        ends = (means[main][method], low[method], high[method])
+        row = dict(zip(("mean", "low", "high"), to_json_safe(list(map(float, ends))), strict=True))
+        interval = "–" if row["mean"] is None else f"{low[method]:.1f} to {high[method]:.1f}"
+        row |= {"method": sanitize(method), "interval": interval, "cells": cells}
+        rows.append({**row, "main": cells[available.index(main)]})
     known = [row for row in rows if row["mean"] is not None]
     left = min((row["low"] for row in known), default=0.0)
     right = max((row["high"] for row in known), default=1.0)
@@ -202,7 +197,7 @@ def single_set(results: Any, metric: str | None = None) -> dict[str, Any]:
         "data": sanitize(data),
         "main_title": title,
         "short": short,
-        "how": _BOOTSTRAP if len(intervals) else "mean and one standard deviation over the folds",
+        "how": _BOOTSTRAP if len(intervals) else _DEVIATION,
         "metrics": [
             {"metric": name, "short": METRICS[name][1], "title": METRICS[name][0]}
             for name in available

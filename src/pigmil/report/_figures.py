@@ -16,8 +16,7 @@ from pigmil._core.typing import IntArray
 from pigmil.bags import Bags, as_bags, resolve_index
 from pigmil.evaluation import Faithfulness
 from pigmil.metrics import instance_scores
-from pigmil.report._pictures import colour_range, project
-from pigmil.report._thumbnails import open_picture
+from pigmil.report._pictures import colour_range, open_picture, project
 from pigmil.report._tiles import Tiles, all_scores_of, scored_tiles, slide_attribute, tile_corners
 
 NEGATIVE, UNKNOWN, POSITIVE, MARK = "#4c72b0", "#b8b8b8", "#dd8452", "#c0392b"
@@ -32,6 +31,12 @@ def write_figure(figure: Any, path: Path, *, dpi: int) -> None:
     figure.savefig(buffer, format=path.suffix[1:], dpi=dpi)
     with atomic_write(path) as temporary:
         temporary.write_bytes(buffer.getvalue())
+
+
+def _axes(ax: Any, size: tuple[float, float]) -> Any:
+    """Return the axes, by default those of a new figure."""
+    plt = import_optional("matplotlib.pyplot", extra="plot", purpose="Drawing a figure")
+    return plt.subplots(figsize=size, layout="constrained")[1] if ax is None else ax
 
 
 def plot_bags(
@@ -80,12 +85,10 @@ def plot_bags(
     >>> ax.get_title()
     'RING'
     """
-    plt = import_optional("matplotlib.pyplot", extra="plot", purpose="Drawing bags")
     bags = as_bags(X, y=y)
     labels = bags.instance_labels if instance_labels is None else np.asarray(instance_labels)
     points, names = project(bags)
-    if ax is None:
-        _, ax = plt.subplots(figsize=(5.5, 5), layout="constrained")
+    ax = _axes(ax, (5.5, 5))
     look: dict[str, Any] = {"s": 22, "alpha": 0.75, "linewidths": 0}
     if scores is not None:
         values = instance_scores(scores, bags) if hasattr(scores, "fit") else np.asarray(scores)
@@ -150,9 +153,7 @@ def plot_faithfulness(curves: Faithfulness, *, title: str | None = None, ax: Any
     >>> ax.get_xlabel()
     'share of instances removed'
     """
-    plt = import_optional("matplotlib.pyplot", extra="plot", purpose="Drawing curves")
-    if ax is None:
-        _, ax = plt.subplots(figsize=(5.5, 4), layout="constrained")
+    ax = _axes(ax, (5.5, 4))
     low, high = curves.random.min(axis=0), curves.random.max(axis=0)
     ax.fill_between(curves.removed, low, high, color=UNKNOWN, alpha=0.4, linewidth=0)
     for values, colour, name in (
@@ -254,20 +255,17 @@ def plot_heatmap(
     """
     if value not in ("score", "percentile"):
         raise ValueError(f"value must be 'score' or 'percentile'; got {value!r}.")
-    plt = import_optional("matplotlib.pyplot", extra="plot", purpose="Drawing a heat map")
     collections = import_optional("matplotlib.collections", extra="plot", purpose="Drawing tiles")
     bags = as_bags(bags)
     all_scores = all_scores_of(bags, scores)
     tiles = scored_tiles(bags, all_scores, bag, slide=slide, tile_size=tile_size)
     values = tiles.score if value == "score" else tiles.percentile
     low, high = colour_range(all_scores) if value == "score" else (0.0, 100.0)
-    if ax is None:
-        _, ax = plt.subplots(figsize=(6, 5), layout="constrained")
+    ax = _axes(ax, (6, 5))
     if thumbnail is not None:
         width, height = _extent(bags, bag, tiles, extent)
-        picture = thumbnail
-        if isinstance(thumbnail, str | os.PathLike):
-            picture = np.asarray(open_picture(thumbnail))
+        is_path = isinstance(thumbnail, str | os.PathLike)
+        picture = np.asarray(open_picture(thumbnail)) if is_path else thumbnail
         ax.imshow(picture, extent=(0, width, height, 0))
     drawn = collections.PolyCollection(
         tile_corners(tiles), array=np.ma.masked_invalid(values), cmap=cmap, clim=(low, high),

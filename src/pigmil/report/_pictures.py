@@ -1,5 +1,10 @@
-"""Data for the figures of a report: map, graph, updating, heat maps and features."""
+"""Data for the figures of a report: map, graph, updating, heat maps, features, thumbnails."""
 
+import base64
+import io
+import os
+import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,6 +12,7 @@ from scipy.sparse import csr_matrix
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
+from pigmil._core.errors import import_optional
 from pigmil._core.segments import segment_argmax
 from pigmil._core.text import count, sanitize
 from pigmil._core.typing import FloatArray, IntArray
@@ -16,6 +22,8 @@ from pigmil.report._tiles import scored_tiles, slides_of
 
 TOP_FEATURES, UNNAMED_FEATURES = 15, 20
 MAP_LIMIT, NODE_LIMIT, EDGE_LIMIT, TILE_LIMIT = 10_000, 250, 1500, 40_000
+SIDE, MAX_PIXELS = 96, 50_000_000  # of a thumbnail, and of a picture to open
+FORMATS = ("PNG", "JPEG", "TIFF", "GIF", "BMP", "WEBP")  # Pillow starts a program for others
 
 
 def project(bags: Bags) -> tuple[FloatArray, tuple[str, str]]:
@@ -322,14 +330,12 @@ def heatmaps(
                     "detected": detected[tiles.rows].tolist(),
                 }
             )
-    left = len(listed) - drawn
+    note = f"Heat maps are drawn for the best {drawn} of {len(listed)} bags; pigmil heatmap "
+    note += "draws all of them."
     return {
         "maps": maps,
         "range": rounded(colour_range(scores)),
-        "note": f"Heat maps are drawn for the best {drawn} of {len(listed)} bags; pigmil heatmap "
-        "draws all of them."
-        if left
-        else None,
+        "note": note if drawn < len(listed) else None,
     }
 
 
@@ -368,20 +374,18 @@ def feature_differences(bags: Bags, detected: IntArray, positive: Any) -> dict[s
         return None
     order = usable[np.argsort(-np.abs(difference[usable]), kind="stable")][:TOP_FEATURES]
     names = bags.get_feature_names()
+    columns = {
+        "name": [sanitize(names[column]) for column in order],
+        "difference": rounded(difference[order]),
+        "detected": rounded(mean[order]),
+        "negative": rounded(reference[order]),
+    }
+    note = f"The {len(order)} largest of {count(len(usable), 'feature')}."
+    rows = zip(*columns.values(), strict=True)
     return {
-        "rows": [
-            {
-                "name": sanitize(names[column]),
-                "difference": rounded(difference[column])[0],
-                "detected": rounded(mean[column])[0],
-                "negative": rounded(reference[column])[0],
-            }
-            for column in order.tolist()
-        ],
+        "rows": [dict(zip(columns, row, strict=True)) for row in rows],
         "largest": rounded(np.abs(difference[order]).max())[0],
-        "note": f"The {len(order)} largest of {count(len(usable), 'feature')}."
-        if len(order) < len(usable)
-        else None,
+        "note": note if len(order) < len(usable) else None,
     }
 
 
@@ -393,3 +397,83 @@ def _moments(values: Any) -> tuple[FloatArray, FloatArray]:
     known = np.ma.masked_invalid(np.asarray(values, dtype=np.float64))
     mean, deviation = known.mean(axis=0), known.std(axis=0)
     return np.ma.filled(mean, np.nan), np.ma.filled(deviation, np.nan)
+
+
+def open_picture(path: str | os.PathLike[str]) -> Any:
+    """Return a picture in colours; refuse odd formats and pictures that fill the memory."""
+    image = import_optional("PIL.Image", extra="report", purpose="Pictures")
+    with image.open(path, formats=FORMATS) as opened:
+        if opened.width * opened.height > MAX_PIXELS:
+            raise ValueError(f"{path} has more than {MAX_PIXELS:,} pixels.")
+        return opened.convert("RGB")
+
+
+class Thumbnails:
+    """Thumbnails of instances as data addresses.
+
+    Parameters
+    ----------
+    bags : Bags
+        The bags.
+    column : str
+        Column of ``instance_info`` with pictures, as arrays of shape (height, width) or
+        (height, width, 3), or as paths of files.
+    folder : path, optional
+        Folder of the files, the working folder by default. Files elsewhere are not opened: a
+        table of unknown origin could name any picture of this machine.
+    limit : int, default=400
+        Maximum number of pictures.
+    """
+
+    def __init__(
+        self, bags: Bags, column: str, *, folder: os.PathLike[str] | str | None = None,
+        limit: int = 400,
+    ) -> None:  # fmt: skip
+        if column not in bags.instance_info:
+            known = ", ".join(map(repr, bags.instance_info)) or "no columns"
+            raise ValueError(f"There is no column {column!r} with pictures; there are {known}.")
+        self.values = bags.instance_info[column]
+        self.folder, self.left, self.warned = Path(folder or "."), limit, False
+        self.range = (0.0, 1.0)
+        if self.values.ndim in (3, 4) and self.values.dtype.kind in "fiub" and self.values.size:
+            self.range = (float(self.values.min()), float(self.values.max()))
+
+    def of(self, row: int) -> str | None:
+        """Return the thumbnail of an instance, or None if there is no readable picture."""
+        if self.left <= 0:
+            return None
+        image = import_optional("PIL.Image", extra="report", purpose="Thumbnails")
+        try:
+            picture = self._open(image, self.values[row])
+        except Exception:  # Pillow raises errors of many kinds for damaged pictures
+            return None
+        if picture is None:
+            return None
+        if max(picture.size) < SIDE:  # a picture of few pixels is enlarged without blurring
+            size = [side * (SIDE // max(picture.size)) for side in picture.size]
+            picture = picture.resize(size, image.Resampling.NEAREST)
+        picture.thumbnail((SIDE, SIDE))
+        buffer = io.BytesIO()
+        picture.save(buffer, format="PNG")
+        self.left -= 1
+        return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+
+    def _open(self, image: Any, value: Any) -> Any:
+        if isinstance(value, np.ndarray) and value.ndim in (2, 3):
+            low, high = self.range
+            scaled = (np.asarray(value, dtype=np.float64) - low) / max(high - low, 1e-300)
+            return image.fromarray((255 * scaled).clip(0, 255).astype(np.uint8))
+        path = (self.folder / str(value)).resolve()
+        if not str(value) or not path.is_file():
+            return None
+        if not path.is_relative_to(self.folder.resolve()):
+            if not self.warned:
+                warnings.warn(
+                    f"The picture {str(value)[:200]!r} is outside the folder "
+                    f"'{self.folder.resolve()}' and was not opened; others may be too.",
+                    UserWarning,
+                    stacklevel=2,
+                )
+                self.warned = True
+            return None
+        return open_picture(path)

@@ -12,7 +12,6 @@ from pigmil._core.text import number, sanitize
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags, scaled_pipeline
 from pigmil.evaluation._splits import bag_groups, bag_splits, with_fold_groups
-from pigmil.report._thumbnails import Thumbnails
 
 MAX_BAGS, MAX_ROWS, LEAST_ROWS = 400, 6000, 5
 PICTURED, MAX_VALUES, MAX_FIELDS = 10, 6, 6
@@ -94,18 +93,15 @@ def ranking_columns(
             if values.ndim == 2:
                 parts = {f"{name}_{number}": column for number, column in enumerate(values.T)}
             for title, column in parts.items():
-                columns[_free_name(title, columns)] = column[at]
+                free = title
+                while free in columns:
+                    free += "_"
+                columns[free] = column[at]
     return columns
 
 
-def _free_name(name: str, columns: dict[str, Any]) -> str:
-    while name in columns:
-        name += "_"
-    return name
-
-
 def ranked_bags(
-    model: Any, bags: Bags, thumbnails: Thumbnails | None = None, selection: Any = None
+    model: Any, bags: Bags, thumbnails: Any = None, selection: Any = None
 ) -> dict[str, Any]:
     """Rank the instances of each positive bag; the bag with the best instance is first.
 
@@ -149,12 +145,11 @@ def ranked_bags(
                 "rows": [
                     {
                         "rank": rank,
-                        "instance": int(row - bags.offsets[bag]),
-                        "score": rounded(model.instance_scores_[row])[0],
                         "detected": bool(detected[row]),
                         "label": None if labels is None else sanitize(labels[row]),
-                        "info": info_texts(bags, row, names),
-                        "image": thumbnails.of(row) if thumbnails and rank <= PICTURED else None,
+                        **instance_fields(
+                            model, bags, row, names, thumbnails if rank <= PICTURED else None
+                        ),
                     }
                     for rank, row in enumerate(rows[:most].tolist(), 1)
                 ],
@@ -203,9 +198,16 @@ def column_title(bags: Bags, name: str) -> dict[str, Any]:
     return {"name": sanitize(name), "text": bags.instance_info[name].dtype.kind in "OUS"}
 
 
-def info_texts(bags: Bags, row: int, names: Sequence[str]) -> list[str]:
-    """Return some information fields of an instance as text: a value, or several joined."""
-    return [_info_text(bags.instance_info[name][row]) for name in names]
+def instance_fields(
+    model: Any, bags: Bags, row: int, names: Sequence[str], thumbnails: Any
+) -> dict[str, Any]:
+    """Return position in the bag, score, some information as text and thumbnail of an instance."""
+    return {
+        "instance": int(row - bags.offsets[bags.bag_index[row]]),
+        "score": rounded(model.instance_scores_[row])[0],
+        "info": [_info_text(bags.instance_info[name][row]) for name in names],
+        "image": None if thumbnails is None else thumbnails.of(row),
+    }
 
 
 def _bag_texts(bags: Bags, bag: int, same: Sequence[str]) -> list[dict[str, str]]:
@@ -221,12 +223,10 @@ def _bag_texts(bags: Bags, bag: int, same: Sequence[str]) -> list[dict[str, str]
 
 
 def _info_text(value: Any) -> str:
-    values = np.asarray(value).ravel()
-    return sanitize(
-        ", ".join(
-            number(part) if isinstance(part, float) else str(part) for part in values.tolist()
-        )
-    )
+    """Return a value as text, several joined."""
+    parts = np.asarray(value).ravel().tolist()
+    texts = [number(part) if isinstance(part, float) else str(part) for part in parts]
+    return sanitize(", ".join(texts))
 
 
 def _note(n_bags: int, n_rows: int, listed: int, most: int) -> str | None:
@@ -267,31 +267,21 @@ def instance_coordinates(bags: Bags) -> FloatArray | None:
     array of shape (n_instances, 2) or None
     """
     info = bags.instance_info
-    for name in _COORDINATES:
-        if name in info and info[name].ndim == 2 and info[name].shape[1] >= 2:
-            return _numbers(info[name][:, :2])
-    for x, y in _PAIRS:
-        if x in info and y in info and info[x].ndim == info[y].ndim == 1:
-            return _numbers(np.column_stack([info[x], info[y]]))
-    return None
-
-
-def _numbers(values: Any) -> FloatArray | None:
+    pairs = [info[name][:, :2] for name in _COORDINATES if name in info and info[name].ndim == 2]
+    pairs += [
+        np.column_stack([info[x], info[y]])
+        for x, y in _PAIRS
+        if x in info and y in info and info[x].ndim == info[y].ndim == 1
+    ]
     try:
-        numbers = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
+        numbers = next(np.asarray(pair, np.float64) for pair in pairs if pair.shape[1] == 2)
+    except (StopIteration, TypeError, ValueError):
         return None
     return numbers if np.isfinite(numbers).all() else None
 
 
 def bag_predictions(
-    model: Any,
-    bags: Bags,
-    *,
-    original: Bags | None,
-    folds: int | None,
-    seed: int,
-    groups: Any = None,
+    model: Any, bags: Bags, original: Bags | None, folds: int | None, seed: int, groups: Any = None
 ) -> dict[str, Any]:
     """Classify each bag by a model that was fitted on other bags.
 
@@ -390,11 +380,9 @@ def calibration(positive: Any, probability: FloatArray) -> list[dict[str, Any]]:
     """
     order = np.argsort(probability, kind="stable")
     groups = np.array_split(order, int(np.clip(len(order) // 10, 1, 10)))
+    known = np.asarray(positive)
+    means = [rounded([probability[part].mean(), known[part].mean()]) for part in groups]
     return [
-        {
-            "probability": float(f"{probability[part].mean():.6g}"),
-            "share": float(f"{np.asarray(positive)[part].mean():.6g}"),
-            "bags": len(part),
-        }
-        for part in groups
+        {"probability": mean, "share": share, "bags": len(part)}
+        for (mean, share), part in zip(means, groups, strict=True)
     ]

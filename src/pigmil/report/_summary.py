@@ -14,6 +14,7 @@ from pigmil._core.version import __version__
 from pigmil.bags import Bags
 from pigmil.datasets import content_sha256
 from pigmil.report._pictures import (
+    Thumbnails,
     feature_differences,
     graph_picture,
     heatmaps,
@@ -24,12 +25,10 @@ from pigmil.report._ranking import (
     bag_predictions,
     column_title,
     info_columns,
-    info_texts,
+    instance_fields,
     ranked_bags,
     ranked_rows,
-    rounded,
 )
-from pigmil.report._thumbnails import Thumbnails
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
 _TOP_ROWS = 10
@@ -106,9 +105,7 @@ def detection_summary(
             f"have {bags.n_instances}; pass the bags it was fitted on."
         )
     positive = np.asarray(bags.y == model.positive_label_)
-    predictions = bag_predictions(
-        model, bags, original=original, folds=folds, seed=seed, groups=groups
-    )
+    predictions = bag_predictions(model, bags, original, folds, seed, groups)
     thumbnails = None if images is None else Thumbnails(known, images, folder=image_folder)
     ranking = ranked_bags(model, known, thumbnails, selection)
     called = model.detected_instances_ if selection is None else selection.called
@@ -117,14 +114,7 @@ def detection_summary(
         "title": f"{model.card.name} on {sanitize(source)}",
         "method": model.card.name,
         "facts": _facts(model, bags, positive, predictions, called, selection, diagnosis),
-        "answer": detection_answer(
-            model,
-            known,
-            predictions,
-            selection=selection,
-            diagnosis=diagnosis,
-            thumbnails=thumbnails,
-        ),
+        "answer": detection_answer(model, known, predictions, selection, diagnosis, thumbnails),
         "diagnosis": None if diagnosis is None else diagnosis.to_dict(),
         "bags": {
             "id": [sanitize(name) for name in known.ids],
@@ -143,38 +133,29 @@ def detection_summary(
             command, seed=seed, checksums={sanitize(source): content_sha256(known)}
         ),
     }
-    parameters = {**model.get_params(deep=False)}
     summary["provenance"]["parameters"] = {
-        name: str(to_json_safe(value, text=sanitize)) for name, value in sorted(parameters.items())
+        name: str(to_json_safe(value, text=sanitize))
+        for name, value in sorted(model.get_params(deep=False).items())
     }
     return summary
 
 
 def _facts(
-    model: Any,
-    bags: Bags,
-    positive: Any,
-    predictions: dict[str, Any],
-    detected: Any,
-    selection: Any,
+    model: Any, bags: Bags, positive: Any, predictions: Any, detected: Any, selection: Any,
     diagnosis: Any,
-) -> list[dict[str, str]]:
+) -> list[dict[str, str]]:  # fmt: skip
     """Return the tiles under the title: a name, a short value and a note."""
     n_detected, n_bags = len(np.unique(detected)), len(np.unique(bags.bag_index[detected]))
     level = "" if selection is None else f", at a false-discovery rate of {100 * selection.fdr:g} %"
+    labels = f"{int(positive.sum()):,} positive ({sanitize(model.positive_label_)}), "
+    labels += f"{int((~positive).sum()):,} negative"
+    least, most = int(bags.sizes.min()), int(bags.sizes.max())
+    sizes = str(least) if least == most else f"{least} to {most}"
+    sizes += f" per bag, {count(bags.n_features, 'feature')} each"
     facts = [
         ("Detected", count(n_detected, "instance"), f"in {count(n_bags, 'bag')}{level}"),
-        (
-            "Bags",
-            f"{bags.n_bags:,}",
-            f"{int(positive.sum()):,} positive ({sanitize(model.positive_label_)}), "
-            f"{int((~positive).sum()):,} negative",
-        ),
-        (
-            "Instances",
-            f"{bags.n_instances:,}",
-            f"{_span(bags.sizes)} per bag, {count(bags.n_features, 'feature')} each",
-        ),
+        ("Bags", f"{bags.n_bags:,}", labels),
+        ("Instances", f"{bags.n_instances:,}", sizes),
         ("Method", model.card.name, f"{model.card.title} ({model.card.year})"),
     ]
     if diagnosis is not None:
@@ -182,25 +163,13 @@ def _facts(
         facts.insert(1, ("How sure", diagnosis.verdict, note))
     figures = predictions.get("figures")
     if figures:
-        facts.append(
-            (
-                "Held-out bags",
-                probability(figures["area under the ROC curve"]),
-                f"area under the ROC curve; accuracy {100 * figures['accuracy']:.0f} %",
-            )
-        )
+        note = f"area under the ROC curve; accuracy {100 * figures['accuracy']:.0f} %"
+        facts.append(("Held-out bags", probability(figures["area under the ROC curve"]), note))
     if bags.instance_labels is not None and n_detected:
         truth = bags.instance_labels == np.unique(bags.instance_labels)[-1]
-        right = float(np.mean(truth[detected]))
-        facts.append(
-            ("Truth", f"{100 * right:.1f} %", "of the detected instances are labelled positive")
-        )
+        right = f"{100 * float(np.mean(truth[detected])):.1f} %"
+        facts.append(("Truth", right, "of the detected instances are labelled positive"))
     return [{"name": name, "value": value, "note": note} for name, value, note in facts]
-
-
-def _span(sizes: Any) -> str:
-    least, most = int(sizes.min()), int(sizes.max())
-    return str(least) if least == most else f"{least} to {most}"
 
 
 def provenance(command: str | None, *, seed: Any, checksums: dict[str, str]) -> dict[str, Any]:
@@ -222,14 +191,9 @@ def provenance(command: str | None, *, seed: Any, checksums: dict[str, str]) -> 
 
 
 def detection_answer(
-    model: Any,
-    bags: Bags,
-    predictions: dict[str, Any],
-    *,
-    selection: Any = None,
-    diagnosis: Any = None,
-    thumbnails: Thumbnails | None = None,
-) -> dict[str, Any]:
+    model: Any, bags: Bags, predictions: dict[str, Any], selection: Any = None,
+    diagnosis: Any = None, thumbnails: Thumbnails | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Return which instances make bags positive, and how sure that is.
 
     Parameters
@@ -282,15 +246,14 @@ def detection_answer(
         sure.append(predictions["why_not"])
     sure += _unused(model, bags)
     names, same = info_columns(bags)
-    rows, more = _best_rows(model, bags, selection, [*names, *same], thumbnails)
+    names += same
+    rows, more = _best_rows(model, bags, selection, names, thumbnails)
     return {
         "headline": headline + ".",
         "verdict": None if diagnosis is None else verdict(diagnosis),
         "sure": [*([] if diagnosis is None else reasons(diagnosis)), *sure],
         "level": level,
-        "columns": [
-            {**column_title(bags, name), "of_bag": name in same} for name in [*names, *same]
-        ],
+        "columns": [{**column_title(bags, name), "of_bag": name in same} for name in names],
         "rows": rows,
         "more": more,
     }
@@ -375,11 +338,8 @@ def _best_rows(
         {
             "bag": sanitize(bags.ids[bags.bag_index[row]]),
             "bag_number": int(bags.bag_index[row]),
-            "instance": int(row - bags.offsets[bags.bag_index[row]]),
-            "score": rounded(model.instance_scores_[row])[0],
             "level": None if levels is None else probability(levels[row]),
-            "info": info_texts(bags, int(row), names),
-            "image": None if thumbnails is None else thumbnails.of(int(row)),
+            **instance_fields(model, bags, row, names, thumbnails),
         }
         for row in order[:_TOP_ROWS].tolist()
     ]

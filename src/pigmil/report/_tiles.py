@@ -118,13 +118,10 @@ def all_scores_of(bags: Bags, scores: Any) -> FloatArray:
 
 def _rows_of_slide(bags: Bags, rows: IntArray, slide: str | None) -> IntArray:
     """Return the rows of one slide; raise if the bag has several and none is named."""
-    column = next((name for name in _SLIDES if name in bags.instance_info), None)
-    if column is None:
-        if slide is not None:
-            raise ValueError(f"slide={slide!r}: the instances do not have the name of their slide.")
-        return rows
-    names = np.array([str(name) for name in bags.instance_info[column][rows]])
-    slides = list(dict.fromkeys(names.tolist()))
+    names = _slide_names(bags, rows)
+    slides = list(dict.fromkeys(names))
+    if slide is not None and not slides:
+        raise ValueError(f"slide={slide!r}: the instances do not have the name of their slide.")
     if slide is None and len(slides) > 1:
         raise ValueError(
             f"This bag joins {len(slides)} slides, whose coordinates overlap: "
@@ -132,17 +129,19 @@ def _rows_of_slide(bags: Bags, rows: IntArray, slide: str | None) -> IntArray:
         )
     if slide is not None and slide not in slides:
         raise ValueError(f"slide={slide!r}: this bag has {', '.join(map(repr, slides[:5]))}.")
-    return rows if slide is None else rows[names == slide]
+    return rows if slide is None else rows[np.array(names) == slide]
 
 
 def slides_of(bags: Bags, bag: int) -> list[str | None]:
     """Return the names of the slides that a bag joins, or None alone for a bag of one slide."""
-    column = next((name for name in _SLIDES if name in bags.instance_info), None)
-    if column is None:
-        return [None]
-    names = bags.instance_info[column][bags.offsets[bag] : bags.offsets[bag + 1]]
-    slides = list(dict.fromkeys(str(name) for name in names))
+    slides = dict.fromkeys(_slide_names(bags, slice(bags.offsets[bag], bags.offsets[bag + 1])))
     return [None] if len(slides) < 2 else list(slides)
+
+
+def _slide_names(bags: Bags, rows: Any) -> list[str]:
+    """Return the slide of each of some instances; nothing if it is not known."""
+    column = next((name for name in _SLIDES if name in bags.instance_info), None)
+    return [] if column is None else [str(name) for name in bags.instance_info[column][rows]]
 
 
 def _tile_size(bags: Bags, bag: int, rows: IntArray, corners: FloatArray) -> float:

@@ -15,6 +15,8 @@ from pigmil._core.tables import Table
 from pigmil._core.text import escape_markdown, number, probability
 
 _SUFFIXES = (".html", ".htm", ".md")
+# The parts of a summary that the scripts draw.
+_DRAWN = ("bags", "predictions", "map", "graph", "updating", "heatmaps")
 
 
 def write_report(summary: Any, path: str | os.PathLike[str]) -> Path:
@@ -72,15 +74,14 @@ def render_html(summary: dict[str, Any]) -> str:
         From :func:`detection_summary` or :func:`comparison_summary`.
     """
     drawn = summary["kind"] == "detection"
-    scripts = [_template_text("report.js")] if drawn else []
-    if drawn:
-        scripts.insert(0, _plotly())
+    scripts = [_plotly(), _template_text("report.js")] if drawn else []
+    parts = {name: summary[name] for name in _DRAWN} if drawn else {}
     return _environment(escape=True).get_template("report.html.j2").render(
         **summary,
         style=_template_text("report.css"),
         scripts=scripts,
         policy=_policy(scripts),
-        data=script_json(_for_script(summary)) if drawn else None,
+        data=script_json(parts) if drawn else None,
     )  # fmt: skip
 
 
@@ -112,22 +113,13 @@ def script_json(value: Any) -> str:
 
 def _policy(scripts: list[str]) -> str:
     """Return the content security policy: run these scripts, draw, and nothing else."""
-    allowed = "'none'"
-    if scripts:
-        # Plotly builds its WebGL programs at run time.
-        hashes = [f"'sha256-{_digest(script)}'" for script in scripts]
-        allowed = " ".join([*hashes, "'unsafe-eval'"])
+    # Plotly builds its WebGL programs at run time.
+    allowed = "".join(f"'sha256-{_digest(script)}' " for script in scripts) + "'unsafe-eval'"
+    allowed = allowed if scripts else "'none'"
     return (
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
-
-
-def _for_script(summary: dict[str, Any]) -> dict[str, Any]:
-    """Return the parts of the summary that the scripts draw."""
-    return {
-        key: summary[key] for key in ("bags", "predictions", "map", "graph", "updating", "heatmaps")
-    }
 
 
 def _environment(*, escape: bool) -> Any:
