@@ -126,9 +126,7 @@ def detect(
         inputs.fit_with_progress(output, model, scaled)
         seconds = time.perf_counter() - start
         if fdr is not None or bags.n_instances <= _MAX_INSTANCES:
-            diagnosis = _diagnose(
-                output, model, bags, scale=scale, fdr=fdr, groups=read.group or [], seed=seed
-            )
+            diagnosis = _diagnose(output, model, bags, scale, fdr, read.group or [], seed)
     selection = None if diagnosis is None else diagnosis.selection
     rows = ranked_rows(model, bags)
     detected = detected_mask(model, bags, selection)
@@ -163,14 +161,7 @@ def detect(
 
 
 def _diagnose(
-    output: Output,
-    model: Any,
-    bags: "Bags",
-    *,
-    scale: bool,
-    fdr: float | None,
-    groups: list[str],
-    seed: int,
+    output: Output, model: Any, bags: "Bags", scale: bool, fdr: float | None, groups: Any, seed: int
 ) -> Any:
     """Diagnose the fit on held-out bags; return None if there are too few bags."""
     from pigmil.bags import scaled_pipeline
@@ -208,11 +199,9 @@ def _print_detection(
     n_positive = int((bags.y == model.positive_label_).sum())
     n_detected = int(ranked["detected"].sum())
     fdr = None if diagnosis is None else diagnosis.selection.fdr
-    level = (
-        "; the share of false detections is not known."
-        if fdr is None
-        else f", at a false discovery rate of {100 * fdr:g} %."
-    )
+    level = "; the share of false detections is not known."
+    if fdr is not None:
+        level = f", at a false discovery rate of {100 * fdr:g} %."
     output.print(
         f"{model.card.name} detected {count(n_detected, 'instance')} in "
         f"{count(n_positive, 'positive bag')} (of {count(bags.n_bags, 'bag')}){level}"
@@ -229,21 +218,14 @@ def _print_detection(
             for title in ranked
             if title == name or re.fullmatch(rf"{re.escape(name)}_\d+", title)
         ][:_MAX_COLUMNS]
-        output.table(
-            ["bag", "instance", "score", "detected", "best of bag", *known],
-            [
-                (
-                    ranked["bag"][row],
-                    ranked["instance"][row],
-                    f"{ranked['score'][row]:.4g}",
-                    "yes" if ranked["detected"][row] else "",
-                    "yes" if ranked["best_of_bag"][row] else "",
-                    *(ranked[name][row] for name in known),
-                )
-                for row in range(n_rows)
-            ],
-            title=f"Highest scores ({n_rows:,} of {len(ranked['bag']):,})",
-        )
+        names = ["bag", "instance", "score", "detected", "best_of_bag", *known]
+        columns = {name: ranked[name][:n_rows] for name in names}
+        columns["score"] = [f"{score:.4g}" for score in columns["score"]]
+        for name in ("detected", "best_of_bag"):
+            columns[name] = np.where(columns[name], "yes", "")
+        rows = list(zip(*columns.values(), strict=True))
+        title = f"Highest scores ({n_rows:,} of {len(ranked['bag']):,})"
+        output.table([*names[:4], "best of bag", *known], rows, title=title)
     output.result = {
         "method": model.card.name,
         "bags": bags.n_bags,

@@ -122,9 +122,7 @@ def reading_parameters() -> tuple[str, ...]:
     """Return the parameters of :func:`pigmil.scan_bags`."""
     from pigmil.io import scan_bags
 
-    kinds = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-    parameters = list(inspect.signature(scan_bags).parameters.values())[1:]
-    return tuple(parameter.name for parameter in parameters if parameter.kind not in kinds)
+    return tuple(inspect.getfullargspec(scan_bags).kwonlyargs)
 
 
 def split_setting(text: str, option: str = "--write", expected: str = "") -> tuple[str, Any]:
@@ -191,11 +189,9 @@ def open_bags(
     else:
         bags = _load_by_name(data)
     if labelled and bags.y is None:
+        hint = "name their column with --label, or a table that has them with --labels"
         if Path(data).is_dir():
-            hint = "name the table that has them with --labels, and its columns with --id and "
-            hint += "--label"
-        else:
-            hint = "name their column with --label, or a table that has them with --labels"
+            hint = "name the table that has them with --labels, its columns with --id and --label"
         raise BagFormatError(f"'{data}' has no bag labels, and fitting needs them; {hint}.")
     if output is not None and not lazy:
         for sentence in unusual_data(bags):
@@ -244,9 +240,8 @@ def find_positive_label(bags: "Bags | LazyBags", positive: str | None) -> Any:
     import numpy as np
 
     labels, counts = np.unique(np.asarray(bags.y), return_counts=True)
-    listed = ", ".join(
-        f"'{label}' ({count(int(n), 'bag')})" for label, n in zip(labels, counts, strict=True)
-    )
+    known = zip(labels, counts, strict=True)
+    listed = ", ".join(f"'{label}' ({count(int(n), 'bag')})" for label, n in known)
     matches = [label for label in labels if str(label) == positive]
     if positive is not None and not matches:
         raise ValueError(

@@ -44,15 +44,12 @@ def methods(
     """  # fmt: skip
     from pigmil.estimators import all_estimators
 
-    cards = all_estimators()
     if name is not None:
         from pigmil.estimators import card_of, get_estimator
         from pigmil.estimators.registry import assumption_results
 
         fields = asdict(card_of(name))
-        differences: list[tuple[str, str]] = getattr(
-            get_estimator(name)(), "differences_from_paper", list
-        )()
+        differences: Any = getattr(get_estimator(name)(), "differences_from_paper", list)()
         fields["assumptions"] = [
             f"{test.replace('_', ' ')}: {one['verdict']}, {one['auc']:.2f} ({one['seeds']} seeds)"
             for test, one in assumption_results(name).items()
@@ -61,6 +58,7 @@ def methods(
         output.result = fields
         _print_fields(output, fields)
         return
+    cards = all_estimators()
     output.result = {"methods": [asdict(card) for card in cards]}
     output.table(
         ["method", "year", "detects", "classifies", "when to use"],
@@ -68,8 +66,7 @@ def methods(
             (
                 card.name,
                 card.year,
-                _yes_or_no(card.detects),
-                _yes_or_no(card.classifies),
+                *map(_yes_or_no, (card.detects, card.classifies)),
                 card.when_to_use,
             )
             for card in cards

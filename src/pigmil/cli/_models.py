@@ -149,13 +149,8 @@ def predict(
         check_scores_instances(method, "drop --instances")
     to = (to or Path(f"{Path(data).stem}-predictions.csv")) if method.card.classifies else None
     lazy = stream or workers is not None
-    console.check_targets(
-        data,
-        {
-            "--output": (to, console.TABLES),
-            "--instances": (None if lazy else instances, console.TABLES),
-        },
-    )
+    targets = {"--output": to, "--instances": None if lazy else instances}
+    console.check_targets(data, {name: (path, console.TABLES) for name, path in targets.items()})
     imputer = getattr(pipeline, "named_steps", {}).get("impute")
     if read.impute is None and isinstance(imputer, BagImputer):
         read = replace(read, impute=inputs.Impute(imputer.strategy))
@@ -252,21 +247,21 @@ def with_fitted_features(output: Output, method: Any, bags: Any) -> Any:
     missing = [name for name in fitted if name not in names]
     if missing:
         raise ValueError(
-            f"This file lacks features that the model was fitted on: "
-            f"{', '.join(map(repr, missing[:5]))}{' ...' if len(missing) > 5 else ''}."
+            f"This file lacks features that the model was fitted on: {_first_names(missing)}."
         )
     extra = [name for name in names if name not in set(fitted)]
     if extra:
-        output.warn(
-            f"columns that the model does not use are dropped: {', '.join(map(repr, extra[:5]))}"
-            f"{' ...' if len(extra) > 5 else ''}"
-        )
+        output.warn(f"columns that the model does not use are dropped: {_first_names(extra)}")
     position = {name: number for number, name in enumerate(names)}
     return bags.with_instances(
         bags.instances[:, [position[name] for name in fitted]],
         feature_names=list(fitted),
         missing="keep" if bags.has_missing else "raise",
     )
+
+
+def _first_names(names: list[str]) -> str:
+    return ", ".join(map(repr, names[:5])) + (" ..." if len(names) > 5 else "")
 
 
 @command
