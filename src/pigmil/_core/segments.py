@@ -103,11 +103,19 @@ def segment_gather(offsets: IntArray, chosen: IntArray) -> IntArray:
     >>> segment_gather(np.array([0, 2, 3, 5]), np.array([2, 0]))
     array([3, 4, 0, 1])
     """
-    sizes = np.diff(offsets)[chosen]
-    ends = np.cumsum(sizes)
-    total = int(ends[-1]) if ends.size else 0
-    inside = np.arange(total, dtype=np.int64) - np.repeat(ends - sizes, sizes)
-    return np.repeat(offsets[:-1][chosen], sizes) + inside
+    return row_numbers(offsets[:-1][chosen], offsets[1:][chosen])
+
+
+def row_numbers(starts: IntArray, stops: IntArray) -> IntArray:
+    """Return all rows of some ranges, one range after the other.
+
+    Examples
+    --------
+    >>> row_numbers(np.array([5, 0]), np.array([7, 2]))
+    array([5, 6, 0, 1])
+    """
+    ends = offsets_of(stops - starts)
+    return np.arange(ends[-1]) + np.repeat(starts - ends[:-1], stops - starts)
 
 
 def offsets_of(sizes: NDArray[Any]) -> IntArray:

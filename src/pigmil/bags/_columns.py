@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pigmil._core.errors import BagsError, PigmilError, Problems
-from pigmil._core.segments import offsets_of
+from pigmil._core.segments import offsets_of, row_numbers
 from pigmil._core.text import listed
 from pigmil._core.typing import IntArray
 from pigmil.bags._checks import is_missing, text_array
@@ -129,11 +129,10 @@ def find_roles(
         raise fail(f"the columns {listed(repeated)} are given two roles; each column has one.")
     rest = tuple(name for name in names if name not in taken)
     if others == "info":
-        return Roles(
-            bag_column, label_column, instance_column, (*on_instances, *rest), on_bags, given
-        )
-    given = given or rest
-    if not given:
+        on_instances += rest
+    else:
+        given = given or rest
+    if not given and others != "info":
         raise fail(f"has no feature columns; its columns are {listed(names)}.")
     not_numbers = [name for name in given if name in text]
     if not_numbers:
@@ -144,19 +143,6 @@ def find_roles(
             "info",
         )
     return Roles(bag_column, label_column, instance_column, on_instances, on_bags, given)
-
-
-def row_numbers(starts: IntArray, stops: IntArray) -> IntArray:
-    """Return all rows of some ranges, one range after the other.
-
-    Examples
-    --------
-    >>> row_numbers(np.array([5, 0]), np.array([7, 2]))
-    array([5, 6, 0, 1])
-    """
-    sizes = stops - starts
-    ends = np.cumsum(sizes)
-    return np.arange(int(ends[-1]), dtype=np.int64) + np.repeat(starts - (ends - sizes), sizes)
 
 
 @dataclass(frozen=True)
@@ -189,7 +175,7 @@ class Groups:
     @property
     def sizes(self) -> IntArray:
         """Number of rows of each bag."""
-        lengths = np.append(0, np.cumsum(self.runs[:, 1] - self.runs[:, 0]))
+        lengths = offsets_of(self.runs[:, 1] - self.runs[:, 0])
         return np.diff(lengths[self.run_offsets])
 
     @property

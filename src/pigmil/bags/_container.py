@@ -160,9 +160,11 @@ class Bags(BagsBase):
         info = {"instance_info": instance_info, "bag_info": bag_info}
         given = {"ids": ids, "y": y, "instance_labels": instance_labels, **info}
         instances = clean_instances(instances)
-        self._assign(check_bags(instances, offsets, given, feature_names, missing, check_finite))
+        self.__setstate__(
+            check_bags(instances, offsets, given, feature_names, missing, check_finite)
+        )
 
-    def _assign(self, fields: Mapping[str, Any]) -> None:
+    def __setstate__(self, fields: Mapping[str, Any]) -> None:
         for name in _FIELDS:
             object.__setattr__(self, name, _read_only(fields[name]))
 
@@ -170,7 +172,7 @@ class Bags(BagsBase):
     def _trusted(cls, **fields: Any) -> "Bags":
         """Build from parts of bags that were checked before; ids may repeat (resampling)."""
         bags = cls.__new__(cls)
-        bags._assign(fields)
+        bags.__setstate__(fields)
         return bags
 
     @classmethod
@@ -207,10 +209,9 @@ class Bags(BagsBase):
         y: Any = None,
         instance_labels: Any = None,
         *,
-        feature_names: Sequence[str] | None = None,
         instance_info: Mapping[str, Any] | None = None,
         bag_info: Mapping[str, Any] | None = None,
-        missing: str = "raise",
+        **more: Any,
     ) -> "Bags":
         """Group the rows of a long table by bag, in the order in which bags first appear.
 
@@ -227,14 +228,12 @@ class Bags(BagsBase):
             Label of each bag in order of appearance, or of each row, constant within a bag.
         instance_labels : array of shape (n_instances,), optional
             Label of each instance.
-        feature_names : sequence of str, optional
-            Name of each feature.
         instance_info : mapping of str to array of shape (n_instances, ...), optional
             Further data on each row.
         bag_info : mapping of str to array of shape (n_bags,) or (n_instances,), optional
             Further data on each bag, given like ``y``.
-        missing : {"raise", "keep"}, default="raise"
-            Whether NaN among the instances is an error or is kept.
+        **more
+            ``feature_names``, ``missing`` and ``check_finite`` of :class:`Bags`.
         """
         instances = clean_instances(instances)
         n_rows = instances.shape[0]
@@ -245,31 +244,21 @@ class Bags(BagsBase):
                 problems.add(f"{name} has {len(values)} entries; expected one per row.")
         problems.raise_if_any()
         # What has one entry per row is reduced to one per bag; the rest must have that already.
-        by_row = {
-            name: values
-            for name, values in (bag_info or {}).items()
-            if np.shape(values) == (n_rows,)
-        }
-        label_rows = y if y is not None and np.shape(y) == (n_rows,) else None
+        on_bags = dict(bag_info or {})
+        by_row = {name: held for name, held in on_bags.items() if np.shape(held) == (n_rows,)}
+        label_rows = y if np.shape(y) == (n_rows,) else None
         groups = group_rows(bag_ids, label_rows, by_row, what=problems.what)
-        order = groups.order
+        more |= {"ids": groups.ids, "bag_info": on_bags | groups.bag_info}
         info = {name: text_array(values) for name, values in (instance_info or {}).items()}
+        order = groups.order
         if order is not None:
-            instances = instances[order]
-            info = {name: values[order] for name, values in info.items()}
+            instances, info = instances[order], take(info, order)
             info.setdefault(ROW, order)
-            if instance_labels is not None:
-                instance_labels = np.asarray(instance_labels)[order]
+            labels = None if instance_labels is None else np.asarray(instance_labels)
+            instance_labels = take(labels, order)
+        more |= {"instance_labels": instance_labels, "instance_info": info}
         return cls(
-            instances,
-            offsets_of(groups.sizes),
-            ids=groups.ids,
-            y=y if label_rows is None else groups.y,
-            instance_labels=instance_labels,
-            feature_names=feature_names,
-            instance_info=info,
-            bag_info={**(bag_info or {}), **groups.bag_info},
-            missing=missing,
+            instances, offsets_of(groups.sizes), y=y if label_rows is None else groups.y, **more
         )
 
     @classmethod
@@ -307,10 +296,7 @@ class Bags(BagsBase):
         joined: dict[str, Any] = {"instance_info": {}, "bag_info": {}}
         for field, name in set.intersection(*map(set, columns)):
             values = np.concatenate([held[field, name] for held in columns])
-            if name:
-                joined[field][name] = values
-            else:
-                joined[field] = values
+            joined[field] = joined[field] | {name: values} if name else values
         instances = [bags.instances for bags in collections]
         sparse = any(bags.is_sparse for bags in collections)
         return cls(
@@ -458,13 +444,11 @@ class Bags(BagsBase):
         1   a          1  2.0
         """
         pandas = import_optional("pandas", extra="frames", purpose="Bags.to_frame")
-        columns = {}
+        columns: dict[str, Any] = {}
         for name, values in self.to_columns().items():
-            flat = values.reshape(len(values), -1)
-            if values.ndim == 1:
-                columns[name] = values
-            else:
-                columns |= {f"{name}_{at}": flat[:, at] for at in range(flat.shape[1])}
+            parts = values.reshape(len(values), -1).T
+            columns |= {f"{name}_{at}" if values.ndim > 1 else name: part
+                        for at, part in enumerate(parts)}  # fmt: skip
         instances = self.instances.toarray() if self.is_sparse else self.instances
         features = pandas.DataFrame(instances, columns=self.get_feature_names())
         return pandas.concat([pandas.DataFrame(columns), features], axis=1)
@@ -510,26 +494,21 @@ class Bags(BagsBase):
 
     def _repr_html_(self) -> str:
         """Return a summary and the first bags as a table, for notebooks."""
-        info = [name for name, values in self.bag_info.items() if values.ndim == 1]
-        header = ["bag", *(["label"] if self.y is not None else []), "instances", *info]
-        rows = []
-        for at in range(min(self.n_bags, _MAX_BAGS_SHOWN)):
-            label = [] if self.y is None else [self.y[at]]
-            rows.append(
-                [self.ids[at], *label, self.sizes[at], *(self.bag_info[n][at] for n in info)]
-            )
+        columns = {"bag": self.ids, "label": self.y, "instances": self.sizes}
+        shown = [(name, values) for name, values in (*columns.items(), *self.bag_info.items())
+                 if values is not None and values.ndim == 1]  # fmt: skip
+        rows = list(zip(*(values[:_MAX_BAGS_SHOWN] for _, values in shown), strict=True))
 
         def line(tag: str, cells: Sequence[Any]) -> str:
             return "".join(f"<{tag}>{html.escape(f'{cell!s:.100}')}</{tag}>" for cell in cells)
 
         more = self.n_bags - len(rows)
+        head = line("th", [name for name, _ in shown])
+        body = "".join(f"<tr>{line('td', row)}</tr>" for row in rows)
         return (
-            f"<p>{html.escape(repr(self))}</p><table><thead><tr>{line('th', header)}</tr></thead>"
-            + "<tbody>"
-            + "".join(f"<tr>{line('td', row)}</tr>" for row in rows)
-            + "</tbody></table>"
-            + (f"<p>... and {more} more bags</p>" if more else "")
-        )
+            f"<p>{html.escape(repr(self))}</p><table><thead><tr>{head}</tr></thead>"
+            f"<tbody>{body}</tbody></table>"
+        ) + (f"<p>... and {more} more bags</p>" if more else "")
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(
@@ -542,9 +521,6 @@ class Bags(BagsBase):
     def __getstate__(self) -> dict[str, Any]:
         state = {name: getattr(self, name) for name in _FIELDS}
         return state | {"instance_info": dict(self.instance_info), "bag_info": dict(self.bag_info)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self._assign(state)
 
     def __sizeof__(self) -> int:
         values = self.instances.data if self.is_sparse else self.instances
@@ -589,13 +565,12 @@ def resolve_index(key: Any, ids: NDArray[Any]) -> int | slice | IntArray:
     n_bags = len(ids)
     if isinstance(key, tuple):
         # scikit-learn indexes everything that has a shape as ``X[key, ...]``.
-        if len(key) == 2 and key[1] is Ellipsis:
-            key = key[0]
-        else:
+        if len(key) != 2 or key[1] is not Ellipsis:
             raise IndexError(
                 "Bags are indexed by bag only; for features use bags.instances[:, columns] "
                 "and bags.with_instances(...)."
             )
+        key = key[0]
     if isinstance(key, bool | np.bool_):
         raise IndexError("A single bool is not an index of bags; use a mask, one entry per bag.")
     if isinstance(key, str):

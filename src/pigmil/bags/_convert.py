@@ -83,16 +83,10 @@ def as_bags(
             "These bags are on disk (LazyBags) and are needed in memory here; call .load() first, "
             "if they fit."
         )
-    names: dict[str, Any] = {
-        "bag": bag,
-        "label": label,
-        "instance_label": instance_label,
-        "info": as_names(info),
-        "bag_info": as_names(bag_info),
-    }
+    names: dict[str, Any] = {"bag": bag, "label": label, "instance_label": instance_label}
+    names |= {"info": as_names(info), "bag_info": as_names(bag_info)}
     if _is_instance(X, "anndata", "AnnData"):
-        read = _from_anndata(X, names, layer, obsm, missing)
-        return read if y is None else read.with_labels(y)
+        return as_bags(_from_anndata(X, names, layer, obsm, missing), y=y)
     if _is_instance(X, "datasets", "Dataset"):
         X = X.with_format("arrow")[:]
     if is_frame(X):
@@ -112,10 +106,8 @@ def as_bags(
     if is_bag_list(X):
         bags = from_nested(X) if is_nested(X) else list(X)
         return Bags.from_list(bags, y=y, missing=missing)
-    if sp.issparse(X):
-        return Bags(X, np.arange(X.shape[0] + 1), y=y, missing=missing)
     try:
-        array = X if isinstance(X, np.ndarray) else np.asarray(X)
+        array = X if isinstance(X, np.ndarray) or sp.issparse(X) else np.asarray(X)
     except ValueError as error:
         raise BagsError(
             "Cannot be read as bags: expected a list of 2-D arrays, one per bag, or a rectangular "
@@ -164,11 +156,9 @@ def is_bag_list(X: Any) -> bool:
     """Return whether this is a sequence whose items are 2-D: a list or object array of bags."""
     if isinstance(X, np.ndarray) and X.dtype != object:
         return False
-    if not isinstance(X, list | tuple | np.ndarray) or len(X) == 0:
+    if not isinstance(X, list | tuple | np.ndarray) or not len(X):
         return False
-    if is_nested(X):
-        return True
-    return _depth(X[0]) > 0 and any(sp.issparse(item) or _depth(item) == 2 for item in X)
+    return is_nested(X) or (_depth(X[0]) > 0 and any(_depth(item) == 2 for item in X))
 
 
 def _depth(item: Any) -> int:
@@ -214,28 +204,21 @@ def _from_frame(X: Any, y: Any, names: dict[str, Any], missing: str) -> Bags:
     if instances is None:
         instances = np.column_stack([by_name[name] for name in roles.features])
     feature_names = roles.features if instances.shape[1] == len(roles.features) else None
-    return _from_columns(instances, by_name, roles, y, feature_names, missing)
+    more = {"feature_names": feature_names, "missing": missing}
+    return _from_columns(instances, by_name, roles, y, **more)
 
 
 def _from_columns(
-    instances: Any,
-    columns: Mapping[str, Any],
-    roles: Roles,
-    y: Any,
-    feature_names: Sequence[str] | None,
-    missing: str,
+    instances: Any, columns: Mapping[Any, Any], roles: Roles, y: Any, **more: Any
 ) -> Bags:
-    labels = None if roles.label is None else columns[roles.label]
-    inner = None if roles.instance_label is None else columns[roles.instance_label]
     return Bags.from_flat(
         instances,
         columns[roles.bag],
-        y=labels if y is None else y,
-        instance_labels=inner,
-        feature_names=feature_names,
+        columns.get(roles.label) if y is None else y,
+        columns.get(roles.instance_label),
         instance_info={name: columns[name] for name in roles.info},
         bag_info={name: columns[name] for name in roles.bag_info},
-        missing=missing,
+        **more,
     )
 
 
@@ -243,14 +226,12 @@ def _from_anndata(
     adata: Any, names: dict[str, Any], layer: str | None, obsm: str | None, missing: str
 ) -> Bags:
     """Return bags of observations; other columns of ``obs`` and coordinates stay as info."""
-    columns = {
-        str(name): _obs_values(adata.obs[name])
-        for name in adata.obs.columns
-        if name not in (SCORE, RANK)
-    }
+    given = [name for name in adata.obs.columns if name not in (SCORE, RANK)]
+    columns = {str(name): _obs_values(adata.obs[name]) for name in given}
     roles = find_roles(list(columns), **names, others="info", what="obs of the AnnData object")
     features, feature_names = _obs_features(adata, layer, obsm)
-    bags = _from_columns(features, columns, roles, None, feature_names, missing)
+    more = {"feature_names": feature_names, "missing": missing}
+    bags = _from_columns(features, columns, roles, None, **more)
     info = {OBS_NAME: text_array([str(name) for name in adata.obs_names])}
     if _SPATIAL in adata.obsm and obsm != _SPATIAL and "coords" not in bags.instance_info:
         info["coords"] = np.asarray(adata.obsm[_SPATIAL])
@@ -317,12 +298,10 @@ def add_scores(adata: Any, bags: Bags, scores: Any) -> None:
     ([0.1, 0.4, 0.7], [3.0, 2.0, 1.0])
     """
     scores = np.asarray(scores, dtype=np.float64)
-    if OBS_NAME not in bags.instance_info or scores.shape != (bags.n_instances,):
-        raise BagsError(
-            "The bags do not come from an AnnData object."
-            if OBS_NAME not in bags.instance_info
-            else f"scores has shape {scores.shape}; expected ({bags.n_instances},)."
-        )
+    if OBS_NAME not in bags.instance_info:
+        raise BagsError("The bags do not come from an AnnData object.")
+    if scores.shape != (bags.n_instances,):
+        raise BagsError(f"scores has shape {scores.shape}; expected ({bags.n_instances},).")
     position = {str(name): at for at, name in enumerate(adata.obs_names)}
     if len(position) < adata.n_obs:
         raise BagsError("obs_names contains duplicates; call adata.obs_names_make_unique() first.")

@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from pigmil._core.errors import BagFormatError, BagsError, Problems
 from pigmil._core.files import available_memory
-from pigmil._core.segments import offsets_of, segment_blocks, segment_gather
+from pigmil._core.segments import offsets_of, row_numbers, segment_blocks, segment_gather
 from pigmil._core.typing import IntArray
 from pigmil.bags._checks import as_csr, text_array
-from pigmil.bags._columns import row_numbers
 from pigmil.bags._container import Bags, BagsBase, resolve_index, take
 
 BLOCK_BYTES = 1 << 25
@@ -271,6 +270,11 @@ class LazyBags(BagsBase):
         return self.n_instances * self._stored_features * self._value_type.itemsize
 
     @property
+    def _row_bytes(self) -> int:
+        """Bytes of one instance, as it is read or transformed."""
+        return max(1, max(self._stored_features, self.n_features) * self._value_type.itemsize)
+
+    @property
     def _value_type(self) -> np.dtype[Any]:
         """Type of the values once they are read."""
         small = self.dtype.kind == "f" and self.dtype.itemsize <= 4
@@ -285,9 +289,7 @@ class LazyBags(BagsBase):
         chosen = resolve_index(key, self.ids)
         if isinstance(chosen, int):
             return self._take(np.array([chosen])).load().instances
-        if isinstance(chosen, slice):
-            chosen = np.arange(self.n_bags, dtype=np.int64)[chosen]
-        return self._take(chosen)
+        return self._take(np.arange(self.n_bags)[chosen])
 
     def _take(self, chosen: IntArray) -> "LazyBags":
         rows = segment_gather(self._segment_offsets, chosen)
@@ -328,9 +330,8 @@ class LazyBags(BagsBase):
         """Return lazy bags with these columns of ``bag_info`` added or replaced."""
         for name, values in bag_info.items():
             if len(values) != self.n_bags:
-                raise ValueError(
-                    f"bag_info[{name!r}] has {len(values)} entries for {self.n_bags} bags."
-                )
+                found = f"has {len(values)} entries for {self.n_bags} bags."
+                raise ValueError(f"bag_info[{name!r}] {found}")
         return self._replace(bag_info={**self.bag_info, **bag_info})
 
     def with_transformer(self, transformer: Any) -> "LazyBags":
@@ -364,8 +365,7 @@ class LazyBags(BagsBase):
         """
         if max_bytes < 1:
             raise ValueError(f"max_bytes must be at least 1; got {max_bytes}.")
-        row_bytes = max(1, max(self._stored_features, self.n_features) * self._value_type.itemsize)
-        runs = segment_blocks(self.offsets * row_bytes, max_bytes)
+        runs = segment_blocks(self.offsets * self._row_bytes, max_bytes)
         return [self._take(np.arange(first, last)) for first, last in runs]
 
     def blocks(self, max_bytes: int = BLOCK_BYTES, *, info: bool = False) -> Iterator[Bags]:
@@ -404,16 +404,10 @@ class LazyBags(BagsBase):
         repeated = len(set(self.ids.tolist())) < self.n_bags  # resampled
         try:
             bags = Bags(
-                instances,
-                self.offsets,
-                ids=None if repeated else self.ids,
-                y=self.y,
-                instance_labels=labels,
-                feature_names=self._stored_names,
-                instance_info=columns,
-                bag_info=self.bag_info,
-                missing="keep" if self._transformers else self._missing,
-            )
+                instances, self.offsets, ids=None if repeated else self.ids, y=self.y,
+                instance_labels=labels, feature_names=self._stored_names, instance_info=columns,
+                bag_info=self.bag_info, missing="keep" if self._transformers else self._missing,
+            )  # fmt: skip
         except BagsError as error:
             missing = "feature" in str(error) and " is nan;" in str(error)
             hint = "\nmissing_values='keep' keeps them, to be imputed." if missing else ""
@@ -447,11 +441,10 @@ class LazyBags(BagsBase):
             source = self._sources[int(ranges[0, 0])]
             start, stop = (int(row) for row in ranges[0, 1:3])
             if isinstance(source, MemorySource) and source.instances.dtype == dtype:
-                columns = {
-                    name: source.read_column(None, key, start, stop)
-                    for name, key in (source.info if info else ())
-                }
-                return source.instances[start:stop], columns
+                part = source.narrowed(start, stop)
+                numbers = np.arange(start, stop)
+                places_of = {name: numbers for name, key in source.info if key == ROW_NUMBER}
+                return part.instances, {**(part.columns or {}), **places_of} if info else {}
         out = None if self.is_sparse else np.empty((n_rows, self._stored_features), dtype=dtype)
         parts: dict[str, list[tuple[IntArray, Any]]] = {}  # by column: rows of the result, values
         with contextlib.ExitStack() as stack:
@@ -479,11 +472,9 @@ class LazyBags(BagsBase):
                     else:
                         out[places] = source.read(file, first, last)[rows]
                     for name, key in source.info if info else ():
-                        values = (
-                            np.arange(first, last)
-                            if key == ROW_NUMBER
-                            else text_array(source.read_column(file, key, first, last))
-                        )
+                        values = np.arange(first, last)
+                        if key != ROW_NUMBER:
+                            values = text_array(source.read_column(file, key, first, last))
                         parts.setdefault(name, []).append((places, values[rows]))
         columns = {name: _in_order(found) for name, found in parts.items()}
         instances = columns.pop("") if out is None else out
@@ -492,10 +483,6 @@ class LazyBags(BagsBase):
         columns |= {name: np.repeat(values, lengths) for name, values in of_segments.items()}
         # What only some files have is left out.
         return instances, {name: read for name, read in columns.items() if len(read) == n_rows}
-
-    @property
-    def _row_bytes(self) -> int:
-        return max(1, self._stored_features * self._value_type.itemsize)
 
 
 def _merged_ranges(segments: IntArray) -> IntArray:
@@ -566,55 +553,46 @@ def concatenate_lazy(collections: Sequence[LazyBags]) -> LazyBags:
     if len({lazy.is_sparse for lazy in collections}) > 1:
         problems.add("Some are sparse and some are dense.")
     problems.raise_if_any(BagFormatError)
-    segments, n_sources = [], 0
-    for lazy in collections:
-        segments.append(lazy._segments + np.array([n_sources, 0, 0]))
-        n_sources += len(lazy._sources)
-    names = set.intersection(*(set(lazy.bag_info) for lazy in collections))
-    counts = np.concatenate([np.diff(lazy._segment_offsets) for lazy in collections])
+    # The sources become one list: positions in it grow by the number of those before.
+    starts = offsets_of(np.array([len(lazy._sources) for lazy in collections]))
+    pairs = zip(collections, starts[:-1], strict=True)
+    segments = [lazy._segments + np.array([start, 0, 0]) for lazy, start in pairs]
+    counts = [np.diff(lazy._segment_offsets) for lazy in collections]
+    names = [name for name in first.bag_info if all(name in lazy.bag_info for lazy in collections)]
     joined = first._replace(
         sources=[source for lazy in collections for source in lazy._sources],
         segments=np.concatenate(segments),
-        segment_offsets=offsets_of(counts),
+        segment_offsets=offsets_of(np.concatenate(counts)),
         ids=[bag_id for lazy in collections for bag_id in lazy.ids.tolist()],
         y=None if first.y is None else np.concatenate([lazy.y for lazy in collections]),
         dtype=np.result_type(*(lazy.dtype for lazy in collections)),
-        bag_info={
-            name: np.concatenate([lazy.bag_info[name] for lazy in collections])
-            for name in first.bag_info
-            if name in names
-        },
-    )
+        bag_info={name: np.concatenate([lazy.bag_info[name] for lazy in collections])
+                  for name in names},
+    )  # fmt: skip
     return _join_by_id(joined)
 
 
 def _join_by_id(lazy: LazyBags) -> LazyBags:
     """Join bags with the same id, which were split over files; label and info must agree."""
-    places_of: dict[Any, list[int]] = {}
-    for place, bag_id in enumerate(lazy.ids.tolist()):
-        places_of.setdefault(bag_id, []).append(place)
-    if len(places_of) == lazy.n_bags:
+    seen: dict[Any, int] = {}
+    codes = np.array([seen.setdefault(bag_id, len(seen)) for bag_id in lazy.ids.tolist()])
+    if len(seen) == lazy.n_bags:
         return lazy
+    order, ends = np.argsort(codes, kind="stable"), offsets_of(np.bincount(codes))
+    firsts = order[ends[:-1]]
     problems = Problems("Bags that are split over several files")
-    constant = {"label": lazy.y, **lazy.bag_info}
-    for bag_id, places in places_of.items():
-        for name, values in constant.items() if len(places) > 1 else ():
-            if values is not None and len({str(values[place]) for place in places}) > 1:
-                rows = segment_gather(lazy._segment_offsets, np.array(places, dtype=np.int64))
-                used = np.unique(lazy._segments[rows, 0]).tolist()
-                files = sorted({lazy._sources[position].stamp.path for position in used})
-                problems.add(
-                    f"The bag {bag_id!r} has a different {name} in {' and '.join(files[:2])}; "
-                    "correct it, or give the two parts different ids."
-                )
+    labels = {} if lazy.y is None else {"label": lazy.y}
+    for name, values in (labels | lazy.bag_info).items():
+        texts = values.astype(str).reshape(lazy.n_bags, -1)
+        differs = (texts != texts[firsts[codes]]).any(axis=1)
+        for code in np.unique(codes[differs]):
+            parts = lazy._take(np.flatnonzero(codes == code))
+            problems.add(
+                f"The bag {parts.ids[0]!r} has a different {name} in "
+                f"{' and '.join(sorted(parts.paths)[:2])}; correct it, or give the two parts "
+                "different ids."
+            )
     problems.raise_if_any(BagFormatError)
-    order = np.array([place for places in places_of.values() for place in places])
-    firsts = np.array([places[0] for places in places_of.values()])
-    chosen = lazy._take(order)
-    n_parts = np.array([len(places) for places in places_of.values()])
-    return chosen._replace(
-        segment_offsets=chosen._segment_offsets[offsets_of(n_parts)],
-        ids=lazy.ids[firsts],
-        y=None if lazy.y is None else lazy.y[firsts],
-        bag_info={name: values[firsts] for name, values in lazy.bag_info.items()},
-    )
+    joined = lazy._take(order)
+    fields = {name: take(getattr(lazy, name), firsts) for name in ("ids", "y", "bag_info")}
+    return joined._replace(segment_offsets=joined._segment_offsets[ends], **fields)

@@ -1,6 +1,5 @@
 """Unusual data that is often a mistake: repeated rows, constant features, extreme values."""
 
-import hashlib
 from typing import Any
 
 import numpy as np
@@ -75,34 +74,14 @@ def unusual_data(bags: Bags) -> list[str]:
 
 def _repeated_rows(instances: Any) -> IntArray:
     """Return the rows that equal an earlier one; missing values equal each other."""
-    weights = np.random.RandomState(0).normal(size=(instances.shape[1], 2))
-    dense = not sp.issparse(instances)
-    blocks = []
     step = max(1, _BLOCK_VALUES // max(1, instances.shape[1]))
+    keys: list[int] = []
     for start in range(0, instances.shape[0], step):
         block = instances[start : start + step]
-        if dense:
-            block = np.nan_to_num(np.asarray(block, dtype=np.float64))
-        with np.errstate(over="ignore", invalid="ignore"):
-            blocks.append(np.asarray(block @ weights))
-    keys = np.concatenate(blocks)
-    order = np.lexsort((keys[:, 1], keys[:, 0]))
-    # Equal rows have equal keys up to rounding, which may depend on the place in a block.
-    scale = np.abs(keys).max(initial=1.0)
-    close = np.abs(np.diff(keys[order, 0])) <= 1e-12 * scale
-    repeated = []
-    start = 0
-    for end in [*(np.flatnonzero(~close) + 1).tolist(), len(order)]:
-        if end - start > 1:
-            seen: set[bytes] = set()
-            for row in np.sort(order[start:end]).tolist():
-                values = np.asarray(instances[row]) if dense else instances[[row]].toarray()
-                content = hashlib.blake2b((values + 0.0).tobytes()).digest()  # 0.0 also for -0.0
-                if content in seen:
-                    repeated.append(row)
-                seen.add(content)
-        start = end
-    return np.sort(np.array(repeated, dtype=np.int64))
+        table = block.toarray() if sp.issparse(block) else np.asarray(block)
+        keys += (hash(row.tobytes()) for row in table + 0.0)  # 0.0 also for -0.0
+    _, firsts = np.unique(np.array(keys, dtype=np.int64), return_index=True)
+    return np.setdiff1d(np.arange(len(keys)), firsts)
 
 
 def _constant_and_extreme(instances: Any) -> tuple[IntArray, dict[int, tuple[int, float]]]:
@@ -111,7 +90,7 @@ def _constant_and_extreme(instances: Any) -> tuple[IntArray, dict[int, tuple[int
     if sp.issparse(instances):
         table = sp.csc_array(instances)
         low, high = table.min(axis=0).toarray().ravel(), table.max(axis=0).toarray().ravel()
-        return (np.flatnonzero(low == high) if n_rows > 1 else np.empty(0, dtype=np.int64)), {}
+        return np.flatnonzero((low == high) & (n_rows > 1)), {}
     sample = np.asarray(instances[:: -(-n_rows // _SAMPLE_ROWS)], dtype=np.float64)
     known = np.isfinite(sample)
     constant, extreme = [], {}
@@ -122,8 +101,7 @@ def _constant_and_extreme(instances: Any) -> tuple[IntArray, dict[int, tuple[int
             column, usual = block[:, position], sample[known[:, first + position], first + position]
             lowest, highest = np.fmin.reduce(column), np.fmax.reduce(column)
             if lowest == highest or lowest != lowest:
-                if n_rows > 1:
-                    constant.append(first + position)
+                constant += [first + position] if n_rows > 1 else []
                 continue
             if not len(usual):
                 continue
