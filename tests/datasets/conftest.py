@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -67,13 +68,7 @@ def tiny(monkeypatch, tmp_path, tiny_bags):
         wheel_member_sha256=sha256(CSV),
         wheel_positive="2-3",
     )
-    bare = registry.DataSetInfo(
-        **{
-            **{name: getattr(entry, name) for name in entry.__dataclass_fields__},
-            **{"name": "bare", "addresses": (), "files": (), "reader": None},
-            **{"wheel_member": None, "wheel_member_sha256": None, "wheel_positive": None},
-        }
-    )
+    bare = replace(entry, name="bare", addresses=(), files=(), reader=None, wheel_member=None)
     entries = {"tiny": entry, "bare": bare}
     for module in (registry, fetch):
         monkeypatch.setattr(module, "registry", lambda: entries)

@@ -1,13 +1,12 @@
 """Downloads from a server on this machine: retried, verified, written atomically."""
 
 import os
-from pathlib import Path
 
 import pytest
 
 from pigmil._core.errors import DataSetError
 from pigmil.datasets import _fetch as fetch
-from pigmil.datasets._fetch import cache_folder, fetch_file, write_atomically
+from pigmil.datasets._fetch import cache_folder, fetch_file
 
 from .conftest import sha256
 
@@ -79,27 +78,3 @@ def test_cache_is_where_the_system_keeps_caches(monkeypatch, tmp_path):
     assert cache_folder().name in ("pigmil", "Cache")
     if os.name == "posix" and os.uname().sysname == "Linux":
         assert cache_folder() == tmp_path / "pigmil"
-
-
-class TestWriting:
-    def test_whole(self, tmp_path):
-        write_atomically(tmp_path / "new" / "x", CONTENT, sha256(CONTENT), "tiny")
-        assert (tmp_path / "new" / "x").read_bytes() == CONTENT
-
-    def test_wrong_content_is_not_written(self, tmp_path):
-        with pytest.raises(
-            DataSetError, match=r"x of the data set 'tiny' has sha256 .* expected 00"
-        ):
-            write_atomically(tmp_path / "x", CONTENT, "0" * 64, "tiny")
-        assert list(tmp_path.iterdir()) == []
-
-    def test_failing_half_way_leaves_the_old_file(self, tmp_path, monkeypatch):
-        (tmp_path / "x").write_bytes(b"old")
-
-        def fail(self, content):
-            raise OSError("disk full")
-
-        monkeypatch.setattr(Path, "write_bytes", fail)
-        with pytest.raises(OSError, match="disk full"):
-            write_atomically(tmp_path / "x", CONTENT, sha256(CONTENT), "tiny")
-        assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [("x", b"old")]

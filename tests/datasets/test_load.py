@@ -64,11 +64,6 @@ class TestFolders:
         (tmp_path / "cache" / "tiny.dat").write_bytes(KEEL)
         assert load_dataset("tiny").equals(tiny_bags)
 
-    def test_a_folder_without_it_is_passed_over(self, tiny, tiny_bags, folder, tmp_path):
-        (tmp_path / "cache").mkdir()
-        (tmp_path / "cache" / "tiny.csv").write_bytes(CSV)
-        assert load_dataset("tiny", folder).equals(tiny_bags)
-
     @pytest.mark.parametrize("file", ["tiny.dat", "tiny.csv"])
     def test_wrong_file(self, tiny, folder, file):
         (folder / file).write_bytes(b"other")

@@ -13,6 +13,8 @@ from pigmil._core.errors import DataSetError
 from pigmil.datasets import _registry as registry_module
 from pigmil.datasets._fetch import check_content, content_sha256, read_wheel_csv
 
+from .conftest import CSV
+
 NAMES = datasets.list_datasets()
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -151,26 +153,10 @@ def test_published_files_give_the_same_bags(name, data_dir, monkeypatch, tmp_pat
     assert len(bags) == datasets.info(name).bags
 
 
-def test_wheel_labels_are_replaced_by_number(tmp_path):
-    entry = registry_module.DataSetInfo(
-        name="x",
-        title="",
-        bags=3,
-        positive=2,
-        negative=1,
-        instances=4,
-        features=1,
-        instance_labels=False,
-        licence="",
-        citation="",
-        content_sha256="",
-        wheel_positive="2-3",
-    )
-    (tmp_path / "x.csv").write_text("1,1,5\n1,1,6\n0,2,7\n0,3,8.5\n", encoding="ascii")
-    bags = read_wheel_csv(tmp_path / "x.csv", entry)
-    assert bags.y.tolist() == [-1, 1, 1]
-    assert bags.ids.tolist() == ["1", "2", "3"]
-    assert bags.instances.ravel().tolist() == [5, 6, 7, 8.5]
-    assert bags.feature_names == ("f0",)
-    as_given = read_wheel_csv(tmp_path / "x.csv", replace(entry, wheel_positive=None))
-    assert as_given.y.tolist() == [1, -1, -1]
+def test_wheel_labels_are_replaced_only_where_they_are_wrong(tiny, tmp_path):
+    (tmp_path / "x.csv").write_bytes(CSV)
+    labels = [
+        read_wheel_csv(tmp_path / "x.csv", replace(tiny, wheel_positive=known)).y.tolist()
+        for known in ("2-3", None)
+    ]
+    assert labels == [[-1, 1, 1], [1, -1, -1]]
