@@ -293,11 +293,8 @@ def _extent(
 ) -> tuple[float, float]:
     if extent is not None:
         return extent
-    number = int(np.searchsorted(bags.offsets, tiles.rows[0], side="right")) - 1
-    width, height = (
-        slide_attribute(bags, name, number, tiles.rows)
-        for name in ("level0_width", "level0_height")
-    )
+    width = slide_attribute(bags, "level0_width", tiles.bag, tiles.rows)
+    height = slide_attribute(bags, "level0_height", tiles.bag, tiles.rows)
     if width is None or height is None:
         raise ValueError(
             f"A thumbnail under bag {bag!r} needs the width and height of the slide in the unit of "

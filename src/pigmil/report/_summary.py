@@ -24,6 +24,7 @@ from pigmil.report._pictures import (
 from pigmil.report._ranking import (
     bag_predictions,
     column_title,
+    detected_mask,
     info_columns,
     instance_fields,
     ranked_bags,
@@ -219,17 +220,13 @@ def detection_answer(
         ``columns``, ``level`` and ``more``, the number of instances that are not listed.
     """
     positive = np.asarray(bags.y == model.positive_label_)
-    if selection is None:
-        called = np.unique(np.asarray(model.detected_instances_, dtype=np.int64))
-        verb, level = "are detected", None
-    else:
-        called = np.asarray(selection.called, dtype=np.int64)
-        verb, level = "are called positive", float(selection.fdr)
+    called = np.flatnonzero(detected_mask(model, bags, selection))
+    level = None if selection is None else float(selection.fdr)
     n_bags = len(np.unique(bags.bag_index[called]))
-    verb = verb if len(called) != 1 else verb.replace("are", "is")
     headline = (
         f"{count(len(called), 'instance')} in {n_bags} of "
-        f"{count(int(positive.sum()), 'positive bag')} {verb}"
+        f"{count(int(positive.sum()), 'positive bag')} {'is' if len(called) == 1 else 'are'} "
+        f"{'detected' if level is None else 'called positive'}"
     )
     if level is not None:
         headline += f", at a false-discovery rate of {100 * level:g} %"
@@ -266,11 +263,9 @@ def _calls(level: float | None, n_called: int, n_without: int) -> list[str]:
             "No false-discovery level was computed: read the scores as a ranking, and the first "
             "instances of each bag as the best candidates."
         ]
-    missed = (
-        "Every positive bag has a call."
-        if not n_without
-        else f"{count(n_without, 'positive bag')} {'has' if n_without == 1 else 'have'} no call."
-    )
+    verb = "has" if n_without == 1 else "have"
+    missed = f"{count(n_without, 'positive bag')} {verb} no call."
+    missed = missed if n_without else "Every positive bag has a call."
     if not n_called:
         return [f"No instance stands out enough for a level of {100 * level:g} %."]
     return [

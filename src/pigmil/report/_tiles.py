@@ -33,6 +33,8 @@ class Tiles:
 
     Attributes
     ----------
+    bag : int
+        Position of the bag.
     rows : array of int of shape (n,)
         Flat indices of the instances.
     corners : array of shape (n, 2)
@@ -47,6 +49,7 @@ class Tiles:
         Share of the scored instances of the bag with this score or a lower one, in per cent.
     """
 
+    bag: int
     rows: IntArray
     corners: FloatArray
     size: float
@@ -102,7 +105,7 @@ def scored_tiles(
     size = _tile_size(bags, number, rows, corners) if tile_size is None else float(tile_size)
     if not size > 0:
         raise ValueError(f"tile_size must be positive; got {tile_size!r}.")
-    return Tiles(rows, corners, size, score, rank, percentile)
+    return Tiles(number, rows, corners, size, score, rank, percentile)
 
 
 def all_scores_of(bags: Bags, scores: Any) -> FloatArray:
@@ -225,8 +228,7 @@ def write_geojson(
     bags = as_bags(bags)
     tiles = scored_tiles(bags, scores, bag, slide=slide, tile_size=tile_size)
     if scale is None:
-        number = int(np.searchsorted(bags.offsets, tiles.rows[0], side="right")) - 1
-        unit = str(bags.bag_info["unit"][number]) if "unit" in bags.bag_info else "px"
+        unit = str(bags.bag_info["unit"][tiles.bag]) if "unit" in bags.bag_info else "px"
         if unit in ("um", "µm", "μm", "micrometre", "micrometer", "microns"):
             raise ValueError(
                 "The coordinates are in micrometres, and QuPath expects pixels; pass scale=, the "
