@@ -54,10 +54,6 @@ class TestParts:
         assert bags.feature_names is None
         assert dict(bags.instance_info) == {}
 
-    def test_iterating_gives_the_bags(self, bags):
-        for got, expected in zip(bags, [A, B, C], strict=True):
-            np.testing.assert_array_equal(got, expected)
-
     def test_repr(self, bags):
         assert repr(bags) == "Bags(3 bags, 6 instances, 2 features, float64, labels 0: 1, 1: 2)"
         assert repr(Bags.from_list([A])) == "Bags(1 bags, 2 instances, 2 features, float64)"
@@ -223,10 +219,6 @@ class TestCopies:
         assert bags.dtype == dtype
         assert np.shares_memory(bags[0], mine)
         assert np.shares_memory(bags[1:].instances, mine)
-
-    def test_an_index_array_copies(self):
-        mine = A.copy()
-        assert not np.shares_memory(Bags(mine, [0, 1, 2])[[1, 0]].instances, mine)
 
     @pytest.mark.parametrize("dtype", [np.int8, np.uint16, bool, np.float16, ">f8", np.longdouble])
     def test_other_numbers_become_float64(self, dtype):

@@ -41,13 +41,6 @@ class TestArrays:
         assert np.shares_memory(bags.instances, table)
         assert as_bags(table.tolist()).equals(as_bags(table))
 
-    def test_three_dimensions(self):
-        cube = np.arange(12.0).reshape(2, 3, 2)
-        bags = as_bags(cube)
-        assert bags.sizes.tolist() == [3, 3]
-        np.testing.assert_array_equal(bags[1], cube[1])
-        assert np.shares_memory(bags.instances, cube)
-
     def test_sparse_table(self):
         bags = as_bags(sp.coo_array(np.eye(3)), y=[0, 1, 0])
         assert bags.is_sparse
@@ -62,9 +55,6 @@ class TestArrays:
     def test_list_of_frames_and_of_sparse(self):
         assert as_bags([pd.DataFrame({"x": [1.0, 2.0]}), np.ones((1, 1))]).sizes.tolist() == [2, 1]
         assert as_bags([sp.csr_array(np.eye(2)), np.ones((1, 2))]).is_sparse
-
-    def test_labels(self):
-        assert as_bags([np.ones((2, 1)), np.ones((1, 1))], y=["p", "n"]).y.tolist() == ["p", "n"]
 
     @pytest.mark.parametrize(
         ("thing", "message"),
@@ -147,10 +137,6 @@ class TestFrames:
     def test_missing_value(self, frame):
         with pytest.raises(BagsError, match=r"'a'\), instance 1: feature 0 \('x'\) is nan"):
             as_bags(frame({"bag": ["a", "a"], "x": [1.0, None]}))
-
-    def test_labels_that_vary_within_a_bag(self, frame):
-        with pytest.raises(BagsError, match=r"Row 2: the bag 'a' is labelled 0 here and 1 before"):
-            as_bags(frame({**LONG, "bag_label": [1, 0, 0]}))
 
     def test_frames_are_detected(self, frame):
         assert is_frame(frame(LONG))

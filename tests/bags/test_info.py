@@ -169,14 +169,6 @@ class TestFrames:
         with pytest.raises(BagsError, match="no column for info='site', bag_info='ward'"):
             as_bags(frame, info=["site"], bag_info=["ward"])
 
-    def test_scattered_rows(self, bags):
-        frame = bags.to_frame().drop(columns=["coords_0", "coords_1"]).iloc[[0, 3, 1, 2, 5, 4]]
-        back = as_bags(frame, info="tile", bag_info=["age", "patient"])
-        assert back.ids.tolist() == ["a", "c", "b"]
-        assert back.bag_info["age"].tolist() == [61, 61, 70]
-        assert back.instance_info["tile"].tolist() == list("uvxzyw")
-        assert back.instance_info["row"].tolist() == [0, 2, 1, 4, 5, 3]
-
 
 def test_bag_info_of_flat_rows_is_given_once_per_bag_or_per_row():
     ids = ["q", "p", "q"]

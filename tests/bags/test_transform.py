@@ -13,7 +13,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
     MaxAbsScaler,
-    MinMaxScaler,
     PolynomialFeatures,
     StandardScaler,
 )
@@ -53,12 +52,6 @@ def test_parts_of_the_scaling_can_be_left_out(bags):
     np.testing.assert_allclose(scaled.instances[1], np.array([2, 3]) / np.sqrt(8 / 3))
 
 
-def test_fitted_on_training_bags_only(bags):
-    scaler = OnInstances(MinMaxScaler()).fit(bags[:1])
-    assert scaler.transformer_.data_max_.tolist() == [2.0, 3.0]
-    assert scaler.transform(bags).instances[2].tolist() == [2.0, 2.0]
-
-
 def test_labels_reach_the_transformer_once_an_instance():
     bags = Bags.from_list([[[0.0, 5.0], [1.0, 5.1]], [[0.0, 9.0], [1.0, 9.1]]], y=["n", "p"])
     for given in (None, ["n", "p"]):
@@ -92,20 +85,6 @@ def test_everything_that_holds_bags(bags):
     assert isinstance(scaler.transform(np.ones((2, 3, 2))), Bags)
     long = pd.DataFrame({"bag": ["a", "a", "b"], "p": [0, 2, 4], "q": [1, 3, 5]})
     np.testing.assert_array_equal(scaler.transform(long).instances, expected.instances)
-
-
-def test_a_table_stays_a_table(bags):
-    scaler = BagScaler().fit(bags)
-    assert isinstance(scaler.transform(np.ones((2, 2))), np.ndarray)
-
-
-def test_sparse_bags_stay_sparse():
-    bags = Bags(sp.csr_array(np.diag([1.0, 2.0, 4.0])), [0, 2, 3])
-    scaled = OnInstances(MaxAbsScaler()).fit_transform(bags)
-    assert scaled.is_sparse
-    np.testing.assert_array_equal(scaled.instances.toarray(), np.eye(3))
-    with pytest.raises(ValueError, match="Cannot center sparse"):
-        BagScaler(with_mean=True).fit(bags)
 
 
 def test_float32_stays():

@@ -24,13 +24,6 @@ def test_every_error_is_ours_and_a_builtin(error, builtin):
     assert issubclass(errors.SingletonBagsWarning, UserWarning)
 
 
-def test_nothing_found_raises_nothing():
-    problems = Problems("Nothing")
-    problems.add_each([], total=0, kind="things")
-    problems.raise_if_any()
-    assert problems.messages == []
-
-
 def test_all_problems_in_one_message():
     problems = Problems("3 bags")
     problems.add("First.")
@@ -59,10 +52,6 @@ def test_only_what_is_shown_is_looked_at():
     problems = Problems("It")
     problems.add_each(endless(), total=1000, kind="times")
     assert problems.messages == ["again."] * 3 + ["... and 997 more times."]
-
-
-def test_optional_package_that_is_there():
-    assert import_optional("json.decoder", extra="x", purpose="Reading").JSONDecoder
 
 
 def test_optional_package_that_is_not(monkeypatch):

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from pigmil import MILES, Bags, KDEMin, StoreError, read_bags, save_model, scan_bags, write_bags
-from pigmil._core.errors import BagFormatError
 from pigmil.cli._console import write_table
 from pigmil.cli._models import _draw
 from pigmil.datasets._fetch import write_atomically
@@ -35,16 +34,23 @@ def disk(tmp_path_factory):
     subprocess.run(["umount", str(folder)], check=True)
 
 
+def fill(disk, room, *names):
+    """Empty the disk, write old files, then fill it up to some bytes."""
+    for path in disk.iterdir():
+        path.unlink()
+    for name in names:
+        (disk / name).write_bytes(b"old")
+    filler = bytes(os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize - room)
+    (disk / "filler").write_bytes(filler)
+    return filler
+
+
 @pytest.fixture
 def full(disk):
     """Run a writer on the small disk; check that it fails and leaves the disk as it was."""
 
     def check(name, write, *, room=0):
-        for path in disk.iterdir():
-            path.unlink()
-        (disk / name).write_bytes(b"old")
-        filler = bytes(os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize - room)
-        (disk / "filler").write_bytes(filler)
+        filler = fill(disk, room, name)
         with pytest.raises(OSError, match=r"(?i)no space left"):
             write(disk / name)
         left = {path.name: path.read_bytes() for path in disk.iterdir()}
@@ -106,15 +112,6 @@ def test_hdf5_at_many_sizes(n_instances, large, disk):
         assert not (disk / "bags.h5").exists()
 
 
-def test_mapped_values(large, disk, tmp_path):
-    for path in disk.iterdir():
-        path.unlink()
-    write_bags(large, tmp_path / "bags.csv")
-    with pytest.raises(BagFormatError, match=r"GB of disk space, and|No space left"):
-        read_bags(tmp_path / "bags.csv", memory_map=disk / "map.npy")
-    assert list(disk.iterdir()) == []
-
-
 def test_models(model, full):
     full("model.skops", lambda path: save_model(model, path))
 
@@ -167,14 +164,6 @@ def test_geojson(slides, full):
 
 def test_reports_of_comparisons(results, full):
     full("comparison.html", lambda path: write_report(results, path))
-
-
-def fill(disk, room):
-    """Empty the disk, then fill it up to some bytes."""
-    for path in disk.iterdir():
-        path.unlink()
-    free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize
-    (disk / "filler").write_bytes(bytes(free - room))
 
 
 def test_streamed_scores(large, tmp_path, disk):

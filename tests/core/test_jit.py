@@ -55,12 +55,9 @@ def test_first_run_says_once_that_it_compiles(run, monkeypatch):
     assert "compiling" not in run()
 
 
-def test_kernels_of_others_are_not_announced(run):
-    assert "compiling" not in run()
-
-
-def test_plain_python_says_nothing(run):
-    assert "compiling" not in run(NUMBA_DISABLE_JIT="1")
+@pytest.mark.parametrize("disabled", ["0", "1"])
+def test_kernels_of_others_and_plain_python_are_not_announced(run, disabled):
+    assert "compiling" not in run(NUMBA_DISABLE_JIT=disabled)
 
 
 def test_a_cache_that_cannot_be_written_is_named(run, tmp_path):

@@ -48,12 +48,6 @@ def test_along_the_second_axis_and_of_tables():
     assert segment_mean(table, np.array([0, 2])).tolist() == [[1.5, 2.5, 3.5]]
 
 
-def test_first_of_equals_wins():
-    values = np.array([2.0, 2.0, 1.0, 1.0])
-    assert segment_argmax(values, np.array([0, 4])).tolist() == [0]
-    assert segment_argmin(values, np.array([0, 4])).tolist() == [2]
-
-
 def test_nan_never_wins_over_a_number():
     values = np.array([NAN, -np.inf, NAN, NAN, 5.0, NAN])
     assert segment_argmax(values, np.array([0, 2, 4, 6])).tolist() == [1, 2, 4]
