@@ -106,9 +106,8 @@ def _folders(folder: Any) -> Iterator[Path]:
 
 def _find(entry: DataSetInfo, folder: Path) -> Bags | None:
     """Read the set from a folder, if one of its files is there."""
-    parquet = folder / f"{entry.name}.parquet"
-    if parquet.is_file():
-        return _find_parquet(entry, parquet)
+    if (folder / f"{entry.name}.parquet").is_file():
+        return _find_parquet(entry, folder / f"{entry.name}.parquet")
     source, csv = entry.source_file, entry.wheel_csv
     for one in (folder, folder / "original"):
         if source is not None and (one / source.name).is_file():

@@ -2,7 +2,7 @@
 
 import functools
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
@@ -94,14 +94,9 @@ def registry() -> dict[str, DataSetInfo]:
 
 
 def _entry(name: str, values: dict[str, Any]) -> DataSetInfo:
-    known = {field.name for field in fields(DataSetInfo)}
-    unknown = sorted(set(values) - known)
-    if unknown:
-        raise AssertionError(f"registry.toml: [{name}] has unknown keys {unknown}")
-    values = dict(values)
-    values["addresses"] = tuple(values.get("addresses", ()))
-    values["files"] = tuple(SourceFile(**file) for file in values.get("files", ()))
-    return DataSetInfo(name=name, **values)
+    addresses = tuple(values.pop("addresses", ()))
+    files = tuple(SourceFile(**file) for file in values.pop("files", ()))
+    return DataSetInfo(name=name, addresses=addresses, files=files, **values)
 
 
 def list_datasets() -> list[str]:
