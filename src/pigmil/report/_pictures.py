@@ -94,7 +94,7 @@ def instance_map(model: Any, bags: Bags, original: Bags, selection: Any = None) 
     detected = detected_mask(model, bags, selection)
     points, names = project(original if bags.n_features <= 2 else bags)
     scores = np.asarray(model.instance_scores_, dtype=np.float64)
-    rows = _sample(bags, _needed(model, bags, scores, detected))
+    rows = _drawn_rows(model, bags, scores, detected)
     sampled = None
     if len(rows) < bags.n_instances:
         sampled = (
@@ -148,23 +148,20 @@ def _outside(points: FloatArray, view: list[list[float]]) -> int:
     return int(np.any((points < low) | (points > high), axis=1).sum())
 
 
-def _needed(model: Any, bags: Bags, scores: FloatArray, detected: Any) -> IntArray:
-    needed = [
-        np.flatnonzero(detected),
-        segment_argmax(np.nan_to_num(scores, nan=-np.inf, neginf=-1e300), bags.offsets),
-    ]
+def _drawn_rows(model: Any, bags: Bags, scores: FloatArray, detected: Any) -> IntArray:
+    """Return the instances on the map: all, or those that matter and a sample of the others."""
+    every = np.arange(bags.n_instances, dtype=np.int64)
+    if len(every) <= MAP_LIMIT:
+        return every
+    finite = np.nan_to_num(scores, nan=-np.inf, neginf=-1e300)
+    needed = [np.flatnonzero(detected), segment_argmax(finite, bags.offsets)]
     if hasattr(model, "initial_pool_"):
         needed += [model.initial_pool_, model.trace_.instance[model.trace_.accepted]]
-    return np.unique(np.concatenate(needed))
-
-
-def _sample(bags: Bags, needed: IntArray) -> IntArray:
-    if bags.n_instances <= MAP_LIMIT:
-        return np.arange(bags.n_instances, dtype=np.int64)
-    others = np.setdiff1d(np.arange(bags.n_instances), needed)
-    count = max(0, MAP_LIMIT - len(needed))
-    drawn = np.random.RandomState(0).choice(others, min(count, len(others)), replace=False)
-    return np.sort(np.concatenate([needed, drawn])).astype(np.int64)
+    kept = np.unique(np.concatenate(needed))
+    others = np.setdiff1d(every, kept)
+    n_drawn = min(max(0, MAP_LIMIT - len(kept)), len(others))
+    drawn = np.random.RandomState(0).choice(others, n_drawn, replace=False)
+    return np.sort(np.concatenate([kept, drawn])).astype(np.int64)
 
 
 def graph_picture(model: Any, bags: Bags) -> dict[str, Any] | None:
