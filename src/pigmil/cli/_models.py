@@ -180,15 +180,12 @@ def _predict_bags(output: Output, pipeline: Any, bags: Any) -> dict[str, Any]:
     table: dict[str, Any] = {"bag": bags.ids, "predicted": pipeline.predict(bags)}
     decisions = pipeline.decision_function(bags)
     probabilities = pipeline.predict_proba(bags) if hasattr(pipeline, "predict_proba") else None
-    if decisions.ndim == 1:
-        table["decision"] = decisions
-        if probabilities is not None:
-            table["probability"] = probabilities[:, 1]
-    else:  # more than two classes: one column per class
-        for name, values in (("decision", decisions), ("probability", probabilities)):
-            if values is not None:
-                columns = zip(pipeline.classes_, values.T, strict=True)
-                table |= {f"{name} {label}": column for label, column in columns}
+    for name, values in (("decision", decisions), ("probability", probabilities)):
+        if values is not None and decisions.ndim == 1:
+            table[name] = values if values.ndim == 1 else values[:, 1]
+        elif values is not None:  # more than two classes: one column per class
+            columns = zip(pipeline.classes_, values.T, strict=True)
+            table |= {f"{name} {label}": column for label, column in columns}
     if bags.y is None:
         return table
     table["label"] = bags.y
