@@ -1,5 +1,6 @@
 """Instance transformers of scikit-learn, applied to bags."""
 
+import contextlib
 import importlib
 from typing import Any, ClassVar
 
@@ -85,28 +86,25 @@ class OnInstances(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
         y : array of shape (n_bags,), optional
             Labels of the bags, for transformers that use them.
         """
-        if is_plain_table(X):
-            transformer = self._new_transformer(sparse=sp.issparse(X))
+        is_table = is_plain_table(X)
+        data = X if is_table or is_lazy(X) else as_bags(X, missing="keep")
+        transformer = self._new_transformer(sparse=sp.issparse(X) if is_table else data.is_sparse)
+        if is_table:
             transformer.fit(X, y)
             validate_data(self, X, skip_check_array=True)
-        elif is_lazy(X):
-            transformer = self._new_transformer(sparse=X.is_sparse)
-            self._fit_blocks(transformer, X, y)
         else:
-            bags = as_bags(X, missing="keep")
-            transformer = self._new_transformer(sparse=bags.is_sparse)
-            y = bags.y if y is None else np.asarray(y)
-            transformer.fit(bags.instances, None if y is None else np.repeat(y, bags.sizes))
-            self.n_features_in_ = bags.n_features
-        if not is_plain_table(X) and hasattr(self, "feature_names_in_"):  # of an earlier fit
-            del self.feature_names_in_
+            y = data.y if y is None else np.asarray(y)
+            if is_lazy(X):
+                self._fit_blocks(transformer, data, y)
+            else:
+                transformer.fit(data.instances, None if y is None else np.repeat(y, data.sizes))
+            self.n_features_in_ = data.n_features
+            self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
         self.transformer_ = transformer
         return self
 
     def _fit_blocks(self, transformer: Any, bags: Any, y: Any) -> None:
         """Fit on bags on disk: by one parallel pass for scaling, else by ``partial_fit``."""
-        y = bags.y if y is None else np.asarray(y)
-        self.n_features_in_ = bags.n_features
         if type(transformer) is StandardScaler:
             # The engine is above this package; by name, because bags in memory never need it.
             engine = importlib.import_module("pigmil.scale")
@@ -135,11 +133,7 @@ class OnInstances(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
     def transform(self, X: Any) -> Any:
         """Transform every instance; returns :class:`Bags` for bags and a table for a table."""
         check_is_fitted(self, "transformer_")
-        if is_plain_table(X):
-            return self.transformer_.transform(X)
-        if is_lazy(X):
-            return X.with_transformer(self)
-        return self._rebag(as_bags(X, missing="keep"), self.transformer_.transform)
+        return X.with_transformer(self) if is_lazy(X) else self._apply("transform", X)
 
     def _has_inverse(self) -> bool:
         return hasattr(self.transformer, "inverse_transform")
@@ -148,20 +142,18 @@ class OnInstances(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
     def inverse_transform(self, X: Any) -> Any:
         """Undo the transformation of every instance."""
         check_is_fitted(self, "transformer_")
-        if is_plain_table(X):
-            return self.transformer_.inverse_transform(X)
-        return self._rebag(as_bags(X, missing="keep"), self.transformer_.inverse_transform)
+        return self._apply("inverse_transform", X)
 
-    def _rebag(self, bags: Bags, function: Any) -> Bags:
+    def _apply(self, method: str, X: Any) -> Any:
+        function = getattr(self.transformer_, method)
+        if is_plain_table(X):
+            return function(X)
+        bags, names = as_bags(X, missing="keep"), None
         instances = function(bags.instances)
-        names = None
         if bags.feature_names is not None:
-            try:
-                names = self.transformer_.get_feature_names_out(
-                    np.array(bags.feature_names, object)
-                )
-            except (AttributeError, ValueError):
-                names = None
+            with contextlib.suppress(AttributeError, ValueError):
+                given = np.array(bags.feature_names, object)
+                names = self.transformer_.get_feature_names_out(given)
         missing = "keep" if bags.has_missing else "raise"
         return bags.with_instances(instances, feature_names=names, missing=missing)
 
@@ -172,12 +164,12 @@ class OnInstances(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        inner = getattr(self.transformer, "__sklearn_tags__", None)
-        if inner is not None:
-            tags.input_tags.sparse = inner().input_tags.sparse
-            tags.input_tags.allow_nan = inner().input_tags.allow_nan
-            tags.target_tags.required = inner().target_tags.required
-            tags.transformer_tags.preserves_dtype = inner().transformer_tags.preserves_dtype
+        if hasattr(self.transformer, "__sklearn_tags__"):
+            inner = self.transformer.__sklearn_tags__()
+            tags.input_tags.sparse = inner.input_tags.sparse
+            tags.input_tags.allow_nan = inner.input_tags.allow_nan
+            tags.target_tags.required = inner.target_tags.required
+            tags.transformer_tags.preserves_dtype = inner.transformer_tags.preserves_dtype
         return tags
 
 
