@@ -1,6 +1,7 @@
 """Long tables: roles of columns, types of ids and labels, problems and their place."""
 
 import gzip
+import pickle
 import subprocess
 import sys
 import tracemalloc
@@ -153,7 +154,9 @@ def test_rows_of_a_bag_need_not_be_neighbours(tmp_path, suffix):
     assert bags.instances.ravel().tolist() == [1, 3, 2, 5, 4]
     assert bags.instance_labels.tolist() == [0, 1, 0, 0, 1]
     assert bags.instance_info["row"].tolist() == [0, 2, 1, 4, 3]
-    assert scan_bags(path)[["z"]].load().instance_info["row"].tolist() == [3]
+    last = scan_bags(path)[["z"]]
+    for part in (last, pickle.loads(pickle.dumps(last))):
+        assert part.load().instance_info["row"].tolist() == [3]
 
 
 PROBLEMS = {

@@ -160,7 +160,10 @@ class MemorySource(Source):
     def narrowed(self, start: int, stop: int) -> "MemorySource":
         """Return the source of some rows alone, to be sent to a worker."""
         columns = {name: values[start:stop] for name, values in (self.columns or {}).items()}
-        return MemorySource(self.stamp, self.info, self.instances[start:stop], columns)
+        # The numbers of rows in the file would be lost.
+        columns |= {name: np.arange(start, stop) for name, key in self.info if key == ROW_NUMBER}
+        info = tuple((name, name) for name in columns)
+        return MemorySource(self.stamp, info, self.instances[start:stop], columns)
 
 
 class LazyBags(BagsBase):
@@ -343,11 +346,10 @@ class LazyBags(BagsBase):
             Its ``transform`` takes and returns :class:`pigmil.Bags`. It is sent to workers.
         """
         changed = self._replace(transformers=(*self._transformers, transformer))
-        source, start, _ = self._segments[0].tolist()
-        first_row = changed._take(np.array([0]))._replace(
-            sources=[self._sources[source]],
-            segments=np.array([[0, start, start + 1]]),
-            segment_offsets=np.array([0, 1]),
+        source, start, _ = self._segments[0]
+        first_bag, segment = changed._take(np.array([0])), [source, start, start + 1]
+        first_row = first_bag._replace(
+            sources=self._sources, segments=np.array([segment]), segment_offsets=np.array([0, 1])
         )
         probe = first_row.load(info=False)
         changed.n_features, changed.feature_names = probe.n_features, probe.feature_names
@@ -442,9 +444,7 @@ class LazyBags(BagsBase):
             start, stop = (int(row) for row in ranges[0, 1:3])
             if isinstance(source, MemorySource) and source.instances.dtype == dtype:
                 part = source.narrowed(start, stop)
-                numbers = np.arange(start, stop)
-                places_of = {name: numbers for name, key in source.info if key == ROW_NUMBER}
-                return part.instances, {**(part.columns or {}), **places_of} if info else {}
+                return part.instances, dict(part.columns or {}) if info else {}
         out = None if self.is_sparse else np.empty((n_rows, self._stored_features), dtype=dtype)
         parts: dict[str, list[tuple[IntArray, Any]]] = {}  # by column: rows of the result, values
         with contextlib.ExitStack() as stack:
