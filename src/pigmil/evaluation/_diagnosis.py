@@ -69,7 +69,7 @@ class Diagnosis:
         bags, which does not use instances; NaN if nothing was found, the bags are sparse or
         have very many features.
     rival_auc : float
-        For SoftPIGMIL, its ``rival_auc_``, the lower of the two halves; otherwise NaN.
+        For SoftPIGMIL, the lower ``rival_auc_`` of the halves that have one; otherwise NaN.
     suspects : tuple of str
         Ids of negative bags with a higher best instance than half of the positive bags.
     selection : InstanceSelection
@@ -224,7 +224,7 @@ class Refits:
     ----------
     halves : array of shape (2, n_instances), or (0, n_instances) if a class has less than 4 bags
     rival_auc : float
-        The lower ``rival_auc_`` of the halves; NaN if one has none.
+        The lower ``rival_auc_`` of the halves that have one; otherwise NaN.
     """
 
     halves: FloatArray
@@ -247,11 +247,8 @@ def refit(
         splits = []
     models = [fit_quietly(estimator, bags[order[train]], y[order[train]]) for train, _ in splits]
     halves = np.array([instance_scores(model, bags) for model in models])
-    rival_auc = (
-        float(np.min([getattr(last_step(one), "rival_auc_", np.nan) for one in models]))
-        if models
-        else np.nan
-    )
+    known = [getattr(last_step(one), "rival_auc_", np.nan) for one in models]
+    rival_auc = min((value for value in known if not np.isnan(value)), default=np.nan)
     return Refits(halves.reshape(-1, bags.n_instances), rival_auc)
 
 
