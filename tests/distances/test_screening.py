@@ -162,7 +162,8 @@ def test_screening_is_off_for_small_data_and_can_be_forced(monkeypatch):
     by_default, never = (PIGMIL(density_screen=how, **quick).fit(bags) for how in ("auto", False))
     np.testing.assert_array_equal(by_default.instance_scores_, never.instance_scores_)
     np.testing.assert_array_equal(by_default.decision_function(bags), never.decision_function(bags))
-    for name, value in (("_PROMISING", (1, 2)), ("_CELL_SIZE", 16), ("_CELLS_SEARCHED", 2)):
+    coarse = {"_REPRESENTATIVES": (1, 2), "_PROMISING": (1, 2)}
+    for name, value in (coarse | {"_CELL_SIZE": 16, "_CELLS_SEARCHED": 2}).items():
         monkeypatch.setattr(screening, name, value)
     forced = PIGMIL(density_screen=True, **quick).fit(bags)
     assert np.any(forced.instance_scores_ != never.instance_scores_)
