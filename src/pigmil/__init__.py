@@ -20,6 +20,8 @@ _HOME = {
     "LazyBags": "pigmil.bags",
     "OnInstances": "pigmil.bags",
     "PaperReading": "pigmil.graph.reading",
+    "BagFormatError": "pigmil._core.errors",
+    "ModelFileError": "pigmil._core.errors",
     "StoreError": "pigmil._core.errors",
     "all_estimators": "pigmil.estimators",
     "as_bags": "pigmil.bags",
@@ -51,6 +53,8 @@ _ROOMS = (
 __all__ = ["__version__", *_HOME, *_ROOMS]
 
 if TYPE_CHECKING:
+    from pigmil._core.errors import BagFormatError as BagFormatError
+    from pigmil._core.errors import ModelFileError as ModelFileError
     from pigmil._core.errors import StoreError as StoreError
     from pigmil.bags import BagImputer as BagImputer
     from pigmil.bags import Bags as Bags

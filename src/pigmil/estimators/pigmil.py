@@ -645,7 +645,7 @@ class PIGMIL(MILClassifier):
         return scores - self._score_offset
 
     # The bag SVM has held-out decisions from its inner folds, so probabilities cost nothing.
-    probability = True
+    probability: ClassVar[bool] = True  # type: ignore[misc]
 
     def _calibrate(self, bags: Bags, y: Any, *weights: FloatArray) -> None:
         models = getattr(self, "estimators_", [self])
