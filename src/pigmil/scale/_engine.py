@@ -168,7 +168,7 @@ def map_reduce(
     --------
     >>> import operator, pathlib, tempfile
     >>> import numpy as np
-    >>> from pigmil import Bags
+    >>> from pigmil import scan_bags
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> for name in "ab":
     ...     np.save(folder / f"{name}.npy", np.ones((2, 3)))
