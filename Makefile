@@ -34,7 +34,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 help:
 	@echo "make demo           detect the positive instances of three synthetic sets and draw them"
 	@echo "make test           everything that a change must pass"
-	@echo "make test-fast      tests that need no extra, in less than a minute"
+	@echo "make test-fast      tests that need no extra"
 	@echo "make lint           lint, types, import layers and the word list"
 	@echo "make docs           build the documentation"
 	@echo "make reproduce      the tables and figures of the paper, ARGS=\"table1 --quick\""
