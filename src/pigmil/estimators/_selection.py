@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import minimize_scalar
-from scipy.stats import rankdata
 
 from pigmil._core.segments import segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
@@ -361,44 +360,6 @@ def one_se_threshold(
     weights = np.where(positive, costs[1], costs[0])[differs]
     gain = np.where((values > threshold)[differs] == positive[differs], weights, -weights).sum()
     return threshold if gain > np.sqrt((weights**2).sum()) else 0.0
-
-
-def bag_auc(values: FloatArray, positive: BoolArray) -> float:
-    """Return the share of pairs of a positive and a negative bag in the right order.
-
-    Ties count one half.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> bag_auc(np.array([3.0, 1.0, 1.0, 0.0]), np.array([True, True, False, False]))
-    0.875
-    """
-    n_positive, n_negative = int(positive.sum()), int((~positive).sum())
-    rank_sum = float(rankdata(values)[positive].sum())
-    return (rank_sum - n_positive * (n_positive + 1) / 2) / (n_positive * n_negative)
-
-
-def auc_standard_error(auc: float, n_positive: int, n_negative: int) -> float:
-    """Return the standard error of an area under the ROC curve after Hanley and McNeil (1982).
-
-    The area is first drawn towards one half, as by one more bag of the smaller class that says
-    nothing: otherwise a perfect one would have none. With ``q1 = a / (2 - a)`` and
-    ``q2 = 2 a^2 / (1 + a)`` the square is
-    ``(a (1 - a) + (n_positive - 1) (q1 - a^2) + (n_negative - 1) (q2 - a^2)) / (n_positive
-    n_negative)``.
-
-    Examples
-    --------
-    >>> round(auc_standard_error(1.0, 1, 1), 4)
-    0.433
-    """
-    n_bags = min(n_positive, n_negative)
-    area = max((auc * n_bags + 0.5) / (n_bags + 1), 0.5)
-    both_positive, both_negative = area / (2 - area), 2 * area**2 / (1 + area)
-    square = area * (1 - area) + (n_positive - 1) * (both_positive - area**2)
-    square += (n_negative - 1) * (both_negative - area**2)
-    return float(np.sqrt(square / (n_positive * n_negative)))
 
 
 def logistic_slope(

@@ -20,7 +20,6 @@ from sklearn.utils import check_random_state
 from pigmil._core.segments import quota, segment_gather, segment_ids, segment_lowest
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.estimators._selection import bag_auc
 from pigmil.estimators._soft_models import (
     Model,
     Scale,
@@ -33,6 +32,7 @@ from pigmil.estimators._soft_models import (
     log_odds,
     whitening,
 )
+from pigmil.graph.scoring import bag_auc
 from pigmil.scale import LazyBags, hold_blocks, map_blocks, map_instances
 
 

@@ -22,7 +22,8 @@ from sklearn.linear_model import LogisticRegression
 
 from pigmil._core.segments import segment_argmax, segment_argmin, segment_ids, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
-from pigmil.estimators._selection import auc_standard_error, bag_auc, instance_keys
+from pigmil.estimators._selection import instance_keys
+from pigmil.graph.scoring import auc_standard_error, bag_auc
 from pigmil.scale import map_calls
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from scipy.stats import mannwhitneyu, norm, poisson
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -25,7 +24,7 @@ from pigmil.evaluation._selection import (
     select_instances,
 )
 from pigmil.evaluation._splits import bag_groups, inner_splits
-from pigmil.evaluation._statistics import weighted_auc
+from pigmil.graph.scoring import bag_auc, weighted_auc
 from pigmil.metrics import instance_scores
 
 NOTHING, WEAK, GOOD = "nothing found", "weak", "good"
@@ -259,7 +258,7 @@ def judge(
     held_out = selection.held_out
     positive = held_out.positive
     best = segment_reduce(np.maximum, held_out.scores, bags.offsets)
-    auc = _auc(best, positive)
+    auc = bag_auc(best, positive)
     interval = bootstrap_auc_interval(best, positive, held_out.units, random_state=random_state)
     p_value = float(mannwhitneyu(best[positive], best[~positive], alternative="greater").pvalue)
     stability, same, by_chance = np.nan, np.nan, np.nan
@@ -295,15 +294,6 @@ def judge(
     )
 
 
-def _ranks(values: FloatArray) -> IntArray:
-    """Return ranks, equal for ties: bags without any score have minus infinity."""
-    return np.asarray(np.unique(values, return_inverse=True)[1])
-
-
-def _auc(values: FloatArray, positive: BoolArray) -> float:
-    return float(roc_auc_score(positive, _ranks(values)))
-
-
 def bootstrap_auc_interval(
     values: FloatArray, positive: BoolArray, units: IntArray, *, random_state: int = 0
 ) -> tuple[float, float]:
@@ -316,7 +306,7 @@ def bootstrap_auc_interval(
     drawn = (rng.integers(n_units, size=n_units) for _ in range(_N_DRAWS))
     weights = np.array([np.bincount(draw, minlength=n_units)[units] for draw in drawn], dtype=float)
     with np.errstate(invalid="ignore"):  # 0 / 0 where bags of one class were drawn
-        areas = weighted_auc(positive, _ranks(values), weights)
+        areas = weighted_auc(values, positive, weights)
     low, high = np.nanquantile(areas, [0.025, 0.975]) if (areas == areas).any() else (np.nan,) * 2
     return float(low), float(high)
 
@@ -392,7 +382,7 @@ def _bag_summary_auc(bags: Bags, held_out: HeldOutScores) -> float:
         )
         model.fit(table[~inside], held_out.positive[~inside])
         values[inside] = model.decision_function(table[inside])
-    return _auc(values, held_out.positive)
+    return bag_auc(values, held_out.positive)
 
 
 def _alarms(

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from pigmil._core.errors import import_optional
+from pigmil.graph.scoring import weighted_auc
 
 # With fewer, no outcome is evidence: Wilcoxon's test cannot reach p < 0.05 on five data sets, and
 # a t-test on four differences has three degrees of freedom for folds that overlap.
@@ -277,10 +278,10 @@ def bootstrap_interval(
                 correct = truth == np.asarray(cell["called"])
                 values.append(weights @ correct / weights.sum(axis=1))
             elif scores is not None and np.ndim(scores) == 1:
-                values.append(weighted_auc(truth == 1, np.asarray(scores), weights))
+                values.append(weighted_auc(np.asarray(scores), truth == 1, weights))
             elif scores is not None:
                 areas = [
-                    weighted_auc(truth == label, column, weights)
+                    weighted_auc(column, truth == label, weights)
                     for label, column in enumerate(np.asarray(scores).T)
                 ]
                 values.append(np.mean(areas, axis=0))
@@ -292,14 +293,3 @@ def bootstrap_interval(
     means = means / defined.sum(axis=0)[defined.any(axis=0)]
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
-
-
-def weighted_auc(positive: Any, score: Any, weights: Any) -> Any:
-    """Return the area under the ROC curve for each row of weights of the bags."""
-    order = np.argsort(score)
-    starts = np.flatnonzero(np.diff(score[order], prepend=-np.inf))
-    high = np.add.reduceat((weights * positive)[:, order], starts, axis=1)
-    low = np.add.reduceat((weights * ~positive)[:, order], starts, axis=1)
-    below = np.cumsum(low, axis=1) - low
-    won = (high * (below + low / 2)).sum(axis=1)
-    return won / (high.sum(axis=1) * low.sum(axis=1))
