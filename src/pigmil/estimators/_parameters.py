@@ -1,4 +1,4 @@
-"""Constructors, constraints and docstrings of the parameters of methods.
+"""Constructors, constraints and docstrings of the parameters of methods, and their cards.
 
 A line ``{name}`` in the docstring of a method stands for the entry of that name below.
 
@@ -65,7 +65,7 @@ kernel_width_ : float or None
 import functools
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, metadata
 from inspect import signature
 from numbers import Integral, Real
@@ -128,6 +128,77 @@ def with_parameters(method: Method) -> Method:
     dataclass(kw_only=True, eq=False, repr=False)(method)
     method._parameter_constraints = complete_constraints(method)  # type: ignore[attr-defined]
     return method
+
+
+# Field of a card -> how its paragraph in the docstring of a method begins.
+_PARAGRAPHS = {
+    "when_to_use": "When to use",
+    "default_chosen": "Defaults",
+    "shortfall": "Below its published figures",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """Facts about a method: name, source, abilities and cost.
+
+    Parameters
+    ----------
+    name : str
+        The name as printed in its paper.
+    title : str
+        The full name or the title of its idea.
+    cost : str
+        Time of a fit in bags (B), instances (N), features (d) and what else matters.
+    when_to_use : str
+        When to use it; the paragraph "When to use:" in the docstring of the method if not given.
+    paper : str
+        Authors, title and venue; the first reference in the docstring if not given.
+    year : int
+        Year of publication, likewise.
+    detects, classifies : bool
+        Whether it scores instances of positive bags, and whether it labels unseen bags; set by
+        the hooks that the method implements.
+    grid : dict of str to tuple
+        What the benchmark protocol tunes by inner cross-validation on the training bags; a single
+        value is used without a search; other parameters keep their defaults.
+    shortfall : str
+        Where its accuracy on the benchmark sets stays more than two points below what was
+        published, by how much, and why; empty where it does not. The paragraph "Below its
+        published figures:" in the docstring if not given.
+    default_chosen : str
+        Where the defaults come from: the paper, a rule, or data, and which. Names every parameter
+        with a number as default that changes the model. The paragraph "Defaults:" in the docstring
+        if not given.
+    extra : str
+        The extra of the installation that fitting it needs; empty where it needs none.
+    """
+
+    name: str
+    title: str
+    cost: str
+    when_to_use: str = ""
+    paper: str = ""
+    year: int = 0
+    detects: bool = False
+    classifies: bool = False
+    grid: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    shortfall: str = ""
+    default_chosen: str = ""
+    extra: str = ""
+
+    def completed(self, doc: str | None, *, detects: bool, classifies: bool) -> "Card":
+        """Return the card with what a method does, and with what its docstring says."""
+        doc = doc or ""
+        found: dict[str, Any] = {}
+        for name, label in _PARAGRAPHS.items():
+            if paragraph := re.search(rf"^ *{label}: (.+?)(?:\n *\n|\Z)", doc, re.M | re.S):
+                found[name] = " ".join(paragraph[1].split())
+        _, _, references = doc.partition("References\n    ----------\n")
+        if source := re.match(r"(.+?)[ ,(]*\b((?:19|20)\d\d)\b", " ".join(references.split())):
+            found["paper"], found["year"] = source[1], int(source[2])
+        missing = {name: value for name, value in found.items() if not getattr(self, name)}
+        return replace(self, detects=detects, classifies=classifies, **missing)
 
 
 # Pages whose name is not that of the class: names must differ by more than case.

@@ -19,6 +19,7 @@ from pigmil._core.segments import segment_argmax, segment_gather, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags, as_bags, check_no_missing, is_plain_table
 from pigmil.estimators._parameters import (
+    Card,
     DocLinks,
     complete_constraints,
     fill_shared_entries,
@@ -26,7 +27,6 @@ from pigmil.estimators._parameters import (
 )
 from pigmil.estimators._selection import inner_folds, logistic_slope, min_error_threshold
 from pigmil.estimators._svm_solvers import class_costs
-from pigmil.estimators.card import Card
 from pigmil.scale import LazyBags, map_instances, stream
 
 _LARGEST_VALUE = 1e150  # whose square, summed over features, is still finite

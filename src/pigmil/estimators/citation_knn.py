@@ -10,8 +10,7 @@ from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import bag_distances_of_kinds
 from pigmil.estimators._pairwise import PairwiseBagClassifier, Scorer
-from pigmil.estimators._parameters import AT_LEAST_ONE, with_parameters
-from pigmil.estimators.card import Card
+from pigmil.estimators._parameters import AT_LEAST_ONE, Card, with_parameters
 
 
 @with_parameters
@@ -61,6 +60,11 @@ class CitationKNN(PairwiseBagClassifier):
     than negative votes, and never exactly 0.
     Cost: O(N^2 d) in instances and features, in blocks.
 
+    When to use: Few bags, no tuning, and a meaningful distance between instances.
+
+    Defaults: n_references, n_citers and rank are published. Benchmarks use rank=None, compared with
+    rank=1 on other splits of the benchmark sets.
+
     References
     ----------
     Wang, Zucker: Solving the Multiple-Instance Problem: A Lazy Learning Approach, ICML 2000.
@@ -84,10 +88,7 @@ class CitationKNN(PairwiseBagClassifier):
     card = Card(
         name="Citation-kNN",
         title="Nearest neighbours among bags, references and citers",
-        default_chosen="n_references, n_citers and rank are published. Benchmarks use rank=None, "
-        "compared with rank=1 on other splits of the benchmark sets.",
         cost="O(N^2 d)",
-        when_to_use="Few bags, no tuning, and a meaningful distance between instances.",
         grid={"rank": (None,)},
     )
 

@@ -15,7 +15,7 @@ from pigmil._core.segments import segment_gather, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import squared_distance_blocks
-from pigmil.estimators._parameters import AT_LEAST_ONE, with_parameters
+from pigmil.estimators._parameters import AT_LEAST_ONE, Card, with_parameters
 from pigmil.estimators._selection import (
     inner_folds,
     instance_keys,
@@ -24,7 +24,6 @@ from pigmil.estimators._selection import (
 from pigmil.estimators._standardise import centre_and_spread, standardised
 from pigmil.estimators._svm_solvers import with_short_indices
 from pigmil.estimators.base import MaxInstanceClassifier
-from pigmil.estimators.card import Card
 
 _CANDIDATES = (2, 5, 10, 20, 40)
 
@@ -81,6 +80,11 @@ class ClusteringMIL(MaxInstanceClassifier):
     Cost: O(i k N+ d + k (N d + B log B)) in i k-means iterations, k clusters, instances (N+ in
     positive bags), features and bags; the choice of k repeats it folds times.
 
+    When to use: One compact concept that every positive bag shares; a very simple model.
+
+    Defaults: n_clusters is chosen by cross-validation over the training bags; that rule, n_init and
+    cv were compared with others on other splits of the benchmark sets.
+
     References
     ----------
     Tax, Hendriks, Valstar, Pantic: The Detection of Concept Frames Using Clustering
@@ -105,11 +109,7 @@ class ClusteringMIL(MaxInstanceClassifier):
     card = Card(
         name="Clustering MIL",
         title="Sphere around a cluster of positive instances",
-        default_chosen="n_clusters is chosen by cross-validation over the training bags; that "
-        "rule, n_init and cv were compared with others on other splits of the "
-        "benchmark sets.",
         cost="O(i k N+ d + k (N d + B log B)), i iterations, k clusters",
-        when_to_use="One compact concept that every positive bag shares; a very simple model.",
     )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {

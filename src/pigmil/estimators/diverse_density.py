@@ -11,9 +11,8 @@ from pigmil._core.segments import segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.estimators._noisy_or import Concept, ConceptClassifier, NoisyOr, climb, log_density_at
-from pigmil.estimators._parameters import with_parameters
+from pigmil.estimators._parameters import Card, with_parameters
 from pigmil.estimators._selection import min_error_threshold
-from pigmil.estimators.card import Card
 
 
 @with_parameters
@@ -84,6 +83,14 @@ class DD(ConceptClassifier):
     Cost: O(n_positive_instances n_instances n_features) to choose the starts, in blocks, and
     O(n_instances n_features) for each of ``n_starts * max_iter`` steps.
 
+    When to use: One compact concept, with the features that matter learnt along with it.
+
+    Defaults: tol and n_starts were chosen on Musk-1, on other folds than those reported, and
+    confirmed on Elephant, Fox and Tiger.
+
+    Below its published figures: Musk-1: 85.7 in 5 x 10 folds, 2.3 below the published 88.0, less
+    than its standard error of 4.2. The climb starts from ten instances, not from all.
+
     References
     ----------
     Maron, Lozano-Perez: A framework for multiple-instance learning, NIPS 1998.
@@ -102,12 +109,7 @@ class DD(ConceptClassifier):
     card = Card(
         name="DD",
         title="Diverse density",
-        default_chosen="tol and n_starts were chosen on Musk-1, on other folds than those "
-        "reported, and confirmed on Elephant, Fox and Tiger.",
         cost="O(N+ N d) for the starts, O(N d) per step, a few hundred steps",
-        when_to_use="One compact concept, with the features that matter learnt along with it.",
-        shortfall="Musk-1: 85.7 in 5 x 10 folds, 2.3 below the published 88.0, less than its "
-        "standard error of 4.2. The climb starts from ten instances, not from all.",
     )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {

@@ -17,8 +17,7 @@ from pigmil.estimators._noisy_or import (
     climb,
     log_membership,
 )
-from pigmil.estimators._parameters import AT_LEAST_ONE, with_parameters
-from pigmil.estimators.card import Card
+from pigmil.estimators._parameters import AT_LEAST_ONE, Card, with_parameters
 
 
 def alternate(
@@ -144,6 +143,10 @@ class EMDD(ConceptClassifier):
     Cost: O(n_positive_instances n_instances n_features) to choose the starts, in blocks; each
     alternation O(n_instances n_features) and ``max_steps`` times O(n_bags n_features).
 
+    When to use: As DD, on large bags: a step costs bags, not instances.
+
+    Defaults: n_starts is that of DD, chosen on Musk-1, on other folds than those reported.
+
     References
     ----------
     Zhang, Goldman: EM-DD: an improved multiple-instance learning technique, NIPS 2001.
@@ -167,10 +170,7 @@ class EMDD(ConceptClassifier):
     card = Card(
         name="EM-DD",
         title="Expectation-maximisation diverse density",
-        default_chosen="n_starts is that of DD, chosen on Musk-1, on other folds than those "
-        "reported.",
         cost="O(N+ N d) for the starts, O(N d) per alternation, O(B d) per step",
-        when_to_use="As DD, on large bags: a step costs bags, not instances.",
     )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {

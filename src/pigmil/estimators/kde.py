@@ -1,6 +1,5 @@
 """KDE, KDE_min and KDE_max: detect instances of positive bags where negatives are rare."""
 
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -8,19 +7,11 @@ import numpy as np
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import length_unit, log_density
-from pigmil.estimators._parameters import with_parameters
+from pigmil.estimators._parameters import Card, with_parameters
 from pigmil.estimators.base import AcceptsWeights
-from pigmil.estimators.card import Card
 from pigmil.scale import LazyBags, map_instances
 
-_card = partial(
-    Card,
-    paper="Xu, Wu, Zhang, Tian: PIGMIL: Positive Instance Detection via Graph Updating for "
-    "Multiple Instance Learning",
-    year=2016,
-    default_chosen="gamma is 1, in units of length_unit; the paper prints none.",
-    cost="O(N_query N_negative d)",
-)
+_COST = "O(N_query N_negative d)"
 
 
 @with_parameters
@@ -93,10 +84,14 @@ class KDEMin(_KernelDensity):
     -----
     Cost: O(n_instances n_negative_instances n_features), in blocks.
 
+    When to use: The starting point of PIGMIL: positives far from every negative bag.
+
+    Defaults: gamma is 1, in units of length_unit; the paper prints none.
+
     References
     ----------
     Xu, Wu, Zhang, Tian: PIGMIL: Positive Instance Detection via Graph Updating for Multiple
-    Instance Learning.
+    Instance Learning, 2016.
 
     Examples
     --------
@@ -108,10 +103,10 @@ class KDEMin(_KernelDensity):
     """
 
     _reduction = "nearest"
-    card = _card(
+    card = Card(
         name="KDE_min",
         title="Kernel density of the nearest instance of each negative bag",
-        when_to_use="The starting point of PIGMIL: positives far from every negative bag.",
+        cost=_COST,
     )
 
 
@@ -120,13 +115,24 @@ class KDE(_KernelDensity):
 
     Implements footnote 1: like :class:`KDEMin`, which documents parameters and attributes, but
     with the sum of ``exp(-gamma |x - x_ji|)`` over all instances of a negative bag.
+
+    Notes
+    -----
+    When to use: A quick first result if negatives do not surround the positives.
+
+    Defaults: gamma is 1, in units of length_unit; the paper prints none.
+
+    References
+    ----------
+    Xu, Wu, Zhang, Tian: PIGMIL: Positive Instance Detection via Graph Updating for Multiple
+    Instance Learning, 2016.
     """
 
     _reduction = "sum"
-    card = _card(
+    card = Card(
         name="KDE",
         title="Kernel density of all negative instances",
-        when_to_use="A quick first result if negatives do not surround the positives.",
+        cost=_COST,
     )
 
 
@@ -134,11 +140,22 @@ class KDEMax(_KernelDensity):
     """KDE_max: like :class:`KDEMin`, but with the farthest instance of each negative bag.
 
     Implements footnote 2; the maximum is taken over distances, as in :class:`KDEMin`.
+
+    Notes
+    -----
+    When to use: Only if positives lie outside the convex hull of the negatives.
+
+    Defaults: gamma is 1, in units of length_unit; the paper prints none.
+
+    References
+    ----------
+    Xu, Wu, Zhang, Tian: PIGMIL: Positive Instance Detection via Graph Updating for Multiple
+    Instance Learning, 2016.
     """
 
     _reduction = "farthest"
-    card = _card(
+    card = Card(
         name="KDE_max",
         title="Kernel density of the farthest instance of each negative bag",
-        when_to_use="Only if positives lie outside the convex hull of the negatives.",
+        cost=_COST,
     )

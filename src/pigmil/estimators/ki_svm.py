@@ -1,7 +1,6 @@
 """Bag-KI-SVM and Ins-KI-SVM: a convex search for the instance that makes a bag positive."""
 
 from abc import abstractmethod
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,21 +11,8 @@ from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.estimators._instance_svm import KernelInstanceClassifier
 from pigmil.estimators._key_instances import Atoms, KeyInstanceProgramme
-from pigmil.estimators._parameters import with_parameters
+from pigmil.estimators._parameters import Card, with_parameters
 from pigmil.estimators._selection import content_order
-from pigmil.estimators.card import Card
-
-_card = partial(
-    Card,
-    paper="Li, Kwok, Tsang, Zhou: A Convex Method for Locating Regions of Interest with "
-    "Multi-Instance Learning, ECML PKDD",
-    year=2009,
-    default_chosen='gamma is scikit-learn\'s "scale"; C was chosen on Elephant, Fox, Tiger, a '
-    "newsgroup, mutagenesis and breast cells, after a look at Musk-1.",
-    detects=True,
-    classifies=True,
-    grid={"gamma": (0.02, 1.0)},
-)
 
 _MOST_NEGATIVES = 6000  # 150 MB for the matrix of the dual
 # With more instances than this the kernel with that many negatives does not fit in memory.
@@ -137,10 +123,15 @@ class BagKISVM(_KISVM):
     of n_bags rows. Kernel rows of the instances of positive bags are kept in single precision
     up to 128 MB, and computed again beyond.
 
+    When to use: A convex alternative to MI-SVM; the instances of negative bags are many.
+
+    Defaults: gamma is scikit-learn's "scale"; C was chosen on Elephant, Fox, Tiger, a newsgroup,
+    mutagenesis and breast cells, after a look at Musk-1.
+
     References
     ----------
     Li, Kwok, Tsang, Zhou: A Convex Method for Locating Regions of Interest with Multi-Instance
-    Learning. ECML PKDD 2009.
+    Learning, ECML PKDD 2009.
 
     Examples
     --------
@@ -151,11 +142,11 @@ class BagKISVM(_KISVM):
     20
     """
 
-    card = _card(
+    card = Card(
         name="Bag-KI-SVM",
         title="Key-instance SVM, one constraint per bag",
         cost="O(N^2 d + rounds (MKL of B rows))",
-        when_to_use="A convex alternative to MI-SVM; the instances of negative bags are many.",
+        grid={"gamma": (0.02, 1.0)},
     )
 
     def _negative_rows(self, bags: Bags, negatives: IntArray) -> tuple[Any, FloatArray]:
@@ -174,13 +165,25 @@ class InsKISVM(_KISVM):
     negative instance costs ``C`` over the size of its bag. Of more than 6000 negative instances
     (2000 with more than 10000 instances) every second, third, ... is taken, because the matrix of
     the dual must fit in memory.
+
+    Notes
+    -----
+    When to use: A convex alternative to MI-SVM; every negative instance must stay negative.
+
+    Defaults: gamma is scikit-learn's "scale"; C was chosen on Elephant, Fox, Tiger, a newsgroup,
+    mutagenesis and breast cells, after a look at Musk-1.
+
+    References
+    ----------
+    Li, Kwok, Tsang, Zhou: A Convex Method for Locating Regions of Interest with Multi-Instance
+    Learning, ECML PKDD 2009.
     """
 
-    card = _card(
+    card = Card(
         name="Ins-KI-SVM",
         title="Key-instance SVM, one constraint per negative instance",
         cost="O(S N d + rounds (MKL of S rows)), S support vectors",
-        when_to_use="A convex alternative to MI-SVM; every negative instance must stay negative.",
+        grid={"gamma": (0.02, 1.0)},
     )
 
     def _negative_rows(self, bags: Bags, negatives: IntArray) -> tuple[Any, FloatArray]:

@@ -14,8 +14,7 @@ from pigmil.estimators._logistic import (
     minimise_penalised,
     pooled_loss,
 )
-from pigmil.estimators._parameters import POSITIVE, with_parameters
-from pigmil.estimators.card import Card
+from pigmil.estimators._parameters import POSITIVE, Card, with_parameters
 from pigmil.scale import LazyBags
 
 
@@ -69,6 +68,11 @@ class MaxPoolingLR(LinearScores):
     Cost: O(n_instances n_features) per iteration, in blocks of bags. The problem is not convex;
     the fit starts from zero weights, where every instance counts the same, and is deterministic.
 
+    When to use: A first, linear answer on data of any size; positives in one direction.
+
+    Defaults: sharpness is published and C that of scikit-learn's LogisticRegression; neither was
+    tuned.
+
     References
     ----------
     Ray, Craven: Supervised versus Multiple Instance Learning, ICML 2005. Pinheiro, Collobert:
@@ -93,10 +97,7 @@ class MaxPoolingLR(LinearScores):
     card: ClassVar[Card] = Card(
         name="Max-pooling LR",
         title="Logistic regression pooled by log-sum-exp",
-        default_chosen="sharpness is published and C that of scikit-learn's LogisticRegression; "
-        "neither was tuned.",
         cost="O(iterations N d)",
-        when_to_use="A first, linear answer on data of any size; positives in one direction.",
         grid={"C": (0.1, 1.0, 10.0)},
     )
     _parameter_constraints: ClassVar[dict[str, Any]] = {

@@ -12,7 +12,7 @@ from pigmil._core.segments import segment_argmax, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import embed_bags, length_unit, nearest_in_bags
-from pigmil.estimators._parameters import POSITIVE_OR_CV, with_parameters
+from pigmil.estimators._parameters import POSITIVE_OR_CV, Card, with_parameters
 from pigmil.estimators._selection import (
     inner_folds,
     min_error_threshold,
@@ -20,7 +20,6 @@ from pigmil.estimators._selection import (
 )
 from pigmil.estimators._svm_solvers import fit_svm
 from pigmil.estimators.base import MILClassifier
-from pigmil.estimators.card import Card
 
 COSTS = (0.1, 1.0, 10.0, 100.0)
 WIDTHS = (0.3, 1.0)
@@ -142,6 +141,11 @@ class MILD(MILClassifier):
     bags or of negative instances. The choice adds the distances to 5 times as many true positives
     and 40 SVMs.
 
+    When to use: Positives that form one cluster which most positive bags share.
+
+    Defaults: C and gamma are chosen by cross-validation over the training bags; that rule was
+    compared with others on other splits of the benchmark sets.
+
     References
     ----------
     Li, Yeung: MILD: multiple-instance learning via disambiguation, IEEE Transactions on Knowledge
@@ -167,10 +171,7 @@ class MILD(MILClassifier):
     card = Card(
         name="MILD",
         title="Multiple-instance learning via disambiguation",
-        default_chosen="C and gamma are chosen by cross-validation over the training bags; that "
-        "rule was compared with others on other splits of the benchmark sets.",
         cost="O(N+ (N d + B log B)), and some SVMs of bags",
-        when_to_use="Positives that form one cluster which most positive bags share.",
     )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {

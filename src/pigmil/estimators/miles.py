@@ -13,10 +13,9 @@ from pigmil._core.segments import offsets_of, segment_gather, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import embed_bags, length_unit
-from pigmil.estimators._parameters import with_parameters
+from pigmil.estimators._parameters import Card, with_parameters
 from pigmil.estimators._svm_solvers import embed_by_instances, kernel_scores, kernel_values
 from pigmil.estimators.base import AcceptsWeights, MILClassifier
-from pigmil.estimators.card import Card
 
 _CHUNK_INSTANCES = 8192
 _FEW_COLUMNS = 32  # that enter in a round, or half as many as have a weight already
@@ -87,6 +86,12 @@ class MILES(AcceptsWeights, MILClassifier):
     Cost: O(n_instances^2 n_features) for the embedding, in blocks; O(n_bags n_instances) memory
     for it, in single precision above 2^25 values; the programme holds few columns at a time.
 
+    When to use: A strong default for bags of any kind. The score of an instance is its share in the
+    decision on its bag, as published, and so depends on the bag.
+
+    Defaults: C and gamma were picked while looking at the first split of the benchmark sets, so its
+    figures there are slightly optimistic; score_by is published.
+
     References
     ----------
     Chen, Bi, Wang: MILES: Multiple-Instance Learning via Embedded Instance Selection. IEEE
@@ -111,12 +116,7 @@ class MILES(AcceptsWeights, MILClassifier):
     card = Card(
         name="MILES",
         title="Multiple-instance learning via embedded instance selection",
-        default_chosen="C and gamma were picked while looking at the first split of the "
-        "benchmark sets, so its figures there are slightly optimistic; score_by "
-        "is published.",
         cost="O(N^2 d + LP of B rows)",
-        when_to_use="A strong default for bags of any kind. The score of an instance is its share "
-        "in the decision on its bag, as published, and so depends on the bag.",
     )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {

@@ -11,9 +11,8 @@ from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import BAG_DISTANCES, bag_distances
 from pigmil.estimators._pairwise import PairwiseBagClassifier, Scorer
-from pigmil.estimators._parameters import AT_LEAST_ONE, with_parameters
+from pigmil.estimators._parameters import AT_LEAST_ONE, Card, with_parameters
 from pigmil.estimators.base import AcceptsWeights, decision_values
-from pigmil.estimators.card import Card
 
 _MAX_ITER = 1_000_000  # libsvm may not terminate if equal bags have different labels
 
@@ -62,6 +61,11 @@ class MInD(AcceptsWeights, PairwiseBagClassifier):
     -----
     Cost: O(N^2 d + B^3) in instances, features and bags, in blocks.
 
+    When to use: Whole bags differ; the dissimilarity and the classifier can be chosen.
+
+    Defaults: C was picked while looking at the first split of the benchmark sets; dissimilarity and
+    rank are published. Benchmarks tune by inner cross-validation.
+
     References
     ----------
     Cheplygina, Tax, Loog: Multiple Instance Learning with Bag Dissimilarities, Pattern
@@ -87,11 +91,7 @@ class MInD(AcceptsWeights, PairwiseBagClassifier):
     card = Card(
         name="MInD",
         title="Multiple-instance dissimilarity",
-        default_chosen="C was picked while looking at the first split of the benchmark sets; "
-        "dissimilarity and rank are published. Benchmarks tune by inner "
-        "cross-validation.",
         cost="O(N^2 d + B^3)",
-        when_to_use="Whole bags differ; the dissimilarity and the classifier can be chosen.",
         grid={"dissimilarity": ("hausdorff", "mean-min", "min-min"), "C": (100.0, 1000.0)},
     )
 

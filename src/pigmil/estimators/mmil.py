@@ -20,8 +20,7 @@ from pigmil.estimators._logistic import (
     instance_loss,
     minimise_penalised,
 )
-from pigmil.estimators._parameters import with_parameters
-from pigmil.estimators.card import Card
+from pigmil.estimators._parameters import Card, with_parameters
 from pigmil.scale import LazyBags
 
 _MAX_ITER = 500  # of L-BFGS in one M-step
@@ -100,6 +99,11 @@ class MMIL(LinearScores):
     -----
     Cost: O(rounds iterations n_instances n_features), in blocks of bags.
 
+    When to use: Many instances of a positive bag are positive, such as cells of a patient.
+
+    Defaults: C is that of scikit-learn's LogisticRegression; positive_share is estimated. Nothing
+    was tuned.
+
     References
     ----------
     Craig, Keyes, Sarno, Zaslavsky, Nolan, Davis, Hastie, Tibshirani: MMIL: A novel algorithm for
@@ -123,10 +127,7 @@ class MMIL(LinearScores):
     card: ClassVar[Card] = Card(
         name="MMIL",
         title="Mixture modelling for multiple-instance learning",
-        default_chosen="C is that of scikit-learn's LogisticRegression; positive_share is "
-        "estimated. Nothing was tuned.",
         cost="O(rounds iterations N d)",
-        when_to_use="Many instances of a positive bag are positive, such as cells of a patient.",
         grid={"C": (0.1, 1.0, 10.0)},
     )
 

@@ -43,13 +43,12 @@ from pigmil._core.segments import segment_argmax, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags, as_bags
 from pigmil.distances import length_unit, log_density
-from pigmil.estimators._parameters import AT_LEAST_ONE, POSITIVE_OR_CV, with_parameters
+from pigmil.estimators._parameters import AT_LEAST_ONE, POSITIVE_OR_CV, Card, with_parameters
 from pigmil.estimators._pigmil_data import densities_by_class, fit_on_disk
 from pigmil.estimators._prototype_svm import fit_prototype_svm
 from pigmil.estimators._selection import min_error_threshold
 from pigmil.estimators._svm_solvers import class_costs
 from pigmil.estimators.base import MILClassifier
-from pigmil.estimators.card import Card
 from pigmil.exemplars import KernelExemplars, exemplar_lda, exemplar_svms
 from pigmil.graph import (
     ClassSplit,

@@ -3,10 +3,12 @@
 import importlib
 import json
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pigmil._core.text import did_you_mean
-from pigmil.estimators.card import Card
+
+if TYPE_CHECKING:
+    from pigmil.estimators._parameters import Card
 
 # Class name -> module, in the order in which the methods are shown.
 METHODS: dict[str, str] = {
@@ -50,7 +52,7 @@ def _modules() -> dict[str, str]:
 
 def all_estimators(
     *, detects: bool | None = None, classifies: bool | None = None, deep: bool = False
-) -> list[Card]:
+) -> "list[Card]":
     """Return the cards of all methods, or of those that detect or classify.
 
     Parameters
@@ -100,7 +102,7 @@ def assumption_results(name: str) -> dict[str, dict[str, Any]]:
     return results.get(card_of(name).name, {})
 
 
-def card_of(name: str) -> Card:
+def card_of(name: str) -> "Card":
     """Return the card of a method."""
     card: Card = get_estimator(name).card
     return card

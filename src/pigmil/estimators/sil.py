@@ -17,10 +17,9 @@ from pigmil.estimators._logistic import (
     instance_loss,
     minimise_penalised,
 )
-from pigmil.estimators._parameters import with_parameters
+from pigmil.estimators._parameters import Card, with_parameters
 from pigmil.estimators._standardise import centre_and_spread, linear_scores, standardised
 from pigmil.estimators.base import AcceptsWeights, MaxInstanceClassifier, decision_values
-from pigmil.estimators.card import Card
 from pigmil.scale import LazyBags, map_instances
 
 
@@ -60,6 +59,11 @@ class SIL(AcceptsWeights, MaxInstanceClassifier):
     -----
     Cost: that of the classifier on all instances.
 
+    When to use: A baseline with a classifier you know; most instances of positive bags are
+    positive.
+
+    Defaults: The classifier has the defaults of scikit-learn; nothing was tuned.
+
     References
     ----------
     Ray, Craven: Supervised versus Multiple Instance Learning, ICML 2005.
@@ -82,10 +86,7 @@ class SIL(AcceptsWeights, MaxInstanceClassifier):
     card: ClassVar[Card] = Card(
         name="SIL",
         title="Single-instance learning",
-        default_chosen="The classifier has the defaults of scikit-learn; nothing was tuned.",
         cost="That of the classifier on N instances",
-        when_to_use="A baseline with a classifier you know; most instances of positive bags are "
-        "positive.",
     )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {

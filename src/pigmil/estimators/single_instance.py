@@ -10,9 +10,8 @@ from pigmil._core._sklearn_compat import HasMethods, StrOptions
 from pigmil._core.segments import offsets_of, segment_blocks
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.estimators._parameters import with_parameters
+from pigmil.estimators._parameters import Card, with_parameters
 from pigmil.estimators.base import AcceptsWeights, MILClassifier, decision_values
-from pigmil.estimators.card import Card
 from pigmil.estimators.mi_kernel import MIKernel
 
 _BLOCK_ELEMENTS = 2**22  # values in the perturbed bags of one call: 32 MiB in double precision
@@ -61,6 +60,10 @@ class SingleInstance(AcceptsWeights, MILClassifier):
     hold one instance each (keep only) or all of their bag but one (leave out: the sum of the
     squared sizes of the bags); memory is bounded by a block of them, or by the largest bag.
 
+    When to use: To ask a bag classifier you trust which instances made it decide.
+
+    Defaults: Nothing was tuned; the classifier has its own defaults.
+
     References
     ----------
     Early, Evers, Ramchurn: Model Agnostic Interpretability for Multiple Instance Learning, ICLR
@@ -84,9 +87,7 @@ class SingleInstance(AcceptsWeights, MILClassifier):
     card: ClassVar[Card] = Card(
         name="Single instance",
         title="Perturbation of a bag classifier",
-        default_chosen="Nothing was tuned; the classifier has its own defaults.",
         cost="That of the classifier and of its prediction for N bags",
-        when_to_use="To ask a bag classifier you trust which instances made it decide.",
     )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {

@@ -12,7 +12,7 @@ from pigmil._core._sklearn_compat import StrOptions
 from pigmil._core.segments import segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.estimators._parameters import AT_LEAST_ONE, POSITIVE, with_parameters
+from pigmil.estimators._parameters import AT_LEAST_ONE, POSITIVE, Card, with_parameters
 from pigmil.estimators._selection import content_order, inner_folds
 from pigmil.estimators._soft_large import choose_working_set, fold_of_bags, score_block
 from pigmil.estimators._soft_models import (
@@ -32,7 +32,6 @@ from pigmil.estimators._soft_models import (
     squared_distances,
 )
 from pigmil.estimators.base import MILClassifier
-from pigmil.estimators.card import Card
 from pigmil.graph.scoring import bag_auc
 from pigmil.scale import LazyBags, map_instances, take_rows
 

@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from pigmil.estimators import registry
+from pigmil.estimators import Card, registry
 from pigmil.estimators.base import MILClassifier
-from pigmil.estimators.card import Card
 
 
 def card(name, **changes):
