@@ -126,7 +126,7 @@ def test_other_features_are_refused(pigmil, table, folder):
     write_bags(Bags.from_list([np.zeros((1, 3))]), folder / "wide.npz")  # no names
     found = pigmil("predict", "m.skops", "wide.npz")
     assert found.status == 2
-    assert "fitted on 2 features, but this file has 3" in found.err
+    assert "3 features, but StandardScaler is expecting 2" in found.err
 
 
 def test_labels_the_model_does_not_know_are_not_compared(pigmil, table, folder):

@@ -25,6 +25,8 @@ def complete_data_set(incomplete: str) -> list[str]:
     return [name for name in datasets.list_datasets() if name.startswith(incomplete)]
 
 
+# Parameters of `write_bags` besides the format; which of them it takes depends on that.
+WRITE_SETTINGS = ("bag", "label", "instance_label", "delimiter", "compression", "compress")
 name_argument = functools.partial(typer.Argument, autocompletion=complete_data_set)
 
 
@@ -217,7 +219,7 @@ def convert(
     from pigmil.io import write_bags
 
     console.check_targets(source, {"OUT": (target, ())})
-    options = dict(map(inputs.split_setting, write or []))
+    options = inputs.named_values("--write", write, WRITE_SETTINGS, " of write_bags")
     bags = inputs.open_bags(source, read, labelled=False)
     write_bags(bags, target, format=format, **options)
     output.result = {"bags": bags.n_bags, "instances": bags.n_instances, "target": target}
@@ -233,17 +235,12 @@ app = typer.Typer(
 data_sets = typer.Typer(help="List, describe and fetch real data sets.", no_args_is_help=True)
 app.add_typer(data_sets, name="datasets")
 
-app.command("demo")(demo)
-app.command("detect")(detect)
-app.command("fit")(models.fit)
-app.command("predict")(models.predict)
-app.command("heatmap")(models.heatmap)
-app.command("compare")(compare)
-app.command("convert")(convert)
-app.command("methods")(methods)
-data_sets.command("list")(datasets_list)
-data_sets.command("info")(datasets_info)
-data_sets.command("fetch")(datasets_fetch)
+for function in (
+    demo, detect, models.fit, models.predict, models.heatmap, compare, convert, methods,
+):  # fmt: skip
+    app.command()(function)
+for name, function in (("list", datasets_list), ("info", datasets_info), ("fetch", datasets_fetch)):
+    data_sets.command(name)(function)
 
 
 def _version(requested: bool) -> None:

@@ -12,12 +12,12 @@ from pigmil.cli._console import Output, command
 from pigmil.cli._inputs import Method, Result, TextList, method_option
 
 DEFAULT_METHODS = "PIGMIL,MILES,MI-Kernel,miGraph,Citation-kNN"
-# The suffixes of exported results, and how the files begin that this command writes.
+# The suffixes of exported results, and what the files hold that this command writes.
 EXPORTS = {
     ".md": b"| data set |",
     ".tex": rb"\begin{tabular}",
     ".csv": b"data,method,repeat,fold",
-    ".parquet": b"PAR1",
+    ".parquet": b"fit_seconds",
     ".json": b'{\n "rows"',
 }
 # Rare parameters of a comparison, for --set.
@@ -155,13 +155,7 @@ def compare(
 
 def _check_replaceable(path: Path) -> None:
     """Raise an error for an existing file that does not look like exported results."""
-    start = EXPORTS[path.suffix.lower()]
-    if not path.exists():
-        return
-    content = path.read_bytes()
-    # The columns of a Parquet file are named in its last part.
-    known = all(name in content[-65536:] for name in (b"method", b"repeat", b"fold"))
-    if not content.startswith(start) or not (path.suffix.lower() != ".parquet" or known):
+    if path.exists() and EXPORTS[path.suffix.lower()] not in path.read_bytes():
         raise ValueError(
             f"--export: '{path}' exists and does not hold results of a comparison; pass --force "
             "to replace it."

@@ -1,7 +1,6 @@
 """Output of commands: text, JSON, tables, progress and errors, on any terminal or stream."""
 
 import ast
-import codecs
 import copy
 import dataclasses
 import functools
@@ -30,7 +29,6 @@ from pigmil._core.tables import Table
 from pigmil._core.text import escape_formula, sanitize, to_json_safe
 
 FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
-_ASCII = {"±": "+/-", "–": "-", "…": "...", "×": "x", "≤": "<=", "≥": ">=", "†": "*"}
 TABLES = (".csv", ".tsv", ".parquet", ".json")
 REPORTS = (".html", ".htm", ".md")
 # Errors in what the user passed; their messages are shown without a traceback.
@@ -61,6 +59,10 @@ class OutputOptions:
     debug: Annotated[bool, typer.Option()] = False
 
 
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
+_COMMON = inspect.Parameter("common", _KEYWORD, default=OutputOptions())
+
+
 class CommandFailedError(Exception):
     """The command ran as asked but produced no result; exit status 1."""
 
@@ -76,8 +78,8 @@ class Output:
     ----------
     options : OutputOptions
         Whether to print JSON or no text at all.
-    parameters : sequence of inspect.Parameter
-        The parameters of the command, which hold its options.
+    context : typer.Context
+        The command that runs; messages name its options.
 
     Attributes
     ----------
@@ -87,12 +89,12 @@ class Output:
         The files that were written.
     """
 
-    def __init__(self, options: OutputOptions, parameters: Sequence[inspect.Parameter]) -> None:
+    def __init__(self, options: OutputOptions, context: typer.Context) -> None:
         self.as_json = options.as_json
         self.silent = options.quiet or options.as_json
         self.console = Console(quiet=self.silent, highlight=False, emoji=False)
         self.errors = Console(stderr=True, quiet=options.quiet, highlight=False, emoji=False)
-        self.parameters = parameters
+        self.context = context
         self.result: dict[str, Any] = {}
         self.files: list[str] = []
 
@@ -103,7 +105,7 @@ class Output:
 
     def warn(self, text: str) -> None:
         """Print a warning on standard error."""
-        text = name_options(text, option_names(self.parameters))
+        text = name_options(text, option_names(self.context))
         self.errors.print(f"[yellow]warning:[/] {_visible(text)}", soft_wrap=True)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], **look: Any) -> None:
@@ -150,7 +152,7 @@ class Output:
         if debug:
             self.errors.print_exception()
         parameter = getattr(error, "parameter", None)
-        text = name_options(str(error), option_names(self.parameters), parameter)
+        text = name_options(str(error), option_names(self.context), parameter)
         text = text or type(error).__name__
         if status == FAILED and not isinstance(error, CommandFailedError):
             text = f"{type(error).__name__}: {text} (--debug shows where)"
@@ -208,25 +210,32 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     an option. The help of an option is the description in the section "Parameters" of the docstring
     of the function or of the data class.
     """
-    signature = inspect.signature(functools.partial(function, None))
-    common = inspect.Parameter(
-        "common", inspect.Parameter.KEYWORD_ONLY, default=OutputOptions(), annotation=OutputOptions
-    )
     text, help_texts = split_parameters(function.__doc__)
-    parameters, groups = _expand_option_classes([*signature.parameters.values(), common])
-    parameters = [_with_help(parameter, help_texts) for parameter in parameters]
+    signature = inspect.signature(function)
+    parameters, option_classes = [], dict[str, Any]()
+    for parameter in (*list(signature.parameters.values())[1:], _COMMON):
+        default = parameter.default
+        if not dataclasses.is_dataclass(default):
+            parameters.append(_with_help(parameter, help_texts))
+            continue
+        option_classes[parameter.name] = default
+        types = get_type_hints(type(default), include_extras=True)
+        field_texts = split_parameters(default.__doc__)[1]
+        for name, value in vars(default).items():
+            field = parameter.replace(name=name, annotation=types[name], default=value)
+            parameters.append(_with_help(field, field_texts))
 
     @functools.wraps(function)
-    def guarded(*args: Any, **options: Any) -> None:
-        for name, group in groups.items():
-            fields = [field.name for field in dataclasses.fields(group)]
-            options[name] = group(**{field: options.pop(field) for field in fields})
-        asked: OutputOptions = options.pop("common")
-        output, debug = Output(asked, parameters), asked.debug
-        _configure_logging(output.errors, debug)
+    def guarded(context: typer.Context, **options: Any) -> None:
+        for name, default in option_classes.items():
+            fields = {field: options.pop(field) for field in vars(default)}
+            options[name] = type(default)(**fields)
+        common: OutputOptions = options.pop("common")
+        output = Output(common, context)
+        _configure_logging(output.errors, common.debug)
         try:
             with _warnings_as_lines(output):
-                function(output, *args, **options)
+                function(output, **options)
             output.print_json({**output.result, "files": output.files})
             with writing_output():
                 sys.stdout.flush()
@@ -238,33 +247,15 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             raise  # handled by the entry point
         except Exception as error:
             wrong_input = isinstance(error, _INPUT_ERRORS)
-            output.fail(error, WRONG_INPUT if wrong_input else FAILED, debug=debug)
+            output.fail(error, WRONG_INPUT if wrong_input else FAILED, debug=common.debug)
 
-    # Typer builds the options from the signature, which lacks the first argument.
+    # Typer builds the options from the signature, and passes the context.
+    given = inspect.Parameter("context", _KEYWORD, annotation=typer.Context)
+    parameters = [parameter.replace(kind=_KEYWORD) for parameter in (given, *parameters)]
     guarded.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     guarded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     guarded.__doc__ = unwrap_paragraphs(text)
     return guarded
-
-
-def _expand_option_classes(
-    given: Sequence[inspect.Parameter],
-) -> tuple[list[inspect.Parameter], dict[str, Any]]:
-    """Return the parameters with fields instead of data classes, and the classes by parameter."""
-    parameters, classes = [], {}
-    for parameter in given:
-        if not dataclasses.is_dataclass(parameter.default):
-            parameters.append(parameter)
-            continue
-        kind: Any = type(parameter.default)
-        classes[parameter.name] = kind
-        types = get_type_hints(kind, include_extras=True)
-        fields = [
-            parameter.replace(name=field.name, annotation=types[field.name], default=field.default)
-            for field in dataclasses.fields(kind)
-        ]
-        parameters += [_with_help(field, split_parameters(kind.__doc__)[1]) for field in fields]
-    return parameters, classes
 
 
 def split_parameters(doc: str | None) -> tuple[str, dict[str, str]]:
@@ -286,25 +277,20 @@ def _with_help(parameter: inspect.Parameter, help_texts: Mapping[str, str]) -> i
     kind, declared = get_args(parameter.annotation)
     option = copy.copy(declared)
     option.help = option.help or help_texts.get(parameter.name)
-    is_option = isinstance(option, typer.models.OptionInfo)
-    if is_option and option.default is ... and not option.param_decls:
+    if isinstance(option, typer.models.OptionInfo) and option.default is ...:
         name = parameter.name.strip("_").replace("_", "-")
-        option.param_decls = (
-            f"--{name}/--no-{name}" if parameter.default is True else f"--{name}",
-        )
+        flag = f"--{name}/--no-{name}" if parameter.default is True else f"--{name}"
+        option.param_decls = (flag,)
     return parameter.replace(annotation=Annotated[kind, option])
 
 
-def option_names(parameters: Sequence[inspect.Parameter]) -> dict[str, str]:
+def option_names(context: typer.Context) -> dict[str, str]:
     """Return the options of a command by parameter; those of reading may be passed on by name."""
     names: dict[str, str] = {}
-    for parameter in parameters:
-        for option in get_args(parameter.annotation)[1:]:
-            # In an annotation, typer keeps the first name as the default.
-            given = [text for text in (option.default, *(option.param_decls or ())) if text]
-            flags = [str(text).partition("/")[0] for text in given if str(text)[:2] == "--"]
-            keys = [parameter.name, *(flag[2:].replace("-", "_") for flag in flags)]
-            names |= {key: flags[0] for key in keys if flags}
+    for parameter in context.command.params:
+        flags = [flag for flag in parameter.opts if flag.startswith("--")]
+        keys = (parameter.name, *(flag[2:].replace("-", "_") for flag in flags))
+        names |= {str(key): flags[0] for key in keys if flags}
     if "read" in names:
         from pigmil.cli._inputs import reading_parameters
 
@@ -357,31 +343,27 @@ def _configure_logging(console: Console, debug: bool) -> None:
 
 def run_app(app: Callable[[], Any]) -> None:
     """Run the application; errors of standard output become one message."""
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - lives as long as the process
+    if sys.stdout is None:
+        sys.exit(
+            "error: Cannot write to standard output: it is closed; redirect it to a file or to "
+            "/dev/null."
+        )
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # any text can be printed in any locale
+            stream.reconfigure(errors="backslashreplace")
     try:
-        prepare_streams()
         with writing_output():  # commands handle errors of other files themselves
             try:
                 app()
             finally:
                 sys.stdout.flush()
-    except BrokenPipeError:  # the reader left early, as in `pigmil methods | head -1`
-        discard_output()
-        sys.exit(FAILED)
-    except OutputError as error:
-        discard_output()
-        sys.exit(f"error: Cannot write to standard output: {error}.")
-
-
-def prepare_streams() -> None:
-    """Make standard streams usable in any locale, and refuse a closed standard output."""
-    codecs.register_error("pigmil.ascii", _to_ascii)
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - lives as long as the process
-    if sys.stdout is None:
-        raise OutputError("it is closed; redirect it to a file or to /dev/null")
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="pigmil.ascii")
+    except (BrokenPipeError, OutputError) as error:
+        # Python would try again to write what standard output still holds.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        reader_left = isinstance(error, BrokenPipeError)  # as in `pigmil methods | head -1`
+        sys.exit(FAILED if reader_left else f"error: Cannot write to standard output: {error}.")
 
 
 @contextmanager
@@ -393,20 +375,6 @@ def writing_output() -> Iterator[None]:
         raise
     except OSError as error:
         raise OutputError(error.strerror or str(error)) from error
-
-
-def discard_output() -> None:
-    """Drop what standard output still holds, which Python would try to write at its end."""
-    if sys.stdout is not None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _to_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    text = error.object[error.start : error.end]
-    safe = "".join(_ASCII.get(sign) or ascii(sign)[1:-1] for sign in text)
-    return safe, error.end
 
 
 def check_targets(source: str, targets: Mapping[str, tuple[Path | None, Sequence[str]]]) -> None:

@@ -1,6 +1,5 @@
 """``pigmil detect`` and ``pigmil demo``: find the instances that make bags positive."""
 
-import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from pigmil._core.text import count
 from pigmil.cli import _console as console
 from pigmil.cli import _inputs as inputs
 from pigmil.cli._console import Output, command
-from pigmil.cli._inputs import Method, Result, TextList, method_option, result_option
+from pigmil.cli._inputs import Method, Result, method_option, output_option, result_option
 
 if TYPE_CHECKING:
     from pigmil.bags import Bags
@@ -32,25 +31,18 @@ TABLE_I = {
 def detect(
     output: Output,
     data: inputs.DataArgument,
-    method: inputs.MethodOption = "SoftPIGMIL",
     fdr: Annotated[
         float | None,
         method_option(min=0.001, max=0.999, show_default="0.1, up to 20,000 instances"),
     ] = None,
-    to: Annotated[
-        Path | None, result_option("--output", "-o", show_default="DATA-instances.csv")
-    ] = None,
+    to: Annotated[Path | None, output_option(show_default="DATA-instances.csv")] = None,
     report: Annotated[Path | None, result_option(show_default="DATA-report.html")] = None,
     no_report: Result[bool] = False,
     top: Annotated[int, result_option(min=0)] = 10,
-    scale: Method[bool] = True,
-    set_: Method[TextList] = None,
-    pos_label: inputs.PositiveOption = None,
     images: Result[str | None] = None,
-    read: inputs.ReadOptions = inputs.NO_OPTIONS,
     raw: Result[bool] = False,
-    workers: Method[str | None] = None,
-    seed: Method[int] = 0,
+    fit: inputs.FitOptions = inputs.FIT_OPTIONS,
+    read: inputs.ReadOptions = inputs.NO_OPTIONS,
 ) -> None:
     """Find the instances that make the bags positive.
 
@@ -63,8 +55,6 @@ def detect(
     ----------
     data : str
         File of bags, folder of slides, or name of a data set.
-    method : str
-        See `pigmil methods`.
     fdr : float
         False discovery rate: average share of false detections to allow.
     to : Path
@@ -75,20 +65,10 @@ def detect(
         Write no report.
     top : int
         Rows to print.
-    scale : bool
-        Standardise features first.
-    set_ : list of str
-        Parameter, as name=value; may be repeated.
-    pos_label : str
-        The positive label; needed for text labels.
     images : str
         Column with picture files to show in the report.
     raw : bool
         Do not protect text that a spreadsheet would run as a formula.
-    workers : str
-        Compute with dask: number of processes to start, or address of a scheduler.
-    seed : int
-        Random seed.
 
     Examples:
 
@@ -102,7 +82,7 @@ def detect(
     """  # fmt: skip
     import numpy as np
 
-    from pigmil.bags import BagImputer, BagScaler
+    from pigmil.bags import BagImputer, BagScaler, scaled_pipeline
     from pigmil.report import detection_summary, write_report
     from pigmil.report._ranking import detected_mask, ranked_rows, ranking_columns
 
@@ -112,21 +92,22 @@ def detect(
     console.check_targets(
         data, {"--output": (to, console.TABLES), "--report": (page, console.REPORTS)}
     )
-    model = inputs.build_method(method, set_, seed, detects=True)
+    model = fit.build(detects=True)
     if images is not None and inputs.is_table(data):
         read = replace(read, info=list(dict.fromkeys([*(read.info or []), images])))
     bags = inputs.open_bags(data, read, output=output)
     if read.impute is not None:
         bags = BagImputer(strategy=read.impute.value).fit_transform(bags)
-    model.set_params(pos_label=inputs.find_positive_label(bags, pos_label))
-    scaled = BagScaler().fit_transform(bags) if scale else bags
+    model.set_params(pos_label=inputs.find_positive_label(bags, fit.pos_label))
+    scaled = BagScaler().fit_transform(bags) if fit.scale else bags
     diagnosis = None
-    with inputs.start_cluster(workers):
+    with inputs.start_cluster(fit.workers):
         start = time.perf_counter()
         inputs.fit_with_progress(output, model, scaled)
         seconds = time.perf_counter() - start
         if fdr is not None or bags.n_instances <= _MAX_INSTANCES:
-            diagnosis = _diagnose(output, model, bags, scale, fdr, read.group or [], seed)
+            estimator = scaled_pipeline(model, bags) if fit.scale else model
+            diagnosis = _diagnose(output, estimator, bags, fdr, read.group or [], fit.seed)
     selection = None if diagnosis is None else diagnosis.selection
     rows = ranked_rows(model, bags)
     detected = detected_mask(model, bags, selection)
@@ -138,16 +119,16 @@ def detect(
         ranked["adjusted_p_value"] = adjusted[rows]
     console.write_table(ranked, to, raw=raw)
     _print_detection(output, bags, model, ranked, top, diagnosis)
-    output.add_file(to, f"{count(len(ranked['bag']), 'ranked instance')} of positive bags")
+    output.add_file(to, f"{count(len(rows), 'ranked instance')} of positive bags")
     output.result["instances"] = to
     if page is not None:
         with output.progress("writing the report"):
             summary = detection_summary(
                 model,
                 scaled,
-                original=bags if scale else None,
+                original=bags if fit.scale else None,
                 source=Path(data).name,
-                seed=seed,
+                seed=fit.seed,
                 command=console.command_line(),
                 folds=_FOLDS if _FOLDS * seconds <= _MAX_SECONDS else 0,
                 groups=tuple(read.group) if read.group else None,
@@ -161,10 +142,9 @@ def detect(
 
 
 def _diagnose(
-    output: Output, model: Any, bags: "Bags", scale: bool, fdr: float | None, groups: Any, seed: int
+    output: Output, estimator: Any, bags: "Bags", fdr: float | None, groups: list[str], seed: int
 ) -> Any:
     """Diagnose the fit on held-out bags; return None if there are too few bags."""
-    from pigmil.bags import scaled_pipeline
     from pigmil.evaluation import diagnose
     from pigmil.evaluation._splits import duplicate_groups
 
@@ -173,7 +153,7 @@ def _diagnose(
     try:
         with output.progress("checking on held-out bags") as report_progress:
             return diagnose(
-                scaled_pipeline(model, bags) if scale else model,
+                estimator,
                 bags,
                 fdr=_FDR if fdr is None else fdr,
                 groups=grouping or None,
@@ -198,9 +178,9 @@ def _print_detection(
 
     n_positive = int((bags.y == model.positive_label_).sum())
     n_detected = int(ranked["detected"].sum())
-    fdr = None if diagnosis is None else diagnosis.selection.fdr
-    level = "; the share of false detections is not known."
-    if fdr is not None:
+    fdr, level = None, "; the share of false detections is not known."
+    if diagnosis is not None:
+        fdr = diagnosis.selection.fdr
         level = f", at a false discovery rate of {100 * fdr:g} %."
     output.print(
         f"{model.card.name} detected {count(n_detected, 'instance')} in "
@@ -210,22 +190,17 @@ def _print_detection(
         output.print(f"How sure is this? {verdict(diagnosis)}")
         for reason in reasons(diagnosis):
             output.print(f"- {reason}")
-    n_rows = min(top, len(ranked["bag"]))
-    if n_rows:
-        known = [
-            title
-            for name in info_columns(bags)[0]
-            for title in ranked
-            if title == name or re.fullmatch(rf"{re.escape(name)}_\d+", title)
-        ][:_MAX_COLUMNS]
-        names = ["bag", "instance", "score", "detected", "best_of_bag", *known]
-        columns = {name: ranked[name][:n_rows] for name in names}
+    if top:
+        varying = info_columns(bags)[0]
+        known = [name for name in ranked if name in varying or name.rpartition("_")[0] in varying]
+        names = ["bag", "instance", "score", "detected", "best_of_bag", *known[:_MAX_COLUMNS]]
+        columns = {name.replace("_of_", " of "): ranked[name][:top] for name in names}
         columns["score"] = [f"{score:.4g}" for score in columns["score"]]
-        for name in ("detected", "best_of_bag"):
+        for name in ("detected", "best of bag"):
             columns[name] = np.where(columns[name], "yes", "")
         rows = list(zip(*columns.values(), strict=True))
-        title = f"Highest scores ({n_rows:,} of {len(ranked['bag']):,})"
-        output.table([*names[:4], "best of bag", *known], rows, title=title)
+        title = f"Highest scores ({len(rows):,} of {len(ranked['bag']):,})"
+        output.table(list(columns), rows, title=title)
     output.result = {
         "method": model.card.name,
         "bags": bags.n_bags,
@@ -252,7 +227,7 @@ def _listed(ranked: dict[str, Any], chosen: Any) -> list[dict[str, Any]]:
 @command
 def demo(
     output: Output,
-    folder: Annotated[Path, result_option("--output", "-o")] = Path("pigmil-demo"),
+    folder: Annotated[Path, output_option()] = Path("pigmil-demo"),
     seeds: Annotated[int, method_option(min=1)] = 10,
     seed: Method[int] = 0,
 ) -> None:
@@ -285,16 +260,16 @@ def demo(
     examples: dict[str, Any] = {}
     jobs = [(name, method) for name, printed in TABLE_I.items() for method in printed]
     with output.progress("detecting") as report:
-        for done, (name, method) in enumerate(jobs):
+        for done, (name, method) in enumerate(jobs, 1):
             right = []
             for number in range(seeds):
                 bags = getattr(datasets, f"make_{name.lower()}")(random_state=seed + number)
-                model = inputs.build_method(method, None, seed).fit(bags)
+                model = inputs.FitOptions(method, seed=seed).build().fit(bags)
                 right.append(np.mean(bags.instance_labels[model.detected_instances_] == 1))
-                if method == "PIGMIL" and number == 0:
-                    examples[name] = (bags, model)
-                report(seeds * done + number + 1, seeds * len(jobs), f"{name} {method}")
+                if method == "PIGMIL":
+                    examples.setdefault(name, (bags, model))
             shares[name][method] = 100 * float(np.mean(right))
+            report(done, len(jobs), f"{name} {method}")
     output.table(
         ["data set", *TABLE_I["RING"]],
         [

@@ -37,6 +37,7 @@ def complete_method(incomplete: str) -> list[str]:
 data_option = functools.partial(typer.Option, rich_help_panel="Data")
 method_option = functools.partial(typer.Option, rich_help_panel="Method")
 result_option = functools.partial(typer.Option, rich_help_panel="Results")
+output_option = functools.partial(result_option, "--output", "-o")
 T = TypeVar("T")
 Data = Annotated[T, data_option()]
 Method = Annotated[T, method_option()]
@@ -44,7 +45,6 @@ Result = Annotated[T, result_option()]
 
 DataArgument = Annotated[str, typer.Argument(metavar="DATA")]
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL")]
-MethodOption = Annotated[str, method_option("--method", "-m", autocompletion=complete_method)]
 PositiveOption = Annotated[str | None, data_option("--positive")]
 TextList = list[str] | None
 Impute = StrEnum("Impute", ["median", "mean"])
@@ -91,11 +91,10 @@ class ReadOptions:
     def arguments(self, data: str) -> dict[str, Any]:
         """Return the arguments of :func:`pigmil.scan_bags` for data."""
         given = named_values("--read", self.read, reading_parameters())
-        for name in ("bag", "label", "id"):
-            if getattr(self, name) is not None:
-                given[name] = _column(getattr(self, name))
+        columns = {"bag": self.bag, "label": self.label, "id": self.id}
+        given |= {name: _column(text) for name, text in columns.items() if text is not None}
         if self.info:
-            given["info"] = [_column(name) for name in self.info]
+            given["info"] = list(map(_column, self.info))
         if self.labels:
             given |= {"labels": list(self.labels), "group": self.group[0] if self.group else None}
         elif self.group and is_table(data):
@@ -112,6 +111,56 @@ class ReadOptions:
 NO_OPTIONS = ReadOptions()
 
 
+@dataclass(frozen=True)
+class FitOptions:
+    """Options of the commands that fit one method.
+
+    Parameters
+    ----------
+    method : str
+        See `pigmil methods`.
+    scale : bool
+        Standardise features first.
+    set_ : list of str
+        Parameter, as name=value; may be repeated.
+    pos_label : str
+        The positive label; needed for text labels.
+    workers : str
+        Compute with dask: number of processes to start, or address of a scheduler.
+    seed : int
+        Random seed.
+    """
+
+    method: Annotated[str, method_option("--method", "-m", autocompletion=complete_method)] = (
+        "SoftPIGMIL"
+    )
+    scale: Method[bool] = True
+    set_: Method[TextList] = None
+    pos_label: PositiveOption = None
+    workers: Method[str | None] = None
+    seed: Method[int] = 0
+
+    def build(self, *, detects: bool = False) -> Any:
+        """Return the method with its parameters; raise an error if it must detect and does not."""
+        from pigmil.estimators import get_estimator
+
+        kind = get_estimator(self.method)
+        if detects and not kind.card.detects:
+            raise ValueError(
+                f"{kind.card.name} classifies bags but does not score instances; `pigmil methods` "
+                "lists the methods that do."
+            )
+        model = kind()
+        known = [parameter for parameter in model.get_params() if parameter != "callback"]
+        values = named_values("--set", self.set_, known, f" of {self.method}")
+        if "random_state" in known:
+            values.setdefault("random_state", self.seed)
+        return model.set_params(**values)
+
+
+FIT_OPTIONS = FitOptions()
+
+
 def _column(name: str) -> str | int:
     """Return a column name, or a position if it is a number."""
     return int(name) if name.lstrip("-").isdigit() else name
@@ -125,33 +174,26 @@ def reading_parameters() -> tuple[str, ...]:
     return tuple(inspect.getfullargspec(scan_bags).kwonlyargs)
 
 
-def split_setting(text: str, option: str = "--write", expected: str = "") -> tuple[str, Any]:
-    """Return name and value of a text such as ``name=value``."""
-    name, equals, value = text.partition("=")
-    if not equals or not name.isidentifier():
-        raise ValueError(f"{option} {text}: expected name=value{expected}.")
-    return name, literal(value)
-
-
 def named_values(
     option: str, texts: list[str] | None, known: Collection[str], of: str = ""
 ) -> dict[str, Any]:
     """Return the values of an option that is given as ``name=value``, with known names."""
-    expected = f" with a parameter{of}: {', '.join(known)}"
-    values = dict(split_setting(text, option, expected) for text in texts or [])
-    for name in values:
-        if name not in known:
-            hint = did_you_mean(name, known)
-            raise ValueError(f"{option} {name}: expected name=value{expected}.{hint}")
+    values = {}
+    for text in texts or []:
+        name, equals, value = text.partition("=")
+        if not equals or name not in known:
+            raise ValueError(
+                f"{option} {text}: expected name=value with a parameter{of}: {', '.join(known)}."
+                + did_you_mean(name, known)
+            )
+        values[name] = literal(value)
     return values
 
 
 def literal(text: str) -> Any:
     """Return the Python value that a text represents, or the text itself."""
-    if text.lower() in _CONSTANTS:
-        return _CONSTANTS[text.lower()]
     try:
-        return ast.literal_eval(text)
+        return _CONSTANTS[text.lower()] if text.lower() in _CONSTANTS else ast.literal_eval(text)
     except (SyntaxError, ValueError):
         return text
 
@@ -226,10 +268,9 @@ def start_cluster(workers: str | None) -> AbstractContextManager[Any]:
     """Start the workers that an option asks for, or connect to those of a scheduler."""
     from pigmil.scale import cluster_client
 
-    number = workers is not None and workers.isdigit()
-    if number and not int(workers or 0):
-        raise ValueError("--workers 0: expected at least one, or the address of a scheduler.")
-    return cluster_client(None if number else workers, int(workers or 0) if number else None)
+    if workers is not None and workers.isdigit():
+        return cluster_client(n_workers=int(workers))
+    return cluster_client(workers)
 
 
 def find_positive_label(bags: "Bags | LazyBags", positive: str | None) -> Any:
@@ -240,8 +281,8 @@ def find_positive_label(bags: "Bags | LazyBags", positive: str | None) -> Any:
     import numpy as np
 
     labels, counts = np.unique(np.asarray(bags.y), return_counts=True)
-    known = zip(labels, counts, strict=True)
-    listed = ", ".join(f"'{label}' ({count(int(n), 'bag')})" for label, n in known)
+    numbers = zip(labels, counts, strict=True)
+    listed = ", ".join(f"'{label}' ({count(int(n), 'bag')})" for label, n in numbers)
     matches = [label for label in labels if str(label) == positive]
     if positive is not None and not matches:
         raise ValueError(
@@ -252,24 +293,6 @@ def find_positive_label(bags: "Bags | LazyBags", positive: str | None) -> Any:
         choices = " or ".join(f"--positive {shlex.quote(str(label))}" for label in labels[:3])
         raise ValueError(f"The labels are text: {listed}. Name the positive one: {choices}.")
     return matches[0] if matches else None
-
-
-def build_method(name: str, settings: list[str] | None, seed: int, *, detects: bool = False) -> Any:
-    """Build a method with parameters given as ``name=value``."""
-    from pigmil.estimators import get_estimator
-
-    kind = get_estimator(name)
-    model = kind()
-    known = [parameter for parameter in model.get_params() if parameter != "callback"]
-    values = named_values("--set", settings, known, f" of {name}")
-    if "random_state" in known:
-        values.setdefault("random_state", seed)
-    if detects and not kind.card.detects:
-        raise ValueError(
-            f"{kind.card.name} classifies bags but does not score instances; `pigmil methods` "
-            "lists the methods that do."
-        )
-    return model.set_params(**values)
 
 
 def fit_with_progress(output: "Output", model: Any, bags: "Bags", pipeline: Any = None) -> None:

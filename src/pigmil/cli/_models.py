@@ -2,20 +2,22 @@
 
 import os
 import re
+from collections import Counter
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-from pigmil._core.text import count, did_you_mean
+from pigmil._core.text import count, did_you_mean, listed
 from pigmil.cli import _console as console
 from pigmil.cli import _inputs as inputs
 from pigmil.cli._console import Output, command
-from pigmil.cli._inputs import Data, Method, Result, TextList, result_option
+from pigmil.cli._inputs import Data, Method, Result, TextList, output_option, result_option
 
 _PICTURES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
 _NAME_BYTES = 100  # of a file name; 255 is the limit of most systems
 _DEVICE = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\.|\Z)", re.IGNORECASE)  # on Windows
+_FIT = inputs.FitOptions(method="PIGMIL")
 HeatmapFormat = StrEnum("HeatmapFormat", ["png", "svg", "geojson"])
 HeatmapValue = StrEnum("HeatmapValue", ["score", "percentile"])
 
@@ -24,15 +26,10 @@ HeatmapValue = StrEnum("HeatmapValue", ["score", "percentile"])
 def fit(
     output: Output,
     data: inputs.DataArgument,
-    to: Annotated[Path, result_option("--output", "-o")],
-    method: inputs.MethodOption = "PIGMIL",
-    scale: Method[bool] = True,
-    set_: Method[TextList] = None,
-    pos_label: inputs.PositiveOption = None,
+    to: Annotated[Path, output_option()],
+    fitting: inputs.FitOptions = _FIT,
     read: inputs.ReadOptions = inputs.NO_OPTIONS,
     stream: Data[bool] = False,
-    workers: Method[str | None] = None,
-    seed: Method[int] = 0,
 ) -> None:
     """Fit a method on labelled bags and save the model.
 
@@ -44,20 +41,8 @@ def fit(
         File of bags, folder of slides, or name of a data set.
     to : Path
         Model file, such as model.skops.
-    method : str
-        See `pigmil methods`.
-    scale : bool
-        Standardise features first.
-    set_ : list of str
-        Parameter, as name=value; may be repeated.
-    pos_label : str
-        The positive label; needed for text labels.
     stream : bool
         Read the bags from disk block by block.
-    workers : str
-        Compute with dask: number of processes to start, or address of a scheduler.
-    seed : int
-        Random seed.
 
     Examples:
 
@@ -73,22 +58,23 @@ def fit(
     from pigmil.estimators.persistence import save_model
 
     console.check_targets(data, {"--output": (to, ())})
-    fitted = inputs.build_method(method, set_, seed)
-    bags = inputs.open_bags(data, read, lazy=stream or workers is not None, output=output)
-    fitted.set_params(pos_label=inputs.find_positive_label(bags, pos_label))
-    model = scaled_pipeline(fitted, bags) if scale else Pipeline([("method", fitted)])
+    method = fitting.build()
+    lazy = stream or fitting.workers is not None
+    bags = inputs.open_bags(data, read, lazy=lazy, output=output)
+    method.set_params(pos_label=inputs.find_positive_label(bags, fitting.pos_label))
+    model = scaled_pipeline(method, bags) if fitting.scale else Pipeline([("method", method)])
     if read.impute is not None:
         steps = [step for step in model.steps if step[0] != "impute"]
         model = Pipeline([("impute", BagImputer(strategy=read.impute.value)), *steps])
     try:
-        with inputs.start_cluster(workers):
-            inputs.fit_with_progress(output, fitted, bags, model)
+        with inputs.start_cluster(fitting.workers):
+            inputs.fit_with_progress(output, method, bags, model)
     except KeyboardInterrupt:
         output.errors.print("a fit cannot be resumed; run the same command again to start over")
         raise
     save_model(model, to)
-    output.add_file(to, f"{fitted.card.name} fitted on {count(bags.n_bags, 'bag')}")
-    output.result = {"method": fitted.card.name, "bags": bags.n_bags, "model": to}
+    output.add_file(to, f"{method.card.name} fitted on {count(bags.n_bags, 'bag')}")
+    output.result = {"method": method.card.name, "bags": bags.n_bags, "model": to}
 
 
 @command
@@ -96,9 +82,7 @@ def predict(
     output: Output,
     model: inputs.ModelArgument,
     data: inputs.DataArgument,
-    to: Annotated[
-        Path | None, result_option("--output", "-o", show_default="DATA-predictions.csv")
-    ] = None,
+    to: Annotated[Path | None, output_option(show_default="DATA-predictions.csv")] = None,
     instances: Result[Path | None] = None,
     read: inputs.ReadOptions = inputs.NO_OPTIONS,
     raw: Result[bool] = False,
@@ -232,33 +216,23 @@ def check_scores_instances(method: Any, otherwise: str) -> None:
 
 def with_fitted_features(output: Output, method: Any, bags: Any) -> Any:
     """Return bags with the features of the model, chosen by name if both have names."""
-    fitted = getattr(method, "feature_names_in_", None)
-    names = bags.feature_names
-    if fitted is None or names is None or list(fitted) == list(names):
-        if bags.n_features != method.n_features_in_:
-            raise ValueError(
-                f"The model was fitted on {count(method.n_features_in_, 'feature')}, but this file "
-                f"has {bags.n_features}."
-            )
-        return bags
-    missing = [name for name in fitted if name not in names]
+    fitted = list(getattr(method, "feature_names_in_", ()))
+    position = {name: number for number, name in enumerate(bags.feature_names or ())}
+    if not fitted or not position or fitted == list(position):
+        return bags  # the model itself compares the number of features
+    missing = [name for name in fitted if name not in position]
     if missing:
         raise ValueError(
-            f"This file lacks features that the model was fitted on: {_first_names(missing)}."
+            f"This file lacks features that the model was fitted on: {listed(missing, 5)}."
         )
-    extra = [name for name in names if name not in set(fitted)]
+    extra = position.keys() - set(fitted)
     if extra:
-        output.warn(f"columns that the model does not use are dropped: {_first_names(extra)}")
-    position = {name: number for number, name in enumerate(names)}
+        output.warn(f"columns that the model does not use are dropped: {listed(sorted(extra), 5)}")
     return bags.with_instances(
         bags.instances[:, [position[name] for name in fitted]],
-        feature_names=list(fitted),
+        feature_names=fitted,
         missing="keep" if bags.has_missing else "raise",
     )
-
-
-def _first_names(names: list[str]) -> str:
-    return ", ".join(map(repr, names[:5])) + (" ..." if len(names) > 5 else "")
 
 
 @command
@@ -267,9 +241,7 @@ def heatmap(
     model: inputs.ModelArgument,
     data: inputs.DataArgument,
     only: Result[TextList] = None,
-    folder: Annotated[
-        Path | None, result_option("--output", "-o", show_default="DATA-heatmaps")
-    ] = None,
+    folder: Annotated[Path | None, output_option(show_default="DATA-heatmaps")] = None,
     formats: Annotated[list[HeatmapFormat], result_option("--as")] = [HeatmapFormat.png],  # noqa: B006 - never changed
     value: Result[HeatmapValue] = HeatmapValue.score,
     tile_size: Result[float | None] = None,
@@ -309,49 +281,49 @@ def heatmap(
       pigmil heatmap model.skops tiles.csv --info x --info y --as png --as geojson
     """
     import numpy as np
+    from matplotlib.figure import Figure
 
     from pigmil.metrics import instance_scores
-    from pigmil.report import write_geojson
-    from pigmil.report._ranking import instance_coordinates
-    from pigmil.report._tiles import slides_of
+    from pigmil.report import plot_heatmap, write_geojson
+    from pigmil.report._figures import write_figure
+    from pigmil.report._tiles import required_coordinates, slides_of
 
     pipeline, method = load_pipeline(model)
     check_scores_instances(method, "there is no heat map")
     bags = inputs.open_bags(data, read, labelled=False)
-    if instance_coordinates(bags) is None:
-        raise ValueError(
-            "The instances have no coordinates: a heat map needs 'coords' in the file, or the "
-            "columns of a table, kept with --info x --info y."
-        )
+    required_coordinates(bags)
     ids = [str(name) for name in bags.ids]
-    absent = [name for name in only or [] if name not in ids]
-    if absent:
-        raise ValueError(
-            f"--only {absent[0]}: there is no such bag; ids are like '{ids[0]}'."
-            + did_you_mean(absent[0], ids)
-        )
+    for name in only or []:
+        if name not in ids:
+            raise ValueError(
+                f"--only {name}: there is no such bag; ids are like '{ids[0]}'."
+                + did_you_mean(name, ids)
+            )
     if thumbnails is not None and not thumbnails.is_dir():
         raise ValueError(f"--thumbnails {thumbnails}: there is no such folder.")
-    chosen = [ids.index(name) for name in only] if only else range(bags.n_bags)
+    chosen = map(ids.index, only) if only else range(bags.n_bags)
     scores = instance_scores(pipeline, with_fitted_features(output, method, bags))
     folder = folder or Path(f"{Path(data).stem}-heatmaps")
     folder.mkdir(parents=True, exist_ok=True)
     kinds = list(dict.fromkeys(kind.value for kind in formats))
-    jobs = [(int(at), slide) for at in chosen for slide in slides_of(bags, int(at))]
+    jobs = [(at, slide) for at in chosen for slide in slides_of(bags, at)]
     names = _file_names([slide or ids[at] for at, slide in jobs])
     written: list[dict[str, Any]] = []
     without_picture = 0
     with output.progress("drawing") as report_progress:
         for done, ((at, slide), name) in enumerate(zip(jobs, names, strict=True), 1):
-            options: dict[str, Any] = {"slide": slide, "tile_size": tile_size}
+            place: dict[str, Any] = {"slide": slide, "tile_size": tile_size}
+            picture = _thumbnail(thumbnails, slide or ids[at])
+            without_picture += thumbnails is not None and picture is None
             for kind in kinds:
                 path = folder / f"{name}.{kind}"
                 if kind == "geojson":
-                    write_geojson(bags, scores, at, path, scale=scale, **options)
+                    write_geojson(bags, scores, at, path, scale=scale, **place)
                 else:
-                    picture = _thumbnail(thumbnails, slide or ids[at])
-                    without_picture += thumbnails is not None and picture is None
-                    _draw(bags, scores, at, path, value.value, picture, **options)
+                    figure = Figure(figsize=(7, 6), layout="constrained")
+                    look: Any = {"value": value, "thumbnail": picture, "ax": figure.subplots()}
+                    plot_heatmap(bags, scores, at, **place, **look)
+                    write_figure(figure, path, dpi=150)
                 written.append({"bag": ids[at], "slide": slide, "file": path})
             report_progress(done, len(jobs), ids[at])
     if without_picture:
@@ -367,19 +339,17 @@ def heatmap(
 
 def _file_names(names: list[str]) -> list[str]:
     """Return a safe and unique file name for each bag, also where systems ignore upper case."""
-    used: dict[str, int] = {}
-    safe = []
+    used: dict[str, str] = {}  # the names by their lower case
+    numbers = Counter[str]()
     for name in names:
         text = re.sub(r"[^\w.\-]+", "_", name).encode()[:_NAME_BYTES].decode(errors="ignore")
         text = text.strip("._") or "bag"
-        text = f"bag_{text}" if _DEVICE.match(text) else text
-        unique = text
+        unique = text = f"bag_{text}" if _DEVICE.match(text) else text
         while unique.lower() in used:
-            used[text.lower()] += 1
-            unique = f"{text}-{used[text.lower()]}"
-        used[unique.lower()] = 1
-        safe.append(unique)
-    return safe
+            numbers[text.lower()] += 1
+            unique = f"{text}-{numbers[text.lower()] + 1}"
+        used[unique.lower()] = unique
+    return list(used.values())
 
 
 def _thumbnail(folder: Path | None, name: str) -> Path | None:
@@ -388,18 +358,3 @@ def _thumbnail(folder: Path | None, name: str) -> Path | None:
     paths = (folder / (name + suffix) for suffix in _PICTURES)
     # Unlike Path.is_file, it takes names that are too long for a file.
     return next((path for path in paths if os.path.isfile(path)), None)
-
-
-def _draw(
-    bags: Any, scores: Any, at: int, path: Path, value: str, thumbnail: Path | None, **options: Any
-) -> None:
-    from matplotlib.figure import Figure
-
-    from pigmil.report import plot_heatmap
-    from pigmil.report._figures import write_figure
-
-    figure = Figure(figsize=(7, 6), layout="constrained")
-    plot_heatmap(
-        bags, scores, at, value=value, thumbnail=thumbnail, ax=figure.subplots(), **options
-    )
-    write_figure(figure, path, dpi=150)

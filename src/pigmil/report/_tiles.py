@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
+from pigmil._core.errors import BagsError
 from pigmil._core.files import atomic_write
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags, as_bags, resolve_index
@@ -83,13 +84,7 @@ def scored_tiles(
     -------
     Tiles
     """
-    coordinates = instance_coordinates(bags)
-    if coordinates is None:
-        raise ValueError(
-            "A heat map needs the coordinates of the instances: a column 'coords' of two numbers, "
-            "or columns 'x' and 'y', in instance_info. It has "
-            f"{', '.join(map(repr, bags.instance_info)) or 'no columns'}."
-        )
+    coordinates = required_coordinates(bags)
     values = all_scores_of(bags, scores)
     number = resolve_index(bag, bags.ids)
     if not isinstance(number, int):
@@ -106,6 +101,18 @@ def scored_tiles(
     if not size > 0:
         raise ValueError(f"tile_size must be positive; got {tile_size!r}.")
     return Tiles(number, rows, corners, size, score, rank, percentile)
+
+
+def required_coordinates(bags: Bags) -> FloatArray:
+    """Return x and y of every instance; raise an error if the bags have no coordinates."""
+    coordinates = instance_coordinates(bags)
+    if coordinates is None:
+        raise BagsError(
+            "A heat map needs the coordinates of the instances: a column 'coords' of two numbers, "
+            "or columns 'x' and 'y', kept with info=['x', 'y']. The instances have "
+            f"{', '.join(map(repr, bags.instance_info)) or 'no such columns'}."
+        )
+    return coordinates
 
 
 def all_scores_of(bags: Bags, scores: Any) -> FloatArray:
