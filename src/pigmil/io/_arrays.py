@@ -1,4 +1,4 @@
-"""Formats with one array per bag: HDF5, zarr, NumPy and tensors, in one file or a folder of slides.
+"""Formats of arrays: HDF5, zarr, NumPy and tensors, in one file or a folder of slides; AnnData.
 
 Every kind of file is opened as a mapping from names to arrays, of which ranges of rows can be
 read, so that all layouts are recognized by the same code.
@@ -6,160 +6,64 @@ read, so that all layouts are recognized by the same code.
 
 import contextlib
 import os
-import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from pigmil._core.errors import import_optional
 from pigmil._core.text import listed
 from pigmil.bags import Bags, LazyBags, as_csr, concatenate_lazy, text_array
-from pigmil.bags._columns import BAG, BAG_LABEL, INSTANCE_LABEL
-from pigmil.bags._lazy import INSTANCE_LABELS, Source, Stamp
-from pigmil.io._anndata import is_anndata, scan_anndata
+from pigmil.bags._columns import BAG, BAG_LABEL, INSTANCE_LABEL, Roles
+from pigmil.bags._lazy import INSTANCE_LABELS, MemorySource, Source, Stamp
 from pigmil.io._build import ArrayBags, Table, bags_of_table, typed_ids
 from pigmil.io._defence import (
     Group,
     check_memory,
-    check_readable,
-    h5_group,
-    open_zarr,
+    contents,
+    open_container,
     parsing,
     raise_format_error,
-    zarr_group,
 )
-from pigmil.io._formats import Request
+from pigmil.io._formats import FORMATS, Request, detect_format
 from pigmil.io._labels import with_splits
-from pigmil.io._tensors import read_tensors
+from pigmil.io._saved_arrays import SLIDEFLOW_INDEX, read_npy, read_npz, read_tensors
 
 FEATURES = ("features", "feats", "instances")
 LABELS = ("label", "bag_label", "y", "labels")
 MARKS = ("instance_labels", "instance_label", "patch_labels", "inst_labels")
 NAMES = "feature_names"
 INFO = "info:"  # start of the names of attributes that hold bag info
-_INDEX = ".index.npz"  # slideflow: locations of the tiles, next to the tensor
+OBS_NAME = "obs_name"  # instance_info with the name of the observation
+_SPATIAL = "obsm/spatial"  # coordinates, of squidpy and wsidata
 _BESIDE = ("labels", "coords", "patch_labels", "inst_labels", "instance_labels")  # torchmil
 # Folders of the tools that contain no features, or the same slides again.
 _OTHER_FOLDERS = ("patches", "masks", "stitches", "thumbnails", "visualization", "heatmaps")
 _MAX_DEPTH = 6  # folders below the one that is given
+_SAVED: Any = {"npy": read_npy, "npz": read_npz, "pt": read_tensors}  # the others are containers
+_SLIDES = tuple(suffix for name in ("h5", *_SAVED) for suffix in FORMATS[name].suffixes)
 
 
-@dataclass(frozen=True)
-class NpyArray:
-    """An array in the format of ``.npy``, in a file or a member of an archive; never unpickled.
-
-    Rows are read, not mapped: a mapped file that is cut short meanwhile ends the process.
-    """
-
-    path: Path
-    member: str
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    offset: int  # of the first value
-    in_columns: bool
-
-    @classmethod
-    def of(cls, path: Path, member: str, file: IO[bytes]) -> "NpyArray":
-        """Return the array that a file holds, from its header."""
-        version = npy.read_magic(file)
-        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, in_columns, dtype = read(file)
-        if dtype.kind not in "biufU":
-            raise_format_error(
-                path,
-                f"the array {member or path.stem!r} holds {dtype}, not numbers or text.",
-                hint="Save plain arrays; pickled objects are never loaded.",
-            )
-        return cls(path, member, shape, dtype, file.tell(), in_columns)
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return len(self.shape)
-
-    def __getitem__(self, key: Any) -> NDArray[Any]:
-        if not self.member and isinstance(key, slice) and self.shape and not self.in_columns:
-            start, stop, _ = key.indices(self.shape[0])
-            width = prod(self.shape[1:])
-            skipped = start * width * self.dtype.itemsize
-            n_rows = max(0, stop - start)
-            values = np.fromfile(
-                self.path, dtype=self.dtype, count=n_rows * width, offset=self.offset + skipped
-            )
-            return values.reshape(n_rows, *self.shape[1:])
-        check_memory(self.path, prod(self.shape) * self.dtype.itemsize)
-        with contextlib.ExitStack() as stack:
-            file: Any = stack.enter_context(self.path.open("rb"))
-            if self.member:
-                file = stack.enter_context(zipfile.ZipFile(file)).open(self.member)
-            return np.asarray(npy.read_array(file, allow_pickle=False))[key]
-
-
-def read_npy(path: Path) -> NpyArray:
-    """Return the array of a ``.npy`` file, of which no value is read."""
-    check_readable(path)
-    with parsing(path, "npy"), path.open("rb") as file:
-        return NpyArray.of(path, "", file)
-
-
-def read_npz(path: Path) -> dict[str, NpyArray]:
-    """Return the arrays of a ``.npz`` file by name, of which no value is read."""
-    check_readable(path)
-    arrays = {}
-    with parsing(path, "npz"), zipfile.ZipFile(path) as archive:
-        for name in archive.namelist():
-            with archive.open(name) as file:
-                arrays[name.removesuffix(".npy")] = NpyArray.of(path, name, file)
-    return arrays
-
-
-def _tensors(path: Path) -> dict[str, Any]:
-    arrays: dict[str, Any] = dict(read_tensors(path))
-    index = path.with_name(path.stem + _INDEX)
-    if index.is_file() and "coords" not in arrays:
-        arrays["coords"] = read_npz(index)["arr_0"]
-    return arrays
-
-
-_PLAIN = {  # suffix -> function that returns the arrays of a file by name
-    ".npy": lambda path: {"features": read_npy(path)},
-    ".npz": read_npz,
-    ".pt": _tensors,
-    ".pth": _tensors,
-}
-_H5 = (".h5", ".hdf5", ".hdf")
-SLIDES = (*_H5, *_PLAIN)
-
-
-def _beside(path: Path) -> dict[str, NpyArray]:
+def _beside(path: Path) -> dict[str, Any]:
     """Return the arrays of a slide in folders next to its features, as torchmil writes them."""
     files = ((kind, folder / kind / f"{path.stem}.npy")
              for kind in _BESIDE for folder in list(path.parents)[:3])  # fmt: skip
-    return {kind: read_npy(file) for kind, file in files if file.is_file()}
+    return {kind: read_npy(file)["features"] for kind, file in files if file.is_file()}
 
 
 @contextlib.contextmanager
 def open_arrays(path: Path, kind: str) -> Iterator[Any]:
-    """Open a file as a mapping from names to arrays; ``kind`` is its suffix."""
-    if kind == ".zarr":
-        store = open_zarr(path)
-        try:
-            yield store
-        finally:
-            store.store.close()
-    elif kind in _H5:
-        h5py = import_optional("h5py", extra="io", purpose="Reading HDF5")
-        with parsing(path, "HDF5"), h5py.File(path, "r") as file:
-            yield file
+    """Open a file as a mapping from names to arrays; ``kind`` is the name of its format."""
+    if kind in _SAVED:
+        yield _SAVED[kind](path) | _beside(path)
     else:
-        yield _PLAIN[kind](path) | _beside(path)
+        with open_container(path) as opened:
+            yield opened
 
 
 @dataclass(frozen=True)
@@ -169,7 +73,7 @@ class ArraySource(Source):
     Parameters
     ----------
     kind : str
-        Suffix by which the file is opened.
+        Name of the format by which the file is opened.
     key : str
         Name of the array inside the file.
     """
@@ -183,7 +87,7 @@ class ArraySource(Source):
 
     def parser_errors(self) -> contextlib.AbstractContextManager[Any]:
         """Turn errors of the library into :class:`BagFormatError`."""
-        return parsing(Path(self.stamp.path), self.kind.lstrip("."))
+        return parsing(Path(self.stamp.path), self.kind)
 
     def read(self, file: Any, start: int, stop: int) -> NDArray[Any]:
         """Return rows of the features."""
@@ -260,7 +164,7 @@ def _add_bag(
     label = next((own[key] for key in LABELS if key in own), label)
     bag_id = own.pop("id", default_id)
     bag_info = {key.removeprefix(INFO): own[key] for key in own if key not in LABELS}
-    stamp = Stamp.of(path, prefix + name if kind == ".zarr" else "")
+    stamp = Stamp.of(path, prefix + name if path.is_dir() else "")
     source = ArraySource(stamp, tuple(sorted(info.items())), kind, prefix + name)
     shape = tuple(features.shape) if len(features.shape) > 1 or size else (0, 0)
     found.add(source, bag_id, shape, features.dtype, label, bag_info)
@@ -300,14 +204,12 @@ def _add_container(found: ArrayBags, path: Path, kind: str, top: Group, *, alone
             _add_bag(found, path, kind, name, {name: array}, dict(array.attrs.items()), prefix)
 
 
-def _add_file(found: ArrayBags, path: Path, *, alone: bool) -> None:
-    kind = path.suffix.lower()
-    with parsing(path, kind.lstrip(".")), open_arrays(path, kind) as arrays:
-        if kind in _PLAIN:
-            _add_bag(found, path, kind, path.stem, arrays, {})
+def _add_file(found: ArrayBags, path: Path, kind: str, *, alone: bool) -> None:
+    with parsing(path, kind), open_arrays(path, kind) as opened:
+        if kind in _SAVED:
+            _add_bag(found, path, kind, path.stem, opened, {})
         else:
-            top = zarr_group(arrays) if kind == ".zarr" else h5_group(path, arrays)
-            _add_container(found, path, kind, top, alone=alone)
+            _add_container(found, path, kind, contents(path, opened), alone=alone)
 
 
 def scan_file(path: Path, request: Request) -> LazyBags:
@@ -318,16 +220,17 @@ def scan_file(path: Path, request: Request) -> LazyBags:
     instance (``coords``) become ``instance_info``; the label is an attribute or array ``label``;
     other attributes become ``bag_info``.
     """
-    kind = ".zarr" if path.is_dir() else path.suffix.lower()
-    if kind == ".zarr" or kind in _H5:
-        with parsing(path, kind.lstrip(".")), open_arrays(path, kind) as file:
-            holds_observations = is_anndata(file)
-        if holds_observations:
+    given = request.format in (*_SAVED, "h5", "zarr")
+    kind = str(request.format) if given else detect_format(path).name
+    if kind not in _SAVED:
+        with parsing(path, kind), open_container(path) as file:
+            is_anndata = file.attrs.get("encoding-type") == "anndata" or {"obs", "var"} <= set(file)
+        if is_anndata:
             return scan_anndata(path, request)
     if request.bag is not None or request.info or request.bag_info:
         raise_format_error(path, "has one array per bag, and no columns for bag= or info=.")
     found = ArrayBags(path, request)
-    _add_file(found, path, alone=False)
+    _add_file(found, path, kind, alone=False)
     return found.build()
 
 
@@ -341,7 +244,11 @@ def scan_folder(path: Path, request: Request) -> LazyBags:
         return scan_file(path, request)
     by_folder: dict[Path, list[Path]] = {}
     for folder, entries in _walk(path, 0):
-        slides = [entry for entry in entries if _is_slide(entry)]
+        slides = [
+            entry
+            for entry in entries
+            if entry.name.lower().endswith(_SLIDES) and not entry.name.endswith(SLIDEFLOW_INDEX)
+        ]
         if slides and (folder == path or folder.name not in _BESIDE):
             by_folder[folder] = slides
     for folder in list(by_folder):
@@ -352,7 +259,7 @@ def scan_folder(path: Path, request: Request) -> LazyBags:
         return concatenate_lazy([scan_file(store, request) for store in stores])
     files = [file for folder in by_folder.values() for file in folder]
     if not files:
-        raise_format_error(path, f"has no feature files ({', '.join(SLIDES)}) in it or below it.")
+        raise_format_error(path, f"has no feature files ({', '.join(_SLIDES)}) in it or below it.")
     first_of: dict[str, Path] = {}
     found = ArrayBags(path, request)
     for file in files:
@@ -364,8 +271,7 @@ def scan_folder(path: Path, request: Request) -> LazyBags:
                 f"has several feature files for {file.stem!r}, in {listed(folders)}.",
                 hint="Give one of these folders, with files of one format.",
             )
-        check_readable(file)
-        _add_file(found, file, alone=True)
+        _add_file(found, file, detect_format(file).name, alone=True)
     lazy, splits = found.build(), path / "splits.csv"  # of torchmil
     if request.splits is None and splits.is_file():
         return with_splits(lazy, replace(request, splits=splits))
@@ -384,10 +290,6 @@ def _walk(folder: Path, depth: int) -> Iterator[tuple[Path, list[Path]]]:
         inside = entry.is_dir(follow_symlinks=False) and not entry.name.endswith(".zarr")
         if depth < _MAX_DEPTH and inside and not other:
             yield from _walk(Path(entry.path), depth + 1)
-
-
-def _is_slide(path: Path) -> bool:
-    return path.suffix.lower() in SLIDES and not path.name.endswith(_INDEX)
 
 
 def scan_npz(path: Path, request: Request) -> LazyBags:
@@ -414,17 +316,9 @@ def scan_npz(path: Path, request: Request) -> LazyBags:
                 {key[len(start) :]: arrays[key] for key in arrays if key.startswith(start)}
                 for start in ("info_", "bag_info_")
             )
-            bags = Bags(
-                instances,
-                arrays["offsets"],
-                ids=arrays.get("ids"),
-                y=arrays.get("y"),
-                instance_labels=arrays.get("instance_labels"),
-                feature_names=names,
-                instance_info=info,
-                bag_info=bag_info,
-                missing="keep",
-            )
+            fields = {name: arrays.get(name) for name in ("ids", "y", "instance_labels")}
+            more = {"feature_names": names, "instance_info": info, "bag_info": bag_info}
+            bags = Bags(instances, arrays["offsets"], **fields, **more, missing="keep")
             lazy = LazyBags.from_bags(bags, path)
             return lazy._replace(ids=typed_ids(path, lazy.ids, request.ids))
         columns = {BAG: arrays["bag_ids"]}
@@ -437,3 +331,109 @@ def scan_npz(path: Path, request: Request) -> LazyBags:
             columns[BAG_LABEL] = text_array([label_of[own] for own in columns[BAG].tolist()])
         columns |= {key[5:]: arrays[key] for key in arrays if key.startswith("info_")}
         return bags_of_table(Table(path, columns, instances, names), request)
+
+
+@dataclass(frozen=True)
+class AnnDataSource(Source):
+    """The features of the observations: ``X``, a layer or an entry of ``obsm``.
+
+    Parameters
+    ----------
+    key : str
+        Where the file holds them.
+    columns : MemorySource
+        Columns of ``obs``, which are in memory.
+    """
+
+    key: str = ""
+    columns: MemorySource | None = None
+
+    def open(self) -> contextlib.AbstractContextManager[Any]:
+        """Return the open file."""
+        return open_container(Path(self.stamp.path))
+
+    def parser_errors(self) -> contextlib.AbstractContextManager[Any]:
+        """Turn errors of the libraries into :class:`BagFormatError`."""
+        return parsing(Path(self.stamp.path), "AnnData")
+
+    def read(self, file: Any, start: int, stop: int) -> Any:
+        """Return rows of the features, sparse ones as CSR."""
+        return _array(file, self.key)[start:stop]
+
+    def read_column(self, file: Any, key: str, start: int, stop: int) -> NDArray[Any]:
+        """Return rows of a column of ``obs``, or of the coordinates."""
+        if key == _SPATIAL:
+            return np.asarray(file[key][start:stop])
+        assert self.columns is not None
+        return self.columns.read_column(None, key, start, stop)
+
+
+def _array(file: Any, key: str) -> Any:
+    """Return a dense or sparse array of which rows can be read."""
+    array = file[key]
+    if hasattr(array, "shape"):
+        return array
+    io = import_optional("anndata.io", extra="anndata", purpose="Reading sparse AnnData")
+    return io.sparse_dataset(array)
+
+
+class _Observations(Table):
+    """The table ``obs``, with features that stay in the file."""
+
+    key = "X"
+
+    def column(self, name: str, role: str, request: Request) -> NDArray[Any]:
+        """Return a column; a missing text is '' in info, and an error in ids and labels."""
+        values = text_array(self.columns[name])
+        if role == "info" and values.dtype == object:
+            values = text_array(["" if value is None else value for value in values.tolist()])
+        return values
+
+    def source(self, roles: Roles, request: Request) -> tuple[Source, int, Any, bool]:
+        """Return the source of the features and of the other columns."""
+        columns = {name: self.column(name, "info", request) for name in roles.info}
+        if roles.instance_label is not None:
+            columns[INSTANCE_LABELS] = self.column(roles.instance_label, "label", request)
+        info = {name: name for name in columns}
+        with open_container(self.path) as file:
+            array = _array(file, self.key)
+            width, dtype = int(array.shape[1]), array.dtype
+            sparse = not hasattr(file[self.key], "shape")
+            if _SPATIAL in file and self.key != _SPATIAL and "coords" not in columns:
+                info["coords"] = _SPATIAL
+        held = MemorySource.of(self.path, np.empty((0, 0)), columns)
+        stamp = Stamp.of(self.path, self.key if self.path.is_dir() else "")
+        return AnnDataSource(stamp, tuple(info.items()), self.key, held), width, dtype, sparse
+
+
+def scan_anndata(path: Path, request: Request) -> LazyBags:
+    """Scan AnnData: only ``obs`` and the names of the features are read."""
+    io = import_optional("anndata.io", extra="anndata", purpose="Reading AnnData")
+    if request.layer is not None and request.obsm is not None:
+        raise_format_error(path, "pass layer= or obsm=, not both.")
+    given = request.features if isinstance(request.features, str) else "X"
+    key = f"layers/{request.layer}" if request.layer else given
+    key = f"obsm/{request.obsm}" if request.obsm else key
+    with open_container(path) as file, parsing(path, "AnnData"):
+        contents(path, file)  # refuses links
+        if key not in file:
+            above = file.get(key.partition("/")[0], file) if "/" in key else file
+            raise_format_error(path, f"has no {key!r}; it holds {listed(above) or 'none'}.")
+        obs, names = io.read_elem(file["obs"]), None
+        if not key.startswith("obsm/"):
+            names = [str(name) for name in io.read_elem(file["var"]).index]
+        columns = {str(name): _values(obs[name]) for name in obs.columns}
+        columns[OBS_NAME] = text_array([str(name) for name in obs.index])
+        table = _Observations(path, columns, np.empty((len(obs), 0)), names, first_row=0)
+        table.key = key
+        return bags_of_table(
+            table, request, hint="It is an AnnData file, with observations as instances."
+        )
+
+
+def _values(column: Any) -> NDArray[Any]:
+    """Return a column of ``obs`` as numbers or text; a missing text is None."""
+    if column.dtype.kind in "biuf":
+        return np.asarray(column)
+    values = column.astype(object).tolist()
+    return text_array([None if value is None or value != value else value for value in values])

@@ -133,6 +133,14 @@ def column_of(values: Sequence[Any]) -> NDArray[Any]:
     return text_array([("" if is_text else np.nan) if v is None else v for v in values])
 
 
+def check_unique(path: Path, names: Sequence[str], *, where: str = "", hint: str = "") -> None:
+    """Raise an error if several columns have the same name."""
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    if twice:
+        problem = f"has several columns of the name {listed(twice)}."
+        raise_format_error(path, problem, where=where, hint=hint)
+
+
 def report_bags(
     where: str, action: str, parameter: str, kinds: Sequence[tuple[Sequence[str], str]]
 ) -> None:

@@ -25,21 +25,10 @@ from pigmil._core.text import listed
 
 _MAX_DEPTH = 50  # groups inside groups of an HDF5 file
 _CODEC_KEYS = ("filters", "compressor", "codecs", "index_codecs")
-_CODECS = frozenset(
-    [
-        "blosc",
-        "bytes",
-        "crc32c",
-        "gzip",
-        "lz4",
-        "sharding_indexed",
-        "transpose",
-        "vlen-bytes",
-        "vlen-utf8",
-        "zlib",
-        "zstd",
-    ]
-)
+_CODECS = {
+    "blosc", "bytes", "crc32c", "gzip", "lz4", "sharding_indexed", "transpose", "vlen-bytes",
+    "vlen-utf8", "zlib", "zstd",
+}  # fmt: skip
 
 
 class BagFileNotFoundError(BagFormatError, FileNotFoundError):
@@ -74,27 +63,24 @@ def parsing(path: Path, what: str, *, hint: str = "", quiet: bool = True) -> Ite
 
 def check_readable(path: Path, *, folder: bool = False) -> None:
     """Raise a clear error unless the path is a regular file that can be opened and is not empty."""
+    problem = ""
     try:
-        if path.is_dir():
-            if not folder:
-                raise_format_error(
-                    path, "is a folder; give the file in it, or a folder of .h5 files."
-                )
-            return
-        if not path.exists():
-            raise BagFileNotFoundError(
-                f"{path}: there is no such file (working folder: {Path.cwd()})."
-            )
-        if not path.is_file():
-            raise_format_error(path, "is not a regular file.")
-        with path.open("rb") as file:
-            if not file.read(1):
-                raise_format_error(path, "is empty.", hint="Download or write it again.")
-    except BagFormatError:
-        raise
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            problem = "" if folder else "is a folder; give a file in it, or a folder of .h5 files."
+        elif not stat.S_ISREG(mode):
+            problem = "is not a regular file."
+        else:
+            with path.open("rb") as file:
+                problem = "" if file.read(1) else "is empty. Download or write it again."
+    except FileNotFoundError:
+        raise BagFileNotFoundError(
+            f"{path}: there is no such file (working folder: {Path.cwd()})."
+        ) from None
     except (OSError, ValueError) as error:
-        detail = getattr(error, "strerror", None) or error
-        raise_format_error(path, f"cannot be opened ({detail}).")
+        problem = f"cannot be opened ({getattr(error, 'strerror', None) or error})."
+    if problem:
+        raise_format_error(path, problem)
 
 
 def check_memory(path: Path, n_bytes: float) -> None:
@@ -110,6 +96,19 @@ def check_memory(path: Path, n_bytes: float) -> None:
         )
 
 
+@contextlib.contextmanager
+def open_container(path: Path) -> Iterator[Any]:
+    """Open an HDF5 file or a zarr store."""
+    if path.is_dir():
+        group = _open_zarr(path)
+        with contextlib.closing(group.store):
+            yield group
+    else:
+        h5py = import_optional("h5py", extra="io", purpose="Reading HDF5")
+        with parsing(path, "HDF5"), h5py.File(path, "r") as file:
+            yield file
+
+
 @dataclass
 class Group:
     """A group of an HDF5 file or zarr store: its arrays, groups and attributes by name."""
@@ -119,8 +118,12 @@ class Group:
     attributes: Any
 
 
-def h5_group(path: Path, group: Any, seen: frozenset[int] = frozenset()) -> Group:
-    """Return the contents of an HDF5 file, all of it; refuse links and data in other files."""
+def contents(path: Path, opened: Any) -> Group:
+    """Return all that an open HDF5 file or zarr store holds; refuse links and data elsewhere."""
+    return _zarr_group(opened) if path.is_dir() else _h5_group(path, opened)
+
+
+def _h5_group(path: Path, group: Any, seen: frozenset[int] = frozenset()) -> Group:
     h5py = import_optional("h5py", extra="io", purpose="Reading HDF5")
     place = h5py.h5o.get_info(group.id).addr
     if place in seen or len(seen) > _MAX_DEPTH:
@@ -128,28 +131,27 @@ def h5_group(path: Path, group: Any, seen: frozenset[int] = frozenset()) -> Grou
     found = Group({}, {}, group.attrs)
     for name in group:
         link = group.get(name, getlink=True)
-        if not isinstance(link, h5py.HardLink):
+        member = group[name] if isinstance(link, h5py.HardLink) else None
+        is_array = isinstance(member, h5py.Dataset)
+        if member is None or (is_array and (member.is_virtual or member.external)):
             raise_format_error(
                 path,
-                f"{name!r} is a link to another place ({type(link).__name__}); links are not "
-                "followed.",
+                f"{name!r} is a link, or stored in another file; neither is followed.",
                 hint="Copy the data into the file.",
             )
-        member = group[name]
-        if isinstance(member, h5py.Group):
-            found.groups[name] = h5_group(path, member, seen | {place})
-        elif isinstance(member, h5py.Dataset):
-            if member.is_virtual or member.external:
-                raise_format_error(
-                    path,
-                    f"{name!r} is stored in another file, which is not opened.",
-                    hint="Copy the data into the file.",
-                )
+        if is_array:
             found.arrays[name] = member
+        elif isinstance(member, h5py.Group):
+            found.groups[name] = _h5_group(path, member, seen | {place})
     return found
 
 
-def open_zarr(path: Path) -> Any:
+def _zarr_group(group: Any) -> Group:
+    inner = {name: _zarr_group(one) for name, one in sorted(group.groups())}
+    return Group(dict(sorted(group.arrays())), inner, group.attrs)
+
+
+def _open_zarr(path: Path) -> Any:
     """Open a zarr store after checking it; refuse unknown codecs, links, pipes and devices.
 
     The metadata of a store names the codecs that decode its chunks, and one of them unpickles.
@@ -176,8 +178,7 @@ def _check_codecs(path: Path, file: Path) -> None:
             f"{file.parent.name!r} is packed with {listed(sorted(unknown))}.",
             hint="Write it again with one of blosc, gzip, lz4, zlib or zstd.",
         )
-    kind = node.get("dtype")
-    if isinstance(kind, str) and kind == "|O" and "vlen" not in str(node.get("filters")):
+    if node.get("dtype") == "|O" and "vlen" not in str(node.get("filters")):
         raise_format_error(path, f"{file.parent.name!r} holds objects that are not text.")
 
 
@@ -191,12 +192,3 @@ def _codecs(value: Any) -> Iterator[str]:
                 yield from _codecs(options.get(key))
         elif codec is not None:
             yield str(codec)
-
-
-def zarr_group(group: Any) -> Group:
-    """Return the contents of an open zarr store."""
-    return Group(
-        dict(sorted(group.arrays())),
-        {name: zarr_group(inner) for name, inner in sorted(group.groups())},
-        group.attrs,
-    )

@@ -108,10 +108,10 @@ _ALL = (
            "_arrays:scan_file", "_write:write_h5", True, "io"),
     Format("zarr", "zarr, one array or group per bag", (".zarr",), "_arrays:scan_file",
            columns=True, extra="io"),
-    Format("h5ad", "AnnData, bag and label as columns of obs", (".h5ad",), "_anndata:scan_anndata",
+    Format("h5ad", "AnnData, bag and label as columns of obs", (".h5ad",), "_arrays:scan_anndata",
            columns=True, extra="anndata"),
     Format("pt", "PyTorch tensor, one bag per file", (".pt", ".pth"), "_arrays:scan_folder"),
-    Format("mat", "MATLAB: features, bag_ids, labels", (".mat",), "_matlab:scan_mat"),
+    Format("mat", "MATLAB: features, bag_ids, labels", (".mat",), "_other_tables:scan_mat"),
     Format("folder", "folder with one file of features per bag", (), "_arrays:scan_folder"),
 )  # fmt: skip
 FORMATS = {entry.name: entry for entry in _ALL}
@@ -159,7 +159,9 @@ def detect_format(path: str | os.PathLike[str]) -> Format:
     path = Path(os.fspath(path))
     check_readable(path, folder=True)
     if path.is_dir():
-        return _of_folder(path)
+        if any((path / name).exists() for name in ("zarr.json", ".zgroup", ".zattrs")):
+            return FORMATS["zarr"]
+        return FORMATS["parquet" if table_files(path) else "folder"]
     named = by_suffix(path.name)
     if named is not None:
         return named
@@ -190,17 +192,6 @@ def by_suffix(name: str) -> Format | None:
     """Return the format that a file name ends with."""
     name = name.lower().removesuffix(".gz")
     return next((entry for entry in _ALL if name.endswith(entry.suffixes)), None)
-
-
-def is_zarr(path: Path) -> bool:
-    """Return whether a folder is a zarr store."""
-    return any((path / name).exists() for name in ("zarr.json", ".zgroup", ".zattrs"))
-
-
-def _of_folder(path: Path) -> Format:
-    if is_zarr(path):
-        return FORMATS["zarr"]
-    return FORMATS["parquet" if table_files(path) else "folder"]
 
 
 def table_files(folder: Path) -> list[Path]:

@@ -2,9 +2,8 @@
 
 import csv
 import os
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,13 +16,13 @@ from pigmil._core.segments import offsets_of
 from pigmil._core.text import count, listed
 from pigmil.bags import LazyBags, is_frame, text_array
 from pigmil.bags._checks import is_missing
-from pigmil.bags._columns import LABEL_NAMES
+from pigmil.bags._columns import LABEL_NAMES, group_rows
 from pigmil.io._build import column_of, report_bags
-from pigmil.io._defence import check_readable, parsing, raise_format_error
+from pigmil.io._defence import check_readable, parsing
 from pigmil.io._formats import Request
-from pigmil.io._other_tables import sheet_rows
-from pigmil.io._tables import ArrowFile
-from pigmil.io._text import MISSING_MARKS, decode, detect_dialect, open_text, text_lines
+from pigmil.io._other_tables import columns_of_rows, sheet_rows
+from pigmil.io._tables import PANDAS_INDEX, ArrowFile
+from pigmil.io._text import NO_LABEL, decode_rows, detect_dialect, open_text, text_lines
 
 _ID_NAMES = ("slide_id", "slide", "FILENAME", "bag_name", "bag", "bag_id", "image_id", "id")
 _GROUP_NAMES = ("patient", "patient_id", "PATIENT", "case_id")
@@ -31,8 +30,6 @@ _ENDINGS = (  # of names of slides in tables, which the names of feature files l
     ".h5", ".hdf5", ".hdf", ".pt", ".pth", ".npy", ".npz", ".svs", ".tif", ".tiff", ".ndpi",
     ".mrxs", ".scn", ".czi", ".dcm", ".png",
 )  # fmt: skip
-_NO_LABEL = frozenset(MISSING_MARKS) - {"None"}  # which may be the name of a class
-_LEADING_ZERO = re.compile(r"[+-]?0[0-9]")
 
 
 @dataclass(frozen=True)
@@ -42,8 +39,9 @@ class LabelTable:
     name: str
     columns: dict[str, list[Any]]
 
-    def find(self, name: str, parameter: str) -> str:
-        """Return the name of a column, or raise an error that lists the columns."""
+    def find(self, asked: str | None, usual: Sequence[str], parameter: str) -> str:
+        """Return the column that is asked for, or one of a usual name; it must be there."""
+        name = asked or next((name for name in usual if name in self.columns), usual[0])
         if name not in self.columns:
             raise BagFormatError(
                 f"{self.name}: has no column {name!r}; its columns are {listed(self.columns)}. "
@@ -82,11 +80,11 @@ def read_label_table(source: Any, request: Request) -> LabelTable:
     if start == b"PAR1":
         with parsing(path, "parquet"), ArrowFile(path) as opened:
             flat = [one.name for one in opened.schema if not hasattr(one.type, "value_field")]
-            names = [name for name in flat if not name.startswith("__index_level_")]
+            names = [name for name in flat if not name.startswith(PANDAS_INDEX)]
             columns = opened.read_all(names).to_pydict()
     else:
         rows = sheet_rows(path) if start == b"PK\x03\x04" else _text_rows(path, request)
-        columns = _by_column(path, rows)
+        columns = columns_of_rows(path, rows)
     return LabelTable(str(source), {name: _cells(values) for name, values in columns.items()})
 
 
@@ -94,27 +92,6 @@ def _text_rows(path: Path, request: Request) -> Iterator[list[str]]:
     sign = detect_dialect(path, request.encoding, request.delimiter, ".").delimiter
     with parsing(path, "delimited text"), open_text(path, request.encoding) as text:
         yield from (row for row in csv.reader(text_lines(path, text), delimiter=sign) if any(row))
-
-
-def _by_column(path: Path, rows: Iterable[Sequence[Any]]) -> dict[str, list[Any]]:
-    """Return rows as columns; the first row has their names."""
-    header, *rest = rows
-    names = ["" if name is None else str(name).strip() for name in header]
-    while names and not names[-1]:
-        names.pop()
-    # Tables written by pandas begin with an unnamed column of row numbers.
-    names = [name or f"column {position}" for position, name in enumerate(names)]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise_format_error(path, f"has several columns of the name {listed(twice)}.")
-    for number, row in enumerate(rest, start=2):
-        if any(cell not in (None, "") for cell in row[len(names) :]):
-            raise_format_error(
-                path, f"expected {len(names)} values, got {len(row)}.", where=f"row {number}"
-            )
-    width = len(names)
-    cells = [[*row, *[None] * width][:width] for row in rest]
-    return {name: [row[at] for row in cells] for at, name in enumerate(names)}
 
 
 def _cells(values: Sequence[Any]) -> list[Any]:
@@ -142,21 +119,17 @@ def id_text(value: Any) -> str:
 def decoded(values: Sequence[Any]) -> NDArray[Any]:
     """Return the values of a column as an array of numbers or text.
 
-    Text becomes numbers if all values are numbers and none has a leading zero, as codes
-    of patients and sites have. A missing value is NaN among numbers and '' among text.
+    Text becomes numbers if all values are numbers and none has a leading zero. A missing value is
+    NaN among numbers and '' among text.
 
     Examples
     --------
     >>> decoded(["1", "2"]), decoded(["01", "2"]), decoded(["0.5", None])
     (array([1, 2]), array(['01', '2'], dtype=object), array([0.5, nan]))
     """
-    known = [value for value in values if value is not None]
-    if not any(isinstance(value, str) for value in known):
+    if not any(isinstance(value, str) for value in values):
         return column_of(values)
-    texts = [id_text(value) for value in known]
-    coded = any(_LEADING_ZERO.match(text) for text in texts)
-    remaining = iter(texts if coded else decode(texts).tolist())
-    return column_of([None if value is None else next(remaining) for value in values])
+    return decode_rows([None if value is None else id_text(value) for value in values], "info")
 
 
 def join_labels(lazy: LazyBags, request: Request) -> LazyBags:
@@ -195,59 +168,60 @@ def _with_labels(
 ) -> tuple[LazyBags, str | None, str]:
     """Return the bags that have a label, and the columns of the patient and of the id."""
     columns = table.columns
-    id_name = request.id or next((name for name in _ID_NAMES if name in columns), _ID_NAMES[0])
+    id_name = table.find(request.id, _ID_NAMES, "id")
     asked = request.label if isinstance(request.label, str) else None
-    label = asked or next((name for name in LABEL_NAMES if name in columns), "label")
-    table.find(id_name, "id")
-    table.find(label, "label")
-    group = request.group and table.find(request.group, "group")
-    group = group or next((name for name in _GROUP_NAMES if name in columns), None)
+    label = table.find(asked, LABEL_NAMES, "label")
+    group = None
+    if request.group or any(name in columns for name in _GROUP_NAMES):
+        group = table.find(request.group, _GROUP_NAMES, "group")
     blank = [row for row, value in enumerate(columns[id_name], start=2) if value is None]
-    ids = [id_text(value) for value in columns[id_name]]
-    twice = [name for name, times in Counter(ids).items() if times > 1]
-    if blank or twice:
+    if blank:
         raise BagFormatError(
             f"{table.name}: has no {id_name} in {count(len(blank), 'row')}: {listed(blank, 5)}."
-            if blank
-            else f"{table.name}: has several rows for {count(len(twice), 'bag')}: "
-            f"{listed(twice, 5)}; each needs one."
+        )
+    ids = [id_text(value) for value in columns[id_name]]
+    twice = [name for name, times in Counter(ids).items() if times > 1]
+    if twice:
+        raise BagFormatError(
+            f"{table.name}: has several rows for {count(len(twice), 'bag')}: {listed(twice, 5)}; "
+            "each needs one."
         )
     row_of = {name: row for row, own in enumerate(ids) for name in reversed([*_names(own)])}
     row_of |= {own: row for row, own in enumerate(ids)}  # the exact name wins
-    rows = [row_of.get(id_text(bag_id), -1) for bag_id in lazy.ids.tolist()]
-    labels = [None if value in _NO_LABEL else value for value in columns[label]]
     names = [str(bag_id) for bag_id in lazy.ids.tolist()]
-    pairs = list(zip(names, rows, strict=True))
-    unused = sorted(set(range(len(ids))) - set(rows))
-    without_row = [name for name, row in pairs if row < 0]
-    without_label = [name for name, row in pairs if row >= 0 and labels[row] is None]
-    if len(without_row) == len(names):
+    rows = [row_of.get(id_text(bag_id)) for bag_id in lazy.ids.tolist()]  # None: not in the table
+    if not any(row is not None for row in rows):
         raise BagFormatError(
             f"{lazy.paths[0]}: none of its bags is listed in {table.name}; they are like "
             f"{listed(names, 2)}, and its ids like {listed(ids, 2)}. Choose the column with id=.",
             parameter="id",
         )
-    report_bags(
-        f"{lazy.paths[0]} and {table.name}",
-        request.missing,
-        "missing",
-        [
-            ([ids[row] for row in unused], "of the table without features"),
-            (without_row, "with features but without a row in the table"),
-            (without_label, f"without a label in the column {label!r}"),
-        ],
-    )
-    kept = np.array([row >= 0 and labels[row] is not None for row in rows])
-    if not kept.any():
+    labels = [None if row is None else columns[label][row] for row in rows]
+    labels = [None if value in NO_LABEL else value for value in labels]
+    found = list(zip(names, rows, labels, strict=True))
+    used = set(rows)
+    kinds = [
+        ([own for row, own in enumerate(ids) if row not in used], "of the table without features"),
+        (
+            [name for name, row, _ in found if row is None],
+            "with features but without a row in the table",
+        ),
+        (
+            [name for name, row, value in found if row is not None and value is None],
+            f"without a label in the column {label!r}",
+        ),
+    ]
+    report_bags(f"{lazy.paths[0]} and {table.name}", request.missing, "missing", kinds)
+    kept = [at for at, value in enumerate(labels) if value is not None]
+    if not kept:
         raise BagFormatError(f"{table.name}: no bag has a label in the column {label!r}.")
-    chosen = [row for row in rows if row >= 0 and labels[row] is not None]
+    lazy, chosen = lazy[kept], [row for _, row, value in found if value is not None]
     info = {
         name: decoded([values[row] for row in chosen])
         for name, values in columns.items()
         if name not in (id_name, label)
     }
-    lazy = lazy[kept]
-    y = decoded([labels[row] for row in chosen])
+    y = decoded([labels[at] for at in kept])
     return lazy._replace(y=y, bag_info={**lazy.bag_info, **info}), group, id_name
 
 
@@ -329,39 +303,36 @@ def _parts(table: LabelTable) -> dict[str, str]:
 
 def _join_groups(lazy: LazyBags, group: str, id_name: str) -> LazyBags:
     """Join the bags of each patient into one; instances keep the id of their slide."""
-    values = lazy.bag_info[group]
-    positions: dict[Any, list[int]] = {}
-    for position, value in enumerate(values.tolist()):
-        positions.setdefault(value, []).append(position)
-    if lazy.y is not None:
-        mixed = [
-            str(value)
-            for value, places in positions.items()
-            if len(set(lazy.y[places].tolist())) > 1
-        ]
-        if mixed:
-            raise BagFormatError(
-                f"Slides of {count(len(mixed), 'patient')} have different labels: "
-                f"{listed(mixed, 5)}. Patient-level bags need one label per patient."
-            )
-    order = np.array([place for places in positions.values() for place in places], dtype=np.int64)
-    sizes = np.array([len(places) for places in positions.values()])
-    firsts = order[offsets_of(sizes)[:-1]]
-    bag_info, on_slides = {}, {id_name: lazy.ids}
-    for name, column in lazy.bag_info.items():
-        first_of = np.repeat(column[firsts], sizes)
-        ordered = column[order]
-        same = (ordered == first_of) | ((ordered != ordered) & (first_of != first_of))
-        if name == group or np.all(same):
-            bag_info[name] = column[firsts]
-        else:
-            on_slides[name] = column
+    groups = group_rows(
+        lazy.bag_info[group],
+        what=f"The column {group!r}",
+        where=lambda row: f"Slide {lazy.ids[row]!r}",
+        error=BagFormatError,
+    )
+    order = np.arange(lazy.n_bags) if groups.order is None else groups.order
+    ends, firsts = offsets_of(groups.sizes), groups.first_rows
+
+    def varies(column: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return for each patient whether the slides differ; two missing values are equal."""
+        own, first = column[order], np.repeat(column[firsts], groups.sizes)
+        differs = (own != first) & ((own == own) | (first == first))
+        return np.asarray(np.logical_or.reduceat(differs, ends[:-1]))
+
+    if lazy.y is not None and varies(lazy.y).any():
+        mixed = groups.ids[varies(lazy.y)].tolist()
+        raise BagFormatError(
+            f"Slides of {count(len(mixed), 'patient')} have different labels: "
+            f"{listed(mixed, 5)}. Patient-level bags need one label per patient."
+        )
+    info = lazy.bag_info
+    on_slides = {id_name: lazy.ids}
+    on_slides |= {name: column for name, column in info.items() if varies(column).any()}
     n_parts = np.diff(lazy._segment_offsets)
     on_segments = {name: np.repeat(column, n_parts) for name, column in on_slides.items()}
     chosen = lazy._replace(segment_info=on_segments)._take(order)
     return chosen._replace(
-        segment_offsets=chosen._segment_offsets[offsets_of(sizes)],
-        ids=text_array(list(positions)),
+        segment_offsets=chosen._segment_offsets[ends],
+        ids=groups.ids,
         y=None if lazy.y is None else lazy.y[firsts],
-        bag_info=bag_info,
+        bag_info={name: info[name][firsts] for name in info if name not in on_slides},
     )

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pigmil._core.errors import import_optional
-from pigmil._core.text import listed
 from pigmil.bags import LazyBags, concatenate_lazy
 from pigmil.bags._columns import (
     BAG_NAMES,
@@ -27,12 +25,12 @@ from pigmil.bags._columns import (
     values_of,
 )
 from pigmil.bags._lazy import INSTANCE_LABELS, Source, Stamp
-from pigmil.io._build import Table, bags_of_table, table_roles
-from pigmil.io._defence import check_readable, parsing, raise_format_error
+from pigmil.io._build import Table, bags_of_table, check_unique, table_roles
+from pigmil.io._defence import check_readable, parsing
 from pigmil.io._formats import Request, table_files
 
 NOTES = b"pigmil"  # schema metadata: the roles of columns, where the names do not show them
-_PANDAS_INDEX = "__index_level_"  # columns in which pandas stores row labels
+PANDAS_INDEX = "__index_level_"  # columns in which pandas stores row labels
 
 
 def scan_table(path: Path, request: Request) -> LazyBags:
@@ -54,8 +52,8 @@ def _scan_file(path: Path, request: Request, fixed: dict[str, Any]) -> LazyBags:
     with parsing(path, "Parquet or Arrow"), ArrowFile(path) as file:
         table = _FileTable.of(path, file, fixed)
         roles = table_roles(table, request)
-        lists = [name for name in roles.features if is_list_type(table.kind(name))]
-        if not lists or (len(lists) == 1 and hasattr(table.kind(lists[0]), "list_size")):
+        lists = [kind for kind in map(table.columns.get, roles.features) if is_list_type(kind)]
+        if not lists or (len(lists) == 1 and hasattr(lists[0], "list_size")):
             return bags_of_table(table, request, roles)
         # Lists of any length are not read in parts.
         arrow = file.read_all([name for name in table.columns if name not in fixed])
@@ -189,10 +187,13 @@ class TableSource(Source):
         One column per feature, or one column of vectors.
     width : int
         Number of features.
+    dtype : dtype
+        Type of the values.
     """
 
     columns: tuple[str, ...] = ()
     width: int = 0
+    dtype: Any = np.float64
 
     def open(self) -> contextlib.AbstractContextManager[Any]:
         """Return the open file."""
@@ -205,9 +206,7 @@ class TableSource(Source):
 
     def read(self, file: ArrowFile, start: int, stop: int) -> NDArray[Any]:
         """Return rows of the features."""
-        kinds = {str(file.schema.field(name).type) for name in self.columns}
-        single = kinds == {"float"} or "float>" in str(kinds)
-        out = np.empty((stop - start, self.width), dtype=np.float32 if single else np.float64)
+        out = np.empty((stop - start, self.width), dtype=self.dtype)
         self.read_into(file, start, stop, out)
         return out
 
@@ -227,7 +226,7 @@ class TableSource(Source):
             values_of(file.columns((key,), group)[0].slice(rows.start, rows.stop - rows.start))
             for group, _, rows in file.groups(start, stop)
         ]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return np.concatenate(parts)
 
 
 @dataclass
@@ -240,24 +239,16 @@ class _FileTable(Table):
     @classmethod
     def of(cls, path: Path, file: ArrowFile, fixed: dict[str, Any]) -> "_FileTable":
         schema = file.schema
-        names = [name for name in schema.names if not name.startswith(_PANDAS_INDEX)]
-        if len(set(names)) < len(names):
-            twice = [name for name, count in Counter(names).items() if count > 1]
-            raise_format_error(path, f"has several columns of the name {listed(twice)}.")
-        columns: dict[str, Any] = {name: schema.field(name).type for name in names} | fixed
+        names = [name for name in schema.names if not name.startswith(PANDAS_INDEX)]
+        check_unique(path, names)
+        kinds: dict[str, Any] = {name: schema.field(name).type for name in names}
         text = [
-            name
-            for name in names
-            if not is_number_type(columns[name]) and not is_list_type(columns[name])
+            one for one in names if not (is_number_type(kinds[one]) or is_list_type(kinds[one]))
         ]
         noted = _noted(schema)
         others = [name for name in fixed if name not in (*BAG_NAMES, *LABEL_NAMES)]
         noted["bag_info"] = [*noted.get("bag_info", []), *others]
-        return cls(path, columns, None, None, text, noted, 1, file, fixed)
-
-    def kind(self, name: str) -> Any:
-        """Return the Arrow type of a column."""
-        return self.columns[name]
+        return cls(path, kinds | fixed, text=text, noted=noted, file=file, fixed=fixed)
 
     def column(self, name: str, role: str, request: Request) -> NDArray[Any]:
         """Return a column for its role."""
@@ -267,16 +258,16 @@ class _FileTable(Table):
 
     def source(self, roles: Roles, request: Request) -> tuple[Source, int, Any, bool]:
         """Return the source of the features and info, the width, the type and whether sparse."""
-        kinds = [self.kind(name) for name in roles.features]
+        kinds = [self.columns[name] for name in roles.features]
         lists = is_list_type(kinds[0])
         width = kinds[0].list_size if lists else len(kinds)
-        values = [kinds[0].value_type] if lists else kinds
-        single = {str(kind) for kind in values} == {"float"}
+        single = {str(kind.value_type if lists else kind) for kind in kinds} == {"float"}
+        dtype = np.dtype(np.float32 if single else np.float64)
         info = {name: name for name in roles.info}
         if roles.instance_label is not None:
             info[INSTANCE_LABELS] = roles.instance_label
-        source = TableSource(Stamp.of(self.path), tuple(info.items()), roles.features, width)
-        return source, width, np.dtype(np.float32 if single else np.float64), False
+        source = TableSource(Stamp.of(self.path), tuple(info.items()), roles.features, width, dtype)
+        return source, width, dtype, False
 
 
 def _noted(schema: Any) -> dict[str, Any]:

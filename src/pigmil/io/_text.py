@@ -3,9 +3,8 @@
 import contextlib
 import csv
 import gzip
-import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
@@ -17,17 +16,18 @@ from pigmil._core.errors import BagFormatError, import_optional
 from pigmil._core.text import listed
 from pigmil.bags import LazyBags, text_array
 from pigmil.bags._columns import copy_columns
-from pigmil.io._build import Table, bags_of_table, table_roles
+from pigmil.io._build import Table, bags_of_table, check_unique, table_roles
 from pigmil.io._defence import parsing, raise_format_error
 from pigmil.io._formats import Request
 
 DELIMITERS = ",;\t|"
 # Text that means a missing value.
 MISSING_MARKS = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "<NA>", "?")
-_LABEL_MARKS = frozenset(MISSING_MARKS) - {"None"}  # which may be the name of a class
+NO_LABEL = frozenset(MISSING_MARKS) - {"None"}  # which may be the name of a class
 _MAX_ROW = 1 << 24  # characters
 _SAMPLE_ROWS = 100  # rows from which delimiter and decimal sign are detected
 _WHOLE = re.compile(r"-?[1-9][0-9]{0,17}|0")
+_CODE = re.compile(r"[+-]?0[0-9]")
 _SIGNED = re.compile(r"[+-]?[0-9]{1,18}")
 _EXPONENT = r"(?:[eE][+-]?+[0-9]++)?+"
 _NUMBER = re.compile(r"[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)" + _EXPONENT)
@@ -36,39 +36,34 @@ COMMA = re.compile(r"[+-]?+[0-9]*+,[0-9]++" + _EXPONENT)
 _THOUSANDS = re.compile(r"[+-]?+[1-9][0-9]{0,2}(?:,[0-9]{3})++")
 
 
-def decode(values: Sequence[Any], *, want: Any = None, strict: bool = False) -> NDArray[Any]:
+def decode(values: Sequence[Any], *, strict: bool = False) -> NDArray[Any]:
     """Convert text to an array of integers, floats or booleans if possible, else of text.
+
+    Text stays text if any of it has a leading zero, as codes of patients and sites have.
 
     Parameters
     ----------
     values : sequence
         Text; other values are kept.
-    want : type, optional
-        ``str``, ``int`` or ``float`` to have exactly that.
     strict : bool, default=False
-        Only text that Python itself would write for a whole number becomes one, so that ids
-        such as ``007`` stay text; no other numbers are made.
+        Only text that Python itself would write for a whole number becomes one, as needed for ids;
+        no other numbers are made.
 
     Examples
     --------
-    >>> decode(["+1", "-1"]), decode(["a", "1"]), decode(["007"], strict=True)
+    >>> decode(["+1", "-1"]), decode(["a", "1"]), decode(["007"])
     (array([ 1, -1]), array(['a', '1'], dtype=object), array(['007'], dtype=object))
     """
     values = list(values)
-    if not all(isinstance(value, str) for value in values):
-        array = text_array(values) if values else np.array([], dtype=np.int64)
-        return array if want is None or array.dtype == object else array.astype(want)
-    if want is str:
+    if not all(isinstance(value, str) for value in values) or any(map(_CODE.match, values)):
         return text_array(values)
-    if want is not None:
-        return np.array([want(value) for value in values])
     whole = _WHOLE if strict else _SIGNED
     if all(whole.fullmatch(value) for value in values):
         return np.array([int(value) for value in values], dtype=np.int64)
     if not strict and all(_NUMBER.fullmatch(value) for value in values):
-        numbers = [float(value) for value in values]
-        if all(math.isfinite(number) for number in numbers):
-            return np.array(numbers)
+        numbers = np.array([float(value) for value in values])
+        if np.isfinite(numbers).all():
+            return numbers
     if not strict and set(values) <= {"True", "False"}:
         return np.array([value == "True" for value in values])
     return text_array(values)
@@ -86,11 +81,11 @@ def decode_rows(values: Sequence[Any], role: str, want: type | None = None) -> N
     want : type, optional
         ``str`` to keep ids as text, so that also NA is one.
     """
-    marks = {""} if want is str or role == "info" else _LABEL_MARKS
+    marks = {""} if want is str or role == "info" else NO_LABEL
     distinct: dict[Any, int] = {}
     codes = np.array([distinct.setdefault(value, len(distinct)) for value in values])
     present = [value for value in distinct if not (value is None or value in marks)]
-    decoded = decode(present, want=str if want is str else None, strict=role == "id")
+    decoded = text_array(present) if want is str else decode(present, strict=role == "id")
     if len(present) == len(distinct):
         return decoded[codes]
     is_text = decoded.dtype == object
@@ -101,21 +96,24 @@ def decode_rows(values: Sequence[Any], role: str, want: type | None = None) -> N
     return np.array(filled, dtype=kind)[codes]
 
 
+def is_gzip(path: Path) -> bool:
+    """Return whether a file is compressed with gzip."""
+    with path.open("rb") as file:
+        return file.read(2) == b"\x1f\x8b"
+
+
 def open_text(path: Path, encoding: str) -> IO[str]:
     """Open a text file, gzipped or not; bytes that are no text become lone surrogates."""
-    with path.open("rb") as file:
-        is_gzip = file.read(2) == b"\x1f\x8b"
-    with parsing(path, "gzip"), gzip.open(path) if is_gzip else path.open("rb") as file:
-        start = file.read(4096)
+    opener: Any = gzip.open if is_gzip(path) else open
     if encoding.lower() in ("utf-8", "utf8"):
         encoding = "utf-8-sig"
+        with parsing(path, "gzip"), opener(path, "rb") as file:
+            start = file.read(4096)
         if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
             raise_format_error(path, "is encoded as UTF-16.", hint="Pass encoding='utf-16'.")
         if b"\0" in start:
-            raise_format_error(
-                path, "contains zero bytes, so it is not text.", hint="Pass format=."
-            )
-    opener: Any = gzip.open if is_gzip else open
+            problem = "contains zero bytes, so it is not text."
+            raise_format_error(path, problem, hint="Pass format=.")
     try:
         text: IO[str] = opener(path, "rt", encoding=encoding, errors="surrogateescape", newline="")
     except LookupError:
@@ -241,14 +239,8 @@ def scan_csv(path: Path, request: Request) -> LazyBags:
     hint = ""
     if header and all(map(_NUMBER.fullmatch, names)):
         hint = "The first row holds numbers only; if there is no header pass header=False."
-    if len(set(names)) < len(names):
-        twice = sorted({name for name in names if names.count(name) > 1})
-        raise_format_error(
-            path,
-            f"has several columns of the name {listed(twice)}.",
-            where="row 1",
-            hint=f"Rename them, or pass header=False and positions. {hint}".rstrip(),
-        )
+    advice = f"Rename them, or pass header=False and positions. {hint}".rstrip()
+    check_unique(path, names, where="row 1", hint=advice)
     outline = _TextTable(path, dict.fromkeys(names), first_row=1 + header)
     roles = table_roles(outline, request, hint=hint)
     columns = _read_columns(path, dialect, names, roles.features, request, header)
@@ -284,24 +276,19 @@ def _read_columns(
     """Return the columns as Arrow holds them: features as numbers, the others as text."""
     pyarrow = import_optional("pyarrow", extra="io", purpose="Reading csv")
     arrow_csv = import_optional("pyarrow.csv", extra="io", purpose="Reading csv")
-    number = pyarrow.float32() if request.dtype == np.float32 else pyarrow.float64()
-    wanted = set(features)
+    places = dict(zip(names, map(str, range(len(names))), strict=True))  # names may be empty
 
-    def read(kind: Any) -> Any:
-        places = list(map(str, range(len(names))))  # of pyarrow, names may repeat or be empty
-        types = {
-            place: kind if name in wanted else pyarrow.string()
-            for place, name in zip(places, names, strict=True)
-        }
-        with pyarrow.OSFile(str(path)) as file:
-            is_gzip = file.read(2) == b"\x1f\x8b"
-            file.seek(0)
-            return arrow_csv.read_csv(
-                pyarrow.CompressedInputStream(file, "gzip") if is_gzip else file,
+    def read(kind: Any) -> dict[str, Any]:
+        types = dict.fromkeys(places.values(), pyarrow.string())
+        types |= {places[name]: kind for name in features}
+        compression = "gzip" if is_gzip(path) else None
+        with pyarrow.input_stream(str(path), compression=compression) as stream:
+            table = arrow_csv.read_csv(
+                stream,
                 read_options=arrow_csv.ReadOptions(
                     use_threads=False,  # errors then have the row
                     block_size=max(1 << 20, 64 * sum(map(len, names))),
-                    column_names=places,
+                    column_names=list(places.values()),
                     # Blank rows are counted here, unlike those between the rows of data.
                     skip_rows_after_names=dialect.n_blank + 1 if header else 0,
                     encoding=request.encoding,
@@ -316,43 +303,38 @@ def _read_columns(
                     decimal_point=dialect.decimal,
                 ),
             )
+        return dict(zip(names, table.columns, strict=True))
 
     try:
-        table = read(number)
+        return read(pyarrow.float32() if request.dtype == np.float32 else pyarrow.float64())
     except pyarrow.ArrowException as error:
-        _explain(path, error, lambda: read(pyarrow.string()), dialect, names, wanted)
-    return dict(zip(names, table.columns, strict=True))
+        if "utf8" in str(error).lower():
+            _raise_encoding(path)
+        with parsing(path, "delimited text", hint="A row may be cut short or hold a delimiter."):
+            texts = read(pyarrow.string())
+        cells = {name: texts[name].to_pylist() for name in features}
+        _raise_not_numbers(path, cells, dialect.decimal)
+        raise
 
 
-def _explain(
-    path: Path, error: Exception, read_text: Any, dialect: Dialect, names: list[str], wanted: Any
-) -> None:
-    """Raise an error with row, column and remedy for a text that pyarrow cannot read."""
-    if "utf8" in str(error).lower():
-        _raise_encoding(path)
-    with parsing(path, "delimited text", hint="A row may be cut short or hold a delimiter."):
-        table = read_text()
-    is_number = re.compile(_NUMBER.pattern.replace(r"\.", re.escape(dialect.decimal)))
-    only_text, first = [], None
-    for name, column in zip(names, table.columns, strict=True):
-        cells = column.to_pylist() if name in wanted else []
-        bad = [
-            row
-            for row, cell in enumerate(cells)
-            if cell not in MISSING_MARKS and not is_number.fullmatch(cell.strip())
-        ]
+def _raise_not_numbers(path: Path, cells: Mapping[str, list[str]], decimal: str) -> None:
+    """Raise an error with row, column and remedy for the first cell that is not a number."""
+    is_number = re.compile(_NUMBER.pattern.replace(r"\.", re.escape(decimal)))
+    first_bad: dict[str, tuple[int, str]] = {}  # column: row and text of the cell
+    only_text = []
+    for name, column in cells.items():
+        filled = [row for row, cell in enumerate(column) if cell not in MISSING_MARKS]
+        bad = [row for row in filled if not is_number.fullmatch(column[row].strip())]
         if bad:
-            first = first or (name, bad[0], cells[bad[0]])
-            if len(bad) == sum(cell not in MISSING_MARKS for cell in cells):
-                only_text.append(name)
-                if COMMA.fullmatch(cells[bad[0]].strip()) and dialect.decimal == ".":
-                    first, only_text = (name, bad[0], cells[bad[0]]), []
-                    break
-    if first is None:
-        raise_format_error(path, f"cannot be read as delimited text ({error}).")
-    name, row, cell = first
+            first_bad[name] = bad[0], column[bad[0]]
+            only_text += [name] if len(bad) == len(filled) else []
+    if not first_bad:
+        return
+    with_comma = [name for name, (_, cell) in first_bad.items() if COMMA.fullmatch(cell.strip())]
+    name = [*with_comma, *first_bad][0]
+    row, cell = first_bad[name]
     where = f"row {row + 2}, column {name!r}"
-    if COMMA.fullmatch(cell.strip()):
+    if with_comma:
         problem = f"{cell[:80]!r} has a decimal comma."
         raise BagFormatError(f"{path}, {where}: {problem} Pass decimal=','.", parameter="decimal")
     if only_text:

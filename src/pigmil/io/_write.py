@@ -4,7 +4,8 @@ import contextlib
 import inspect
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -107,27 +108,39 @@ def _plain(path: Path, values: NDArray[Any], what: str) -> NDArray[Any]:
     )
 
 
-def _table_columns(bags: Bags, path: Path, names: dict[str, str]) -> dict[str, NDArray[Any]]:
+def _table_columns(
+    bags: Bags, path: Path, bag: str, label: str, instance_label: str
+) -> dict[str, NDArray[Any]]:
     """Return the columns other than features, one entry per instance."""
     try:
-        columns = bags.to_columns(**names)
+        columns = bags.to_columns(bag=bag, label=label, instance_label=instance_label)
     except BagsError as error:
         raise BagFormatError(f"{path}: {error}") from error
     return {name: _plain(path, values, f"the column {name!r}") for name, values in columns.items()}
 
 
-def _record_batches(bags: Bags, columns: dict[str, NDArray[Any]]) -> Iterator[Any]:
-    """Yield the long table as Arrow record batches of bounded size."""
+def _write_table(
+    bags: Bags,
+    path: Path,
+    columns: dict[str, NDArray[Any]],
+    open_writer: Callable[..., Any],
+    metadata: dict[bytes, str] | None = None,
+) -> None:
+    """Write columns and features by a writer of pyarrow, in record batches of bounded size."""
     arrow = import_optional("pyarrow", extra="io", purpose="Writing a table")
     names = bags.get_feature_names()
     step = max(1, _BLOCK_VALUES // bags.n_features)
-    for start in range(0, bags.n_instances, step):
-        rows = slice(start, start + step)
-        values = bags.instances[rows].toarray() if bags.is_sparse else bags.instances[rows]
-        block = {name: _arrow_column(arrow, column[rows]) for name, column in columns.items()}
-        for place, name in enumerate(names):
-            block[name] = arrow.array(np.ascontiguousarray(values[:, place]))
-        yield arrow.record_batch(block)
+    with _writing(path) as temporary, contextlib.ExitStack() as stack:
+        writer = None
+        for start in range(0, bags.n_instances, step):
+            rows = slice(start, start + step)
+            values = bags.instances[rows].toarray() if bags.is_sparse else bags.instances[rows]
+            block = {name: _arrow_column(arrow, column[rows]) for name, column in columns.items()}
+            for place, name in enumerate(names):
+                block[name] = arrow.array(np.ascontiguousarray(values[:, place]))
+            batch = arrow.record_batch(block, metadata=metadata)
+            writer = writer or stack.enter_context(open_writer(str(temporary), batch.schema))
+            writer.write_batch(batch)
 
 
 def _arrow_column(arrow: Any, values: NDArray[Any]) -> Any:
@@ -156,9 +169,7 @@ def write_csv(
     reading.
     """
     arrow_csv = import_optional("pyarrow.csv", extra="io", purpose="Writing csv")
-    columns = _table_columns(
-        bags, path, {"bag": bag, "label": label, "instance_label": instance_label}
-    )
+    columns = _table_columns(bags, path, bag, label, instance_label)
     wide = [name for name, values in columns.items() if values.ndim > 1]
     if wide:
         raise_format_error(
@@ -172,13 +183,7 @@ def write_csv(
         for name, values in columns.items()
     }
     options = arrow_csv.WriteOptions(delimiter=delimiter)
-    with _writing(path) as temporary, contextlib.ExitStack() as stack:
-        writer = None
-        for block in _record_batches(bags, columns):
-            writer = writer or stack.enter_context(
-                arrow_csv.CSVWriter(str(temporary), block.schema, write_options=options)
-            )
-            writer.write(block)
+    _write_table(bags, path, columns, partial(arrow_csv.CSVWriter, write_options=options))
 
 
 def write_parquet(
@@ -192,23 +197,15 @@ def write_parquet(
 ) -> None:
     """Write one row per instance; types of ids, labels and values are kept."""
     parquet = import_optional("pyarrow.parquet", extra="io", purpose="Writing parquet")
-    names = {"bag": bag, "label": label, "instance_label": instance_label}
-    columns = _table_columns(bags, path, names)
-    others = [name for name in columns if name not in names.values()]
+    columns = _table_columns(bags, path, bag, label, instance_label)
+    others = [name for name in columns if name not in (bag, label, instance_label)]
     noted = {
         "info": [name for name in others if name not in bags.bag_info],
         "bag_info": [name for name in others if name in bags.bag_info],
         "unnamed": bags.feature_names is None,
     }
-    metadata = {NOTES: json.dumps(noted).encode()}
-    with _writing(path) as temporary, contextlib.ExitStack() as stack:
-        writer = None
-        for block in _record_batches(bags, columns):
-            block = block.replace_schema_metadata(metadata)
-            writer = writer or stack.enter_context(
-                parquet.ParquetWriter(str(temporary), block.schema, compression=compression)
-            )
-            writer.write_batch(block)
+    open_writer = partial(parquet.ParquetWriter, compression=compression)
+    _write_table(bags, path, columns, open_writer, {NOTES: json.dumps(noted)})
 
 
 def write_npz(bags: Bags, path: Path, *, compress: bool = True) -> None:

@@ -1,10 +1,10 @@
-"""Tensors of a ``.pt`` file, read without torch and without running anything in it.
+"""Arrays in ``.npy``, ``.npz`` and ``.pt`` files, of which no value is read before it is needed.
 
-``torch.save`` writes a zip file: ``*/data.pkl`` is a pickle that describes the tensors,
-``*/data/0`` and so on hold their values. The unpickler here knows tensors, lists and dictionaries;
-every other name is refused.
+Nothing in a file is run: NumPy's pickles are refused, and the unpickler of ``.pt`` files knows
+tensors, lists and dictionaries, and refuses every other name.
 """
 
+import contextlib
 import io
 import pickle
 import zipfile
@@ -12,13 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from pigmil.io._defence import check_memory, parsing, raise_format_error
+from pigmil.io._defence import check_memory, check_readable, parsing, raise_format_error
 
+SLIDEFLOW_INDEX = ".index.npz"  # end of the name of a file beside a tensor: locations of the tiles
 _STORAGES = {
     "DoubleStorage": "f8",
     "FloatStorage": "f4",
@@ -31,6 +33,70 @@ _STORAGES = {
     "ByteStorage": "u1",
     "BoolStorage": "?",
 }
+
+
+@dataclass(frozen=True)
+class NpyArray:
+    """An array in the format of ``.npy``, in a file or a member of an archive; never unpickled.
+
+    Rows are read, not mapped: a mapped file that is cut short meanwhile ends the process.
+    """
+
+    path: Path
+    member: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    offset: int  # of the first value
+    in_columns: bool
+
+    @classmethod
+    def of(cls, path: Path, member: str, file: IO[bytes]) -> "NpyArray":
+        """Return the array that a file holds, from its header."""
+        version = npy.read_magic(file)
+        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, in_columns, dtype = read(file)
+        if dtype.kind not in "biufU":
+            raise_format_error(
+                path,
+                f"the array {member or path.stem!r} holds {dtype}, not numbers or text.",
+                hint="Save plain arrays; pickled objects are never loaded.",
+            )
+        return cls(path, member, shape, dtype, file.tell(), in_columns)
+
+    def __getitem__(self, key: Any) -> NDArray[Any]:
+        if not self.member and isinstance(key, slice) and self.shape and not self.in_columns:
+            start, stop, _ = key.indices(self.shape[0])
+            width = prod(self.shape[1:])
+            skipped = start * width * self.dtype.itemsize
+            n_rows = max(0, stop - start)
+            values = np.fromfile(
+                self.path, dtype=self.dtype, count=n_rows * width, offset=self.offset + skipped
+            )
+            return values.reshape(n_rows, *self.shape[1:])
+        check_memory(self.path, prod(self.shape) * self.dtype.itemsize)
+        with contextlib.ExitStack() as stack:
+            file: Any = stack.enter_context(self.path.open("rb"))
+            if self.member:
+                file = stack.enter_context(zipfile.ZipFile(file)).open(self.member)
+            return np.asarray(npy.read_array(file, allow_pickle=False))[key]
+
+
+def read_npy(path: Path) -> dict[str, NpyArray]:
+    """Return the array of a ``.npy`` file as ``features``, of which no value is read."""
+    check_readable(path)
+    with parsing(path, "npy"), path.open("rb") as file:
+        return {"features": NpyArray.of(path, "", file)}
+
+
+def read_npz(path: Path) -> dict[str, NpyArray]:
+    """Return the arrays of a ``.npz`` file by name, of which no value is read."""
+    check_readable(path)
+    arrays = {}
+    with parsing(path, "npz"), zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            with archive.open(name) as file:
+                arrays[name.removesuffix(".npy")] = NpyArray.of(path, name, file)
+    return arrays
 
 
 @dataclass(frozen=True)
@@ -52,16 +118,10 @@ class Tensor:
     path: Path
     member: str
     storage: str
-    n_values: int
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     big_endian: bool
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return len(self.shape)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -72,8 +132,8 @@ class Tensor:
         stored = np.dtype(_STORAGES[self.storage]).newbyteorder(">" if self.big_endian else "<")
         if not prod(self.shape):
             return np.empty(self.shape, dtype=self.dtype)[key]
-        check_memory(self.path, 2 * self.n_values * self.dtype.itemsize)
         with zipfile.ZipFile(self.path) as archive:
+            check_memory(self.path, 2 * archive.getinfo(self.member).file_size)
             values = np.frombuffer(archive.read(self.member), dtype=stored)
         last = self.offset + sum(
             (n - 1) * step for n, step in zip(self.shape, self.strides, strict=True)
@@ -95,13 +155,16 @@ class Tensor:
         return np.array(view[key])
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
+def read_tensors(path: Path) -> dict[str, Any]:
     """Return the tensors of a file by name: a single one is ``features``, a second ``coords``.
+
+    ``torch.save`` (since torch 1.6) writes a zip file: the pickle ``*/data.pkl`` describes the
+    tensors, ``*/data/0`` and so on hold their values.
 
     Parameters
     ----------
     path : Path
-        A file written by ``torch.save`` (torch 1.6 or later).
+        The file.
     """
     if not zipfile.is_zipfile(path):
         raise_format_error(
@@ -124,7 +187,9 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         content = dict(zip(("features", "coords"), content, strict=False))
     if not isinstance(content, Mapping):
         raise_format_error(path, f"holds {type(content).__name__}, not tensors.")
-    return {str(name): value for name, value in content.items() if isinstance(value, Tensor)}
+    arrays = {str(name): value for name, value in content.items() if isinstance(value, Tensor)}
+    index = path.with_name(path.stem + SLIDEFLOW_INDEX)
+    return {"coords": read_npz(index)["arr_0"], **arrays} if index.is_file() else arrays
 
 
 class _Unpickler(pickle.Unpickler):
@@ -154,18 +219,16 @@ class _Unpickler(pickle.Unpickler):
         )
 
     def persistent_load(self, identity: Any) -> Any:
-        """Return the storage of a tensor: kind, member of the archive and number of values."""
-        word, kind, key, _, n_values = identity
+        """Return the storage of a tensor: kind, and member of the archive."""
+        word, kind, key, *_ = identity
         if word != "storage" or kind not in _STORAGES or not isinstance(key, str):
             raise_format_error(self.path, "describes the values of a tensor in an unknown way.")
-        return kind, f"{self.folder}data/{key}", n_values
+        return kind, f"{self.folder}data/{key}"
 
     def _tensor(self, storage: Any, offset: Any, shape: Any, strides: Any) -> Tensor:
-        kind, member, n_values = storage
-        numbers = (offset, n_values, *shape, *strides)
+        kind, member = storage
+        numbers = (offset, *shape, *strides)
         sized = isinstance(shape, tuple) and len(shape) == len(strides) <= 8
         if not sized or not all(type(n) is int and 0 <= n < 1 << 48 for n in numbers):
             raise_format_error(self.path, "has a tensor of an impossible shape.")
-        return Tensor(
-            self.path, member, kind, n_values, offset, shape, tuple(strides), self.big_endian
-        )
+        return Tensor(self.path, member, kind, offset, shape, tuple(strides), self.big_endian)
