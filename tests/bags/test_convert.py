@@ -93,13 +93,13 @@ class TestFrames:
         assert bags.instance_info["row"].tolist() == [0, 2, 1]
 
     def test_columns_named_by_the_user(self, frame):
-        renamed = {"molecule": LONG["bag"], "musk": LONG["bag_label"], "x": LONG["x"]}
-        bags = as_bags(frame(renamed), bag="molecule", label="musk")
+        names = {"bag": "molecule", "label": "musk", "instance_label": "truth"}
+        columns = ("bag", "bag_label", "instance_label")
+        renamed = {new: LONG[old] for new, old in zip(names.values(), columns, strict=True)}
+        bags = as_bags(frame({**renamed, "x": LONG["x"]}), **names)
         assert bags.ids.tolist() == ["a", "b"]
         assert bags.y.tolist() == [1, 0]
         assert bags.feature_names == ("x",)
-        named = {**renamed, "truth": LONG["instance_label"]}
-        bags = as_bags(frame(named), bag="molecule", label="musk", instance_label="truth")
         assert bags.instance_labels.tolist() == [0, 1, 0]
 
     def test_labels_given_replace_those_of_the_table(self, frame):
@@ -118,25 +118,23 @@ class TestFrames:
         table = frame({"bag": [1, 1], "x": np.array([1, 2], dtype=np.float32)})
         assert as_bags(table).dtype == np.float32
 
-    def test_absent_column(self, frame):
-        with pytest.raises(BagsError, match="no column for bag='id'; its columns are 'bag'"):
-            as_bags(frame(LONG), bag="id")
-
-    def test_text_column(self, frame):
-        with pytest.raises(BagsError, match=r"'name' are not numeric\. Encode them"):
-            as_bags(frame({**LONG, "name": ["p", "q", "r"]}))
-
-    def test_no_feature_column(self, frame):
-        with pytest.raises(BagsError, match="no feature columns; its columns are"):
-            as_bags(frame({"bag": [1, 2]}))
-
-    def test_missing_bag_id(self, frame):
-        with pytest.raises(BagsError, match="Row 1: there is no bag id"):
-            as_bags(frame({"bag": ["a", None, "b"], "x": [1.0, 2.0, 3.0]}))
-
-    def test_missing_value(self, frame):
-        with pytest.raises(BagsError, match=r"'a'\), instance 1: feature 0 \('x'\) is nan"):
-            as_bags(frame({"bag": ["a", "a"], "x": [1.0, None]}))
+    @pytest.mark.parametrize(
+        ("table", "bag", "message"),
+        [
+            (LONG, "id", "no column for bag='id'; its columns are 'bag'"),
+            ({**LONG, "name": ["p", "q", "r"]}, None, r"'name' are not numeric\. Encode them"),
+            ({"bag": [1, 2]}, None, "no feature columns; its columns are"),
+            ({"bag": ["a", None], "x": [1.0, 2.0]}, None, "Row 1: there is no bag id"),
+            (
+                {"bag": ["a", "a"], "x": [1.0, None]},
+                None,
+                r"'a'\), instance 1: feature 0 \('x'\) is nan",
+            ),
+        ],
+    )
+    def test_refused(self, frame, table, bag, message):
+        with pytest.raises(BagsError, match=message):
+            as_bags(frame(table), bag=bag)
 
     def test_frames_are_detected(self, frame):
         assert is_frame(frame(LONG))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import pigmil
-from pigmil._core.files import atomic_write, atomic_write_all
+from pigmil._core.files import atomic_write
 
 
 def names(folder):
@@ -95,34 +95,18 @@ def test_file_and_folder_are_flushed_before_and_after_the_replacement(tmp_path, 
     assert steps == ["file", "replace", "folder"]
 
 
-@pytest.mark.parametrize("existing", [True, False])
-def test_several_files_appear_together_or_not_at_all(tmp_path, existing, monkeypatch):
-    paths = [tmp_path / "a.names", tmp_path / "a.data"]
-    if existing:
-        for path in paths:
-            path.write_text("old")
-    replace = os.replace
-
-    def fails_for_data(source, target):
-        if str(target).endswith("a.data") and not str(source).endswith(".old"):
-            raise OSError(28, "No space left on device")
-        replace(source, target)
-
-    monkeypatch.setattr(os, "replace", fails_for_data)
+def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("old")
 
     def write():
-        with atomic_write_all(paths) as temporaries:
-            for temporary in temporaries:
-                temporary.write_text("new")
+        with atomic_write(tmp_path / "file") as temporary:
+            temporary.write_text("new")
+            monkeypatch.setattr(os, "replace", None)
 
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(TypeError):
         write()
-    assert names(tmp_path) == (["a.data", "a.names"] if existing else [])
-    assert all(path.read_text() == "old" for path in tmp_path.iterdir())
-    monkeypatch.undo()
-    write()
-    assert [path.read_text() for path in paths] == ["new", "new"]
-    assert names(tmp_path) == ["a.data", "a.names"]
+    assert (tmp_path / "file").read_text() == "old"
+    assert names(tmp_path) == ["file"]
 
 
 def test_the_error_names_the_target(tmp_path):

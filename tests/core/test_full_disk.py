@@ -19,6 +19,7 @@ from pigmil.report import detection_summary, write_geojson, write_report
 from pigmil.scale import predict_to_parquet
 
 KIB = 48  # of the disk
+ZEROS, NOISE = bytes(100_000), np.random.default_rng(0).normal(size=20_000)
 
 
 @pytest.fixture(scope="module")
@@ -45,20 +46,6 @@ def fill(disk, room, *names):
     return filler
 
 
-@pytest.fixture
-def full(disk):
-    """Run a writer on the small disk; check that it fails and leaves the disk as it was."""
-
-    def check(name, write, *, room=0):
-        filler = fill(disk, room, name)
-        with pytest.raises(OSError, match=r"(?i)no space left"):
-            write(disk / name)
-        left = {path.name: path.read_bytes() for path in disk.iterdir()}
-        assert left == {name: b"old", "filler": filler}
-
-    return check
-
-
 @pytest.fixture(scope="module")
 def large():
     rng = np.random.default_rng(0)
@@ -71,17 +58,14 @@ def model(large):
 
 
 @pytest.fixture(scope="module")
-def results(large):
-    return compare(["MILES"], {"x": large[:20]}, repeats=1, folds=2)
+def results(large, tmp_path_factory):
+    store = tmp_path_factory.mktemp("results") / "r.sqlite"
+    return compare(["MILES"], {"x": large[:20]}, repeats=1, folds=2, store=store)
 
 
-@pytest.mark.parametrize("name", [name for name, entry in formats().items() if entry.write])
-def test_bags(name, large, full):
-    full(
-        f"bags{formats()[name].suffixes[0]}",
-        lambda path: write_bags(large, path, format=name),
-        room=32 << 10,
-    )
+@pytest.fixture(scope="module")
+def summary(model, large):
+    return detection_summary(model, large[:40], source="x", folds=0)
 
 
 @pytest.mark.parametrize("n_instances", [1, 60, 160, 1000])
@@ -112,32 +96,6 @@ def test_hdf5_at_many_sizes(n_instances, large, disk):
         assert not (disk / "bags.h5").exists()
 
 
-def test_models(model, full):
-    full("model.skops", lambda path: save_model(model, path))
-
-
-@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".json", ".tsv"])
-def test_tables(suffix, full):
-    values = np.random.default_rng(0).normal(size=20_000)
-    full(f"table{suffix}", lambda path: write_table({"value": values}, path))
-
-
-def test_downloaded_files(full):
-    content = bytes(100_000)
-    full("set", lambda path: write_atomically(path, content, sha256(content).hexdigest(), "x"))
-
-
-@pytest.mark.parametrize("suffix", [".html", ".md"])
-def test_reports(suffix, model, large, full):
-    summary = detection_summary(model, large[:40], source="x", folds=0)
-    full(f"report{suffix}", lambda path: write_report(summary, path))
-
-
-@pytest.mark.parametrize("suffix", [".md", ".tex", ".csv", ".json", ".parquet"])
-def test_results(suffix, results, full):
-    full(f"results{suffix}", results.export)
-
-
 @pytest.fixture(scope="module")
 def slides():
     """Bags whose instances have coordinates."""
@@ -148,22 +106,38 @@ def slides():
     )
 
 
-@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
-def test_heat_maps(suffix, slides, full):
-    scores = np.linspace(0, 1, slides.n_instances)
-    full(
-        f"map{suffix}",
-        lambda path: _draw(slides, scores, 0, path, "score", None, slide=None, tile_size=256),
-    )
+FORMATS = {entry.suffixes[0]: name for name, entry in formats().items() if entry.write}
+SCORES = np.linspace(0, 1, 1200)
+# From the name of a file to the fixture with what is written, and its writer.
+WRITERS = {
+    "model.skops": ("model", save_model),
+    "set": ("large", lambda _, path: write_atomically(path, ZEROS, sha256(ZEROS).hexdigest(), "x")),
+    "tiles.geojson": (
+        "slides", lambda bags, path: write_geojson(bags, SCORES, 0, path, tile_size=256)
+    ),
+    "comparison.html": ("results", write_report),
+    **{f"bags{suffix}": ("large", write_bags) for suffix in FORMATS},
+    **{f"table{suffix}": ("slides", lambda _, path: write_table({"value": NOISE}, path))
+       for suffix in (".csv", ".parquet", ".json", ".tsv")},
+    **{f"report{suffix}": ("summary", write_report) for suffix in (".html", ".md")},
+    **{f"results{suffix}": ("results", lambda results, path: results.export(path))
+       for suffix in (".md", ".tex", ".csv", ".json", ".parquet")},
+    **{f"map{suffix}": ("slides", lambda bags, path: _draw(
+        bags, SCORES, 0, path, "score", None, slide=None, tile_size=256))
+       for suffix in (".png", ".svg", ".pdf")},
+}  # fmt: skip
 
 
-def test_geojson(slides, full):
-    scores = np.linspace(0, 1, slides.n_instances)
-    full("tiles.geojson", lambda path: write_geojson(slides, scores, 0, path, tile_size=256))
-
-
-def test_reports_of_comparisons(results, full):
-    full("comparison.html", lambda path: write_report(results, path))
+@pytest.mark.parametrize("name", WRITERS)
+def test_writers(name, request, disk):
+    """A writer fails and leaves the disk as it was."""
+    fixture, write = WRITERS[name]
+    held = request.getfixturevalue(fixture)
+    filler = fill(disk, (32 << 10) if name.startswith("bags") else 0, name)
+    with pytest.raises(OSError, match=r"(?i)no space left"):
+        write(held, disk / name)
+    left = {path.name: path.read_bytes() for path in disk.iterdir()}
+    assert left == {name: b"old", "filler": filler}
 
 
 def test_streamed_scores(large, tmp_path, disk):

@@ -4,9 +4,8 @@ import contextlib
 import errno
 import os
 import secrets
-import shutil
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -42,34 +41,30 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     ...     [entry.name for entry in Path(folder).iterdir()]
     ['notes.txt']
     """
-    with atomic_write_all([path]) as (temporary,):
-        yield temporary
-
-
-@contextmanager
-def atomic_write_all(paths: Sequence[str | os.PathLike[str]]) -> Iterator[list[Path]]:
-    """Yield a temporary path for each target; replace all targets if the block succeeds, or none.
-
-    See :func:`atomic_write`.
-    """
-    targets = [writable_target(path) for path in paths]
-    temporaries: list[Path] = []
+    target = _writable_target(path)
+    # Hidden, with the suffix of the target, and as private as the target while it is written.
+    suffix = target.suffix if len(os.fsencode(target.suffix)) <= _SUFFIX_BYTES else ""
+    start = os.fsencode(target.name)[:_NAME_BYTES].decode("utf-8", "ignore")
+    temporary = target.with_name(f".{start}.{secrets.token_hex(6)}{suffix}")
+    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666
     try:
-        for target in targets:
-            temporaries.append(create_temporary(target))
-        yield temporaries
-        replace_targets(temporaries, targets)
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
+        yield temporary
+        if target.exists():
+            _copy_owner_and_mode(target, temporary)
+        _flush(temporary)
+        os.replace(temporary, target)
+        _flush(target.parent)
     except OSError as error:
-        if error.errno is not None and error.filename in (None, *map(str, temporaries)):
+        if error.errno is not None and error.filename in (None, str(temporary)):
             # Name the file that the caller knows.
-            raise OSError(error.errno, error.strerror or str(error), str(paths[-1])) from error
+            raise OSError(error.errno, error.strerror or str(error), str(path)) from error
         raise
     finally:
-        for temporary in temporaries:
-            temporary.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
-def writable_target(path: str | os.PathLike[str]) -> Path:
+def _writable_target(path: str | os.PathLike[str]) -> Path:
     """Return the path with links resolved; raise OSError unless it is a regular file or new."""
     target = Path(os.path.realpath(path))
     try:
@@ -82,62 +77,6 @@ def writable_target(path: str | os.PathLike[str]) -> Path:
         reason = "not a regular file; devices, pipes and sockets are not written to"
         raise OSError(errno.EINVAL, reason, str(path))
     return target
-
-
-def create_temporary(target: Path) -> Path:
-    """Create an empty file next to a target, hidden, with the target's suffix and mode."""
-    suffix = target.suffix if len(os.fsencode(target.suffix)) <= _SUFFIX_BYTES else ""
-    temporary = _hidden_name(target, suffix)
-    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666
-    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
-    return temporary
-
-
-def replace_targets(temporaries: Sequence[Path], targets: Sequence[Path]) -> None:
-    """Flush temporary files to the disk and give them the names of their targets, all or none."""
-    for temporary, target in zip(temporaries, targets, strict=True):
-        if target.exists():
-            _copy_owner_and_mode(target, temporary)
-        _flush(temporary)
-    backups: list[Path] = []
-    with contextlib.ExitStack() as undo:
-        for temporary, target in zip(temporaries, targets, strict=True):
-            if len(targets) > 1:
-                backups += _prepare_undo(target, undo)
-            os.replace(temporary, target)
-        undo.pop_all()
-    for backup in backups:
-        backup.unlink(missing_ok=True)
-    for folder in {target.parent for target in targets}:
-        _flush(folder)
-
-
-def _prepare_undo(target: Path, undo: contextlib.ExitStack) -> list[Path]:
-    """Keep the old file, if any, so that it can be restored if a later step fails."""
-    if not target.exists():
-        undo.callback(target.unlink, missing_ok=True)
-        return []
-    backup = _hidden_name(target, ".old")
-    undo.callback(_restore, backup, target)
-    try:
-        os.link(target, backup)
-    except OSError:  # a file system without links
-        shutil.copy2(target, backup)
-    return [backup]
-
-
-def _hidden_name(target: Path, suffix: str) -> Path:
-    start = os.fsencode(target.name)[:_NAME_BYTES].decode("utf-8", "ignore")
-    return target.with_name(f".{start}.{secrets.token_hex(6)}{suffix}")
-
-
-def _restore(backup: Path, target: Path) -> None:
-    if not backup.exists():
-        return
-    if os.path.samefile(backup, target):  # replacing a file by itself would leave both names
-        backup.unlink()
-    else:
-        os.replace(backup, target)
 
 
 def _copy_owner_and_mode(source: Path, path: Path) -> None:

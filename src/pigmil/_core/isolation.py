@@ -6,6 +6,9 @@ Therefore children start in safe-path mode (``-P`` and ``PYTHONSAFEPATH``, Pytho
 
 Requests are pickles of our own objects; answers are JSON and raw arrays, never pickles, because
 what the child read may come from anywhere.
+
+Only a thread of its own (:func:`_talk`) waits for the pipes of a child. The caller looks at limits
+and at the process meanwhile, so that it never waits for a child that has ended.
 """
 
 import importlib
@@ -22,7 +25,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from math import prod
+from math import inf, prod
 from pathlib import Path
 from typing import IO, Any
 
@@ -41,9 +44,10 @@ _ON = {SAFE_PATH: "1"}
 _MEBIBYTE = 2**20
 _READY = b"+"
 _LENGTH = struct.Struct("!Q")
-_SECONDS_BETWEEN_LOOKS = 0.2  # at the memory of a child, where the system has no limit of its own
-_ARRAY_KINDS = "biufcSUMm"
-_KERNEL_LIMITS_MEMORY = sys.platform == "linux"
+_SECONDS_TO_START = 300.0  # imports take a few; a busy machine may need a hundred times as long
+_SECONDS_TO_END = 10.0  # of a process that was killed
+_SECONDS_BETWEEN_LOOKS = 0.05  # at the memory of a child, which grows by about 1 GB in 0.5 s
+_ARRAY, _OBJECTS = "\0array", "\0objects"  # keys that no other dictionary has
 
 
 class ChildError(PigmilError):
@@ -55,16 +59,13 @@ class ChildCallError(ChildError):
 
     Attributes
     ----------
-    type_name, message, place : str
-        The type and the text of the error, and the function and line that raised it.
-    parameter : str or None
-        The parameter that the error names.
+    type_name, message : str
+        The type and the text of the error.
     """
 
-    def __init__(self, type_name: str, message: str, place: str, parameter: str | None) -> None:
+    def __init__(self, type_name: str, message: str, place: str) -> None:
         super().__init__(f"{type_name}: {message} ({place})")
-        self.type_name, self.message, self.place = type_name, message, place
-        self.parameter = parameter
+        self.type_name, self.message = type_name, message
 
 
 class ChildDeathError(ChildError):
@@ -86,9 +87,10 @@ class Child:
     call when it has died, and ends with this process, also if that is killed. One call runs at a
     time; other threads wait.
 
-    Limits hold for each call. On Linux the kernel limits the address space; on macOS the resident
-    memory is looked at five times a second; on Windows there is no limit of memory, and the limit
-    of CPU time is one of wall time.
+    Limits hold for each call. This process looks at the memory of the child twenty times a second:
+    a limit of the kernel is one of address space, and some libraries try for ever to allocate
+    what it refuses (OpenBLAS). On Windows there is no limit of memory, and the limit of CPU time
+    is one of wall time.
 
     Parameters
     ----------
@@ -102,8 +104,8 @@ class Child:
     Examples
     --------
     >>> with Child(time_limit=60) as child:
-    ...     child.call(divmod, 7, 2)
-    (3, 1)
+    ...     child.call(pow, 7, 2)
+    49
     """
 
     def __init__(
@@ -117,9 +119,12 @@ class Child:
         self.time_limit, self.cpu_limit, self.memory_limit = time_limit, cpu_limit, memory_limit
         self.preload = tuple(preload)
         self._process: subprocess.Popen[bytes] | None = None
+        # To and from the thread that talks to the process.
+        self._requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._held: set[str] = set()  # identifiers of the shared arguments that the child has
         self._ended = False
-        self._calling, self._starting = threading.RLock(), threading.Lock()
+        self._calling, self._starting = threading.Lock(), threading.Lock()
 
     def __enter__(self) -> "Child":
         return self
@@ -143,7 +148,8 @@ class Child:
         Parameters
         ----------
         function : callable
-            Its result consists of None, numbers, text, lists, tuples, dicts and arrays.
+            Its result consists of None, numbers, text, lists, dicts with text as keys, and arrays;
+            tuples come back as lists.
         *arguments, **keywords : object
             Its arguments.
         shared : mapping, optional
@@ -160,22 +166,14 @@ class Child:
             process = self._start()
             new = {key: value for key, value in shared.values() if key not in self._held}
             names = {name: key for name, (key, _) in shared.items()}
-            limits = (self.cpu_limit, self.memory_limit)
-            request = cloudpickle.dumps((function, arguments, keywords, names, new, limits))
-            answer, exceeded = self._exchange(process, request)
-            if answer is None:
-                self._discard(process)
-                raise self._cause(process.returncode, exceeded)
+            request = cloudpickle.dumps((function, arguments, keywords, names, new, self.cpu_limit))
+            answer = self._exchange(process, request)
             self._held |= set(new)
-            if "error" not in answer:
+            if "result" in answer:
                 return answer["result"]
-            if answer.pop("memory"):
-                self._discard(process)  # whatever its libraries still hold
-                raise ChildMemoryError(
-                    f"it needed more than the memory limit of {self.memory_limit:g} MiB"
-                    if self.memory_limit is not None
-                    else answer["error"][1]
-                )
+            if answer["memory"]:
+                self.close()  # whatever its libraries still hold
+                raise self._memory_error(answer["error"][1])
             raise ChildCallError(*answer["error"])
 
     def kill(self) -> None:
@@ -186,9 +184,12 @@ class Child:
                 self._process.kill()
 
     def close(self) -> None:
-        """End the process and free what is left of it; the next call would start another."""
+        """End the process; the next call would start another."""
+        self._requests.put(b"")  # ends the thread
         if self._process is not None:
-            self._discard(self._process)
+            self._process.kill()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_SECONDS_TO_END)
 
     def _start(self) -> "subprocess.Popen[bytes]":
         """Return the running process, a new one if there is none."""
@@ -199,102 +200,120 @@ class Child:
                 raise ChildDeathError("the child process was ended")
             self.close()
             self._held = set()
+            self._requests, self._answers = queue.SimpleQueue(), queue.SimpleQueue()
             # Not multiprocessing, which would import the caller's script anew.
-            self._process = process = subprocess.Popen(
-                [sys.executable, "-P", "-m", __name__, str(os.getpid()), *self.preload],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=child_environment(),
-                bufsize=0,
-            )
-        if process.stdout is None or process.stdout.read(1) != _READY:
-            self._discard(process)
-            status = _death(process.returncode)
-            raise ChildDeathError(f"the child process did not start: it {status}")
-        return process
-
-    def _exchange(
-        self, process: "subprocess.Popen[bytes]", request: bytes
-    ) -> tuple[dict[str, Any] | None, type[ChildError] | None]:
-        """Send a request; return the answer, or None and the limit for which it was killed."""
-        exceeded: list[type[ChildError]] = []
-        done = threading.Event()
-        watch = threading.Thread(target=self._watch, args=[process, exceeded, done], daemon=True)
-        watch.start()
+            command = [sys.executable, "-P", "-m", __name__, str(os.getpid()), *self.preload]
+            talk = [command, child_environment(), self._requests, self._answers]
+            threading.Thread(target=_talk, args=talk, daemon=True).start()
+            process = self._answers.get(timeout=_SECONDS_TO_START)
+            if process is None:
+                raise ChildDeathError("the child process could not be started")
+            self._process = process
         try:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            _write(process.stdin, _LENGTH.pack(len(request)) + request)
-            answer = _receive(process.stdout)
-        except (OSError, ValueError):  # a broken pipe, or one closed by another thread
-            answer = None
-        finally:
-            done.set()
-        watch.join()
-        return answer, next(iter(exceeded), None)
+            if self._wait(process, _SECONDS_TO_START) == _READY:
+                return process
+            problem = _death(process.returncode)
+        except ChildTimeoutError as error:
+            problem = str(error).removeprefix("it ")
+        raise ChildDeathError(f"the child process did not start: it {problem}")
 
-    def _watch(
+    def _exchange(self, process: "subprocess.Popen[bytes]", request: bytes) -> dict[str, Any]:
+        """Send a request and return the answer."""
+        seconds = self.time_limit
+        if os.name == "nt" and self.cpu_limit is not None:
+            seconds = min(self.cpu_limit, seconds or inf)
+        most_memory = inf
+        if self.memory_limit is not None and os.name != "nt":
+            # While it is unpickled, the child holds the request twice.
+            most_memory = self.memory_limit * _MEBIBYTE + _memory(process.pid) + 2 * len(request)
+        self._requests.put(request)
+        answer: dict[str, Any] | None = self._wait(process, seconds, most_memory)
+        if answer is not None:
+            return answer
+        if process.returncode == -getattr(signal, "SIGXCPU", inf):
+            raise ChildTimeoutError(f"it took longer than {self.cpu_limit:g} s of CPU time")
+        raise ChildDeathError(f"the child process {_death(process.returncode)}")
+
+    def _wait(
         self,
         process: "subprocess.Popen[bytes]",
-        exceeded: list[type[ChildError]],
-        done: threading.Event,
-    ) -> None:
-        """Kill a process that exceeds the limits which the kernel does not enforce."""
-        seconds = self.time_limit
-        if sys.platform == "win32" and self.cpu_limit is not None:
-            seconds = min(self.cpu_limit, seconds or self.cpu_limit)
-        deadline = None if seconds is None else time.monotonic() + seconds
-        looks = self.memory_limit is not None and not _KERNEL_LIMITS_MEMORY and os.name == "posix"
-        most = _resident(process.pid) + (self.memory_limit or 0) * _MEBIBYTE if looks else 0
-        while True:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            pause = min(_SECONDS_BETWEEN_LOOKS, left or _SECONDS_BETWEEN_LOOKS) if looks else left
-            if done.wait(pause):
-                return
-            if deadline is not None and time.monotonic() >= deadline:
-                exceeded.append(ChildTimeoutError)
-            elif looks and _resident(process.pid) > most:
-                exceeded.append(ChildMemoryError)
-            if exceeded:
-                process.kill()
-                return
+        seconds: float | None,
+        most_memory: float = inf,
+    ) -> Any:
+        """Return what comes next from the process; None, or an error at a limit, once it ended."""
+        deadline = inf if seconds is None else time.monotonic() + seconds
+        answer = None
+        try:
+            while True:
+                left = max(0.0, deadline - time.monotonic())
+                with suppress(queue.Empty):
+                    answer = self._answers.get(timeout=min(left, _SECONDS_BETWEEN_LOOKS))
+                    break
+                if left == 0:
+                    raise ChildTimeoutError(f"it took longer than the time limit of {seconds:g} s")
+                if most_memory < inf and _memory(process.pid) > most_memory:
+                    raise self._memory_error("")
+                if process.poll() is not None:  # a process that it started may hold its pipe open
+                    break
+        finally:
+            if answer is None:  # after Ctrl-C too: the next call must not get this answer
+                self.close()
+        return answer
 
-    def _cause(self, status: int, exceeded: type[ChildError] | None) -> ChildError:
-        """Return the error for a process that ended in the middle of a call."""
-        if exceeded is ChildTimeoutError:
-            limit = self.time_limit or self.cpu_limit
-            return ChildTimeoutError(f"it took longer than the time limit of {limit:g} s")
-        if status == -getattr(signal, "SIGXCPU", 0) != 0:
-            return ChildTimeoutError(f"it took longer than {self.cpu_limit:g} s of CPU time")
-        memory = f"the memory limit of {self.memory_limit:g} MiB" if self.memory_limit else ""
-        if exceeded is ChildMemoryError:
-            return ChildMemoryError(f"it needed more than {memory}")
-        hint = f"; {memory} may be too small" if memory else ""
-        return ChildDeathError(f"the child process {_death(status)}{hint}")
+    def _memory_error(self, message: str) -> ChildMemoryError:
+        if self.memory_limit is not None:
+            message = f"it needed more than the memory limit of {self.memory_limit:g} MiB"
+        return ChildMemoryError(message)
 
-    def _discard(self, process: "subprocess.Popen[bytes]") -> None:
+
+def _talk(
+    command: list[str],
+    environment: dict[str, str],
+    requests: "queue.SimpleQueue[bytes]",
+    answers: "queue.SimpleQueue[Any]",
+) -> None:
+    """Start a process, send it requests and pass its answers on; None when it has ended.
+
+    Linux ends a child with the thread that started it, see :func:`serve_calls`; this thread lives
+    until the child is not needed any more. An empty request ends it.
+    """
+    # Whatever goes wrong in a pipe or an answer, the process cannot be used any more.
+    with suppress(Exception):
+        process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, bufsize=0,
+        )  # fmt: skip
+        answers.put(process)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with process.stdin, process.stdout, suppress(Exception):
+            answers.put(bytes(_read(process.stdout, len(_READY))))
+            while request := requests.get():
+                _write(process.stdin, _LENGTH.pack(len(request)) + request)
+                answers.put(_receive(process.stdout))
         process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                pipe.close()
+    answers.put(None)
 
 
-def _death(status: int) -> str:
-    if status >= 0:
+def _death(status: int | None) -> str:
+    if status is None or status >= 0:
         return f"ended with status {status}"
     name = signal.Signals(-status).name
     hint = ", often a sign of too little memory" if name == "SIGKILL" else ""
     return f"was killed ({name}{hint})"
 
 
-def _resident(pid: int) -> int:
+def _memory(pid: int) -> int:
     """Return the bytes of memory that a process holds; 0 if it has ended."""
-    found = subprocess.run(
-        ["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True, check=False
-    )
-    return int(found.stdout or 0) * 1024
+    try:
+        if sys.platform == "linux":
+            # Without pages of files, which the kernel may drop.
+            _, resident, shared, *_ = Path(f"/proc/{pid}/statm").read_text().split()
+            return (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE")
+        command = ["ps", "-o", "rss=", "-p", str(pid)]
+        return int(subprocess.check_output(command, timeout=_SECONDS_TO_END)) * 1024
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return 0
 
 
 def serve_calls(parent: int, preload: Sequence[str]) -> None:
@@ -311,10 +330,13 @@ def serve_calls(parent: int, preload: Sequence[str]) -> None:
         if os.getppid() != parent:  # it ended before it could be asked
             return
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends children
+    source = os.fdopen(os.dup(0), "rb", buffering=0)
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)  # text that a function prints must not mix with the answers
+    # What a function prints must not mix with the answers, and its processes get neither pipe.
+    os.dup2(2, 0)
+    os.dup2(2, 1)
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    threading.Thread(target=_read_requests, args=[requests], daemon=True).start()
+    threading.Thread(target=_read_requests, args=[source, requests], daemon=True).start()
     for name in preload:
         importlib.import_module(name)
     _write(answers, _READY)
@@ -323,115 +345,78 @@ def serve_calls(parent: int, preload: Sequence[str]) -> None:
         text, arrays = _answer(requests.get(), held)
         _write(answers, _LENGTH.pack(len(text)) + text)
         for array in arrays:
-            if array.nbytes:
-                _write(answers, array.reshape(-1).view(np.uint8))
+            _write(answers, array.reshape(-1).view(np.uint8) if array.nbytes else b"")
 
 
-def _read_requests(requests: "queue.SimpleQueue[bytes]") -> None:
-    with suppress(EOFError):
+def _read_requests(source: IO[bytes], requests: "queue.SimpleQueue[bytes]") -> None:
+    try:
         while True:
-            (length,) = _LENGTH.unpack(_read(sys.stdin.buffer, _LENGTH.size))
-            requests.put(bytes(_read(sys.stdin.buffer, length)))
-    os._exit(0)
+            (length,) = _LENGTH.unpack(_read(source, _LENGTH.size))
+            requests.put(bytes(_read(source, length)))
+    finally:  # at the end of the input, or without memory for a request
+        os._exit(0)
 
 
 def _answer(request: bytes, held: dict[str, Any]) -> tuple[bytes, list[NDArray[Any]]]:
     """Make one call; return its result or error as JSON, and the arrays of the result."""
     arrays: list[NDArray[Any]] = []
     try:
-        function, arguments, keywords, names, new, limits = pickle.loads(request)
+        function, arguments, keywords, names, new, cpu_limit = pickle.loads(request)
         held |= new
         keywords |= {name: held[key] for name, key in names.items()}
-        with _limited(*limits):
-            result = function(*arguments, **keywords)
-        return json.dumps({"result": _encode(result, arrays)}).encode(), arrays
+        _limit_cpu_time(cpu_limit)
+        answer = {"result": function(*arguments, **keywords)}
+        return json.dumps(answer, default=lambda value: _encode(value, arrays)).encode(), arrays
     except Exception as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        text, place = str(error), f"{frame.name}, line {frame.lineno}"
-        # A library that found no room to load says so in its own words.
-        memory = isinstance(error, MemoryError) or "failed to map segment" in text
-        parameter = getattr(error, "parameter", None)
-        error_parts = [type(error).__name__, text, place, parameter]
-        return json.dumps({"error": error_parts, "memory": memory}).encode(), []
+        parts = [type(error).__name__, str(error), f"{frame.name}, line {frame.lineno}"]
+        answer = {"error": parts, "memory": isinstance(error, MemoryError)}
+        return json.dumps(answer).encode(), []
 
 
-@contextmanager
-def _limited(cpu_limit: float | None, memory_limit: float | None) -> Iterator[None]:
-    """Limit the CPU time and, where the kernel does it, the memory of this process in a block."""
+def _limit_cpu_time(seconds: float | None) -> None:
+    """Let the kernel end this process after so many more seconds of CPU time."""
     if os.name != "posix":
-        yield
         return
     import resource
 
-    wanted: dict[int, float] = {}
-    if cpu_limit is not None:
-        usage = resource.getrusage(resource.RUSAGE_SELF)
+    most = hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    if seconds is not None:
         # Whole seconds; one more, for those that are only partly used.
-        wanted[resource.RLIMIT_CPU] = usage.ru_utime + usage.ru_stime + cpu_limit + 1
-    if memory_limit is not None and _KERNEL_LIMITS_MEMORY:
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        wanted[resource.RLIMIT_AS] = pages * resource.getpagesize() + memory_limit * _MEBIBYTE
-    before = {limit: resource.getrlimit(limit) for limit in wanted}
-    try:
-        for limit, value in wanted.items():
-            resource.setrlimit(limit, (int(value), before[limit][1]))
-        yield
-    finally:
-        for limit, pair in before.items():
-            resource.setrlimit(limit, pair)
+        most = int(time.process_time() + seconds + 1)
+    resource.setrlimit(resource.RLIMIT_CPU, (most, hard))
 
 
-def _receive(pipe: IO[bytes]) -> dict[str, Any] | None:
-    """Return the next answer; None at the end of the pipe."""
-    try:
-        (length,) = _LENGTH.unpack(_read(pipe, _LENGTH.size))
-        answer: dict[str, Any] = json.loads(bytes(_read(pipe, length)))
-        if "result" in answer:
-            answer["result"] = _decode(answer["result"], pipe)
-        return answer
-    except EOFError:
-        return None
+def _receive(pipe: IO[bytes]) -> dict[str, Any]:
+    """Return the next answer; its arrays follow in the pipe, in their order."""
+    (length,) = _LENGTH.unpack(_read(pipe, _LENGTH.size))
+    text = bytes(_read(pipe, length))
+    answer: dict[str, Any] = json.loads(text, object_hook=lambda value: _decode(value, pipe))
+    return answer
 
 
 def _encode(value: Any, arrays: list[NDArray[Any]]) -> Any:
-    """Return a value as JSON has it; its arrays are appended to a list."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, list):
-        return [_encode(item, arrays) for item in value]
-    if isinstance(value, tuple):
-        return {"tuple": [_encode(item, arrays) for item in value]}
-    if isinstance(value, dict):
-        pairs = value.items()
-        return {"dict": [[_encode(key, arrays), _encode(item, arrays)] for key, item in pairs]}
+    """Return what stands for a value that JSON does not have; arrays are appended to a list."""
     if isinstance(value, np.generic) and value.dtype.kind in "biuf":
         return value.item()
-    if isinstance(value, np.ndarray | np.generic):
-        array = np.asarray(value)
-        if array.dtype == object:
-            items = [_encode(item, arrays) for item in array.reshape(-1).tolist()]
-            return {"objects": items, "shape": array.shape}
-        if array.dtype.kind in _ARRAY_KINDS:
-            arrays.append(np.ascontiguousarray(array))
-            return {"array": array.dtype.str, "shape": array.shape}
+    array = np.asarray(value) if isinstance(value, np.ndarray | np.generic) else None
+    if array is not None and array.dtype == object:
+        return {_OBJECTS: array.reshape(-1).tolist(), "shape": array.shape}
+    if array is not None and array.dtype.kind in "biufcSUMm":
+        arrays.append(np.ascontiguousarray(array))
+        return {_ARRAY: array.dtype.str, "shape": array.shape}
     raise TypeError(f"a child process cannot return {type(value).__name__}")
 
 
-def _decode(value: Any, pipe: IO[bytes]) -> Any:
-    """Return a value from JSON; its arrays follow in the pipe, in their order."""
-    if isinstance(value, list):
-        return [_decode(item, pipe) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if "tuple" in value:
-        return tuple(_decode(item, pipe) for item in value["tuple"])
-    if "dict" in value:
-        return {_decode(key, pipe): _decode(item, pipe) for key, item in value["dict"]}
-    if "objects" in value:
+def _decode(value: dict[str, Any], pipe: IO[bytes]) -> Any:
+    """Return a dictionary of JSON, or the array that it stands for."""
+    if _OBJECTS in value:
         array = np.empty(prod(value["shape"]), dtype=object)
-        array[:] = [_decode(item, pipe) for item in value["objects"]]
+        array[:] = value[_OBJECTS]
         return array.reshape(value["shape"])
-    dtype = np.dtype(value["array"])
+    if _ARRAY not in value:
+        return value
+    dtype = np.dtype(value[_ARRAY])
     data = _read(pipe, prod(value["shape"]) * dtype.itemsize)
     return np.frombuffer(data, dtype=dtype).reshape(value["shape"])
 

@@ -178,42 +178,25 @@ def is_nested(X: Any) -> bool:
 
 
 class FeatureOfBag(np.ndarray[Any, Any]):
-    """Values of one feature of a bag, with the position of the bag they were taken from."""
-
-    bag: int
-
-    def __array_finalize__(self, origin: Any) -> None:
-        self.bag = getattr(origin, "bag", -1)
-
-    def __reduce__(self) -> Any:
-        return feature_of_bag, (np.asarray(self), self.bag)
-
-
-def feature_of_bag(values: NDArray[Any], bag: int) -> FeatureOfBag:
-    """Return the values with the position of their bag."""
-    feature = values.view(FeatureOfBag)
-    feature.bag = bag
-    return feature
+    """Values of one feature of a bag, as :class:`Bags` gives them to NumPy."""
 
 
 def from_nested(X: NDArray[Any]) -> list[NDArray[Any]]:
     """Return one table per bag.
 
     A feature of Bags that was exchanged with that of a bag of another size (permutation importance)
-    is repeated, or cut, to the size of the bag that the other features belong to.
+    is repeated, or cut, to the size that most features of its new bag have (of two, the first).
     """
     bags = []
     for position, row in enumerate(X):
         features = list(row)
-        sizes = sorted({len(values) for values in features})
-        if len(sizes) > 1:
+        sizes = [len(values) for values in features]
+        if min(sizes) < max(sizes):
             if not all(isinstance(values, FeatureOfBag) for values in features):
                 raise BagsError(
-                    f"Bag {position} has features of {sizes[0]} and of {sizes[-1]} instances."
+                    f"Bag {position} has features of {min(sizes)} and of {max(sizes)} instances."
                 )
-            owners = [values.bag for values in features]
-            owner = max(owners, key=lambda bag: (owners.count(bag), bag == position))
-            size = len(features[owners.index(owner)])
+            size = max(sizes, key=sizes.count)
             features = [np.resize(values, size) for values in features]
         bags.append(np.column_stack([np.asarray(values) for values in features]))
     return bags

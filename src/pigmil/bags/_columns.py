@@ -245,7 +245,8 @@ def group_rows(
         rows = text_array(column)
         per_bag = rows[first_rows]
         expected = per_bag[row_codes]
-        differs = np.flatnonzero((rows != expected) & ((rows == rows) | (expected == expected)))
+        different = (rows != expected) & ((rows == rows) | (expected == expected))
+        differs = np.flatnonzero(different.reshape(len(rows), -1).any(axis=1))
         examples = (
             (where(row), *(held[row : row + 1].tolist()[0] for held in (values, rows, expected)))
             for row in differs.tolist()

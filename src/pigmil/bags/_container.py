@@ -12,14 +12,16 @@ from numpy.typing import NDArray
 
 from pigmil._core.errors import BagsError, Problems, import_optional
 from pigmil._core.segments import offsets_of, segment_gather, segment_ids
+from pigmil._core.tables import Table
+from pigmil._core.text import sanitize
 from pigmil._core.typing import IntArray
 from pigmil.bags._checks import (
+    FeatureOfBag,
     check_bag_labels,
     check_bags,
     check_info,
     check_new_instances,
     clean_instances,
-    feature_of_bag,
     stack_bags,
     text_array,
 )
@@ -467,7 +469,7 @@ class Bags(BagsBase):
         array = np.empty(self.shape, dtype=object)
         for position, bag in enumerate(self):
             for column in range(self.n_features):
-                array[position, column] = feature_of_bag(bag[:, column], position)
+                array[position, column] = bag[:, column].view(FeatureOfBag)
         return array
 
     def equals(self, other: "Bags") -> bool:
@@ -477,38 +479,26 @@ class Bags(BagsBase):
         """
         if self.shape != other.shape or not np.array_equal(self.offsets, other.offsets):
             return False
-        left, right = self.instances, other.instances
-        if self.is_sparse or other.is_sparse:
-            same = _same_sparse(sp.csr_array(left), sp.csr_array(right))
-        else:
-            same = np.array_equal(left, right, equal_nan=True)
         mine, others = self._columns(), other._columns()
         for columns in (mine, others):
             columns.pop(("instance_info", ROW), None)
         return bool(
-            same
-            and self.feature_names == other.feature_names
+            self.feature_names == other.feature_names
             and mine.keys() == others.keys()
             and all(_same(values, others[name]) for name, values in mine.items())
+            and _same_instances(self.instances, other.instances)
         )
 
     def _repr_html_(self) -> str:
         """Return a summary and the first bags as a table, for notebooks."""
-        columns = {"bag": self.ids, "label": self.y, "instances": self.sizes}
-        shown = [(name, values) for name, values in (*columns.items(), *self.bag_info.items())
-                 if values is not None and values.ndim == 1]  # fmt: skip
-        rows = list(zip(*(values[:_MAX_BAGS_SHOWN] for _, values in shown), strict=True))
-
-        def line(tag: str, cells: Sequence[Any]) -> str:
-            return "".join(f"<{tag}>{html.escape(f'{cell!s:.100}')}</{tag}>" for cell in cells)
-
-        more = self.n_bags - len(rows)
-        head = line("th", [name for name, _ in shown])
-        body = "".join(f"<tr>{line('td', row)}</tr>" for row in rows)
-        return (
-            f"<p>{html.escape(repr(self))}</p><table><thead><tr>{head}</tr></thead>"
-            f"<tbody>{body}</tbody></table>"
-        ) + (f"<p>... and {more} more bags</p>" if more else "")
+        columns = {"bag": self.ids, "label": self.y, "instances": self.sizes, **self.bag_info}
+        columns = {name: values[:_MAX_BAGS_SHOWN] for name, values in columns.items()
+                   if values is not None and values.ndim == 1}  # fmt: skip
+        cells = [[sanitize(value) for value in values] for values in columns.values()]
+        table = Table(list(columns), list(zip(*cells, strict=True))).html()
+        more = self.n_bags - _MAX_BAGS_SHOWN
+        end = f"<p>... and {more} more bags</p>" if more > 0 else ""
+        return f"<p>{html.escape(repr(self))}</p>{table}{end}"
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(
@@ -612,12 +602,16 @@ def _same(left: NDArray[Any], right: NDArray[Any]) -> bool:
     return bool(np.array_equal(left, right, equal_nan=with_nan))
 
 
-def _same_sparse(left: Any, right: Any) -> bool:
-    differ = left != right
-    differ.eliminate_zeros()
-    rows, columns = differ.nonzero()
-    # NaN differs from itself; missing in both is the same.
-    return all(np.isnan(left[at]) and np.isnan(right[at]) for at in zip(rows, columns, strict=True))
+def _same_instances(left: Any, right: Any) -> bool:
+    if not sp.issparse(left) and not sp.issparse(right):
+        return bool(np.array_equal(left, right, equal_nan=True))
+    left, right = sp.csr_array(left, copy=True), sp.csr_array(right, copy=True)
+    left.eliminate_zeros()
+    right.eliminate_zeros()
+    return all(
+        np.array_equal(getattr(left, part), getattr(right, part), equal_nan=True)
+        for part in ("indptr", "indices", "data")
+    )
 
 
 def _read_only(value: Any) -> Any:

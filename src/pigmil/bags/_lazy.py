@@ -17,6 +17,7 @@ from pigmil._core.files import available_memory
 from pigmil._core.segments import offsets_of, row_numbers, segment_blocks, segment_gather
 from pigmil._core.typing import IntArray
 from pigmil.bags._checks import as_csr, text_array
+from pigmil.bags._columns import group_rows
 from pigmil.bags._container import Bags, BagsBase, resolve_index, take
 
 BLOCK_BYTES = 1 << 25
@@ -569,30 +570,14 @@ def concatenate_lazy(collections: Sequence[LazyBags]) -> LazyBags:
         bag_info={name: np.concatenate([lazy.bag_info[name] for lazy in collections])
                   for name in names},
     )  # fmt: skip
-    return _join_by_id(joined)
-
-
-def _join_by_id(lazy: LazyBags) -> LazyBags:
-    """Join bags with the same id, which were split over files; label and info must agree."""
-    seen: dict[Any, int] = {}
-    codes = np.array([seen.setdefault(bag_id, len(seen)) for bag_id in lazy.ids.tolist()])
-    if len(seen) == lazy.n_bags:
-        return lazy
-    order, ends = np.argsort(codes, kind="stable"), offsets_of(np.bincount(codes))
-    firsts = order[ends[:-1]]
-    problems = Problems("Bags that are split over several files")
-    labels = {} if lazy.y is None else {"label": lazy.y}
-    for name, values in (labels | lazy.bag_info).items():
-        texts = values.astype(str).reshape(lazy.n_bags, -1)
-        differs = (texts != texts[firsts[codes]]).any(axis=1)
-        for code in np.unique(codes[differs]):
-            parts = lazy._take(np.flatnonzero(codes == code))
-            problems.add(
-                f"The bag {parts.ids[0]!r} has a different {name} in "
-                f"{' and '.join(sorted(parts.paths)[:2])}; correct it, or give the two parts "
-                "different ids."
-            )
-    problems.raise_if_any(BagFormatError)
-    joined = lazy._take(order)
-    fields = {name: take(getattr(lazy, name), firsts) for name in ("ids", "y", "bag_info")}
-    return joined._replace(segment_offsets=joined._segment_offsets[ends], **fields)
+    groups = group_rows(
+        joined.ids, joined.y, joined.bag_info,
+        what="The data sets, of which some have parts of the same bag,",
+        where=lambda at: joined._take(np.array([at])).paths[0], error=BagFormatError,
+    )  # fmt: skip
+    order = np.arange(joined.n_bags) if groups.order is None else groups.order
+    joined = joined._take(order)
+    return joined._replace(
+        segment_offsets=joined._segment_offsets[offsets_of(groups.sizes)],
+        ids=groups.ids, y=groups.y, bag_info=groups.bag_info,
+    )  # fmt: skip

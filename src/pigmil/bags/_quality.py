@@ -92,23 +92,19 @@ def _constant_and_extreme(instances: Any) -> tuple[IntArray, dict[int, tuple[int
         low, high = table.min(axis=0).toarray().ravel(), table.max(axis=0).toarray().ravel()
         return np.flatnonzero((low == high) & (n_rows > 1)), {}
     sample = np.asarray(instances[:: -(-n_rows // _SAMPLE_ROWS)], dtype=np.float64)
-    known = np.isfinite(sample)
-    constant, extreme = [], {}
-    width = max(1, _BLOCK_VALUES // n_rows)
-    for first in range(0, instances.shape[1], width):
-        block = np.asarray(instances[:, first : first + width])
-        for position in range(block.shape[1]):
-            column, usual = block[:, position], sample[known[:, first + position], first + position]
-            lowest, highest = np.fmin.reduce(column), np.fmax.reduce(column)
-            if lowest == highest or lowest != lowest:
-                constant += [first + position] if n_rows > 1 else []
-                continue
-            if not len(usual):
-                continue
-            lower, low, middle, high, upper = np.quantile(usual, [0.05, 0.25, 0.5, 0.75, 0.95])
-            limit = FAR * ((high - low) or (upper - lower))
-            if limit == 0 or max(middle - lowest, highest - middle) <= limit:
-                continue
-            far = np.abs(column - middle) > limit
-            extreme[first + position] = (int(far.sum()), float(max(lowest, highest, key=abs)))
+    constant: list[int] = []
+    extreme: dict[int, tuple[int, float]] = {}
+    for column in range(instances.shape[1]):
+        values, usual = np.asarray(instances[:, column]), sample[:, column]
+        lowest, highest = np.fmin.reduce(values), np.fmax.reduce(values)
+        if lowest == highest or lowest != lowest:
+            constant += [column] if n_rows > 1 else []
+            continue
+        usual = usual[np.isfinite(usual)]
+        quantiles = np.quantile(usual, [0.05, 0.25, 0.5, 0.75, 0.95]) if len(usual) else np.zeros(5)
+        lower, low, middle, high, upper = quantiles
+        limit = FAR * ((high - low) or (upper - lower))
+        if 0 < limit < max(middle - lowest, highest - middle):
+            far = np.abs(values - middle) > limit
+            extreme[column] = (int(far.sum()), float(max(lowest, highest, key=abs)))
     return np.array(constant, dtype=np.int64), extreme

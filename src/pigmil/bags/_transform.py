@@ -1,19 +1,18 @@
 """Instance transformers of scikit-learn, applied to bags."""
 
 import contextlib
-import importlib
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from pigmil._core._sklearn_compat import OUTPUT_CONFIG, StrOptions, fit_context, validate_data
-from pigmil._core.errors import BagsError
 from pigmil.bags._container import Bags
 from pigmil.bags._convert import as_bags, is_lazy, is_plain_table
 
@@ -104,20 +103,7 @@ class OnInstances(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
         return self
 
     def _fit_blocks(self, transformer: Any, bags: Any, y: Any) -> None:
-        """Fit on bags on disk: by one parallel pass for scaling, else by ``partial_fit``."""
-        if type(transformer) is StandardScaler:
-            # The engine is above this package; by name, because bags in memory never need it.
-            engine = importlib.import_module("pigmil.scale")
-            count, mean, variance = engine.column_moments(bags)
-            transformer.fit(np.zeros((1, bags.n_features)))  # sets what does not depend on values
-            transformer.mean_, transformer.n_samples_seen_ = mean, np.int64(count)
-            if transformer.with_std:
-                transformer.var_ = variance
-                # Like scikit-learn: what varies less than rounding does is constant.
-                epsilon = count * np.finfo(np.float64).eps
-                bound = epsilon * variance + (epsilon * mean) ** 2
-                transformer.scale_ = np.where(variance <= bound, 1.0, np.sqrt(variance))
-            return
+        """Fit on bags on disk, block by block."""
         if not hasattr(transformer, "partial_fit"):
             raise TypeError(
                 f"{type(transformer).__name__} has no partial_fit, which fitting on bags on disk "
@@ -221,43 +207,10 @@ class BagScaler(OnInstances, auto_wrap_output_keys=None):  # type: ignore[call-a
         return tags
 
 
-class _MissingValueFiller(TransformerMixin, BaseEstimator):
-    """Fill missing values of a table with the median or mean of their column."""
-
-    def __init__(self, strategy: str = "median") -> None:
-        self.strategy = strategy
-
-    def fit(self, X: Any, y: Any = None) -> "_MissingValueFiller":
-        """Compute the fill value of each column; 0 for a column without any value."""
-        if sp.issparse(X):
-            raise BagsError("Missing values of sparse bags cannot be imputed; make them dense.")
-        table = np.asarray(X, dtype=np.float64)
-        known = ~np.isnan(table)
-        values = np.zeros(table.shape[1])
-        average = np.median if self.strategy == "median" else np.mean
-        for column in np.flatnonzero(known.any(axis=0)):
-            values[column] = average(table[known[:, column], column])
-        self.fill_values_ = values
-        self.n_features_in_ = table.shape[1]
-        return self
-
-    def transform(self, X: Any) -> Any:
-        """Return the table without missing values, of the same type."""
-        check_is_fitted(self, "fill_values_")
-        table = np.asarray(X)
-        if table.shape[1] != self.n_features_in_:
-            raise BagsError(f"Expected {self.n_features_in_} features, got {table.shape[1]}.")
-        return np.where(np.isnan(table), self.fill_values_.astype(table.dtype), table)
-
-    def get_feature_names_out(self, input_features: Any = None) -> Any:
-        """Return the names of the features, which stay as they are."""
-        return input_features
-
-
 class BagImputer(OnInstances, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Replace missing values by the median or mean of the feature over the training instances.
 
-    Like ``OnInstances(SimpleImputer())``, and models with it can be saved.
+    The same as ``OnInstances(SimpleImputer(strategy=..., keep_empty_features=True))``.
 
     Parameters
     ----------
@@ -273,17 +226,17 @@ class BagImputer(OnInstances, auto_wrap_output_keys=None):  # type: ignore[call-
     array([1., 2., 3.])
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {"strategy": [str]}
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "strategy": [StrOptions({"median", "mean"})]
+    }
 
     def __init__(self, *, strategy: str = "median") -> None:
         self.strategy = strategy
 
     @property
-    def transformer(self) -> _MissingValueFiller:
+    def transformer(self) -> SimpleImputer:
         """The imputer that is cloned in ``fit``."""
-        if self.strategy not in ("median", "mean"):
-            raise ValueError(f"strategy must be 'median' or 'mean', got {self.strategy!r}.")
-        return _MissingValueFiller(self.strategy)
+        return SimpleImputer(strategy=self.strategy, keep_empty_features=True)
 
 
 def scaled_pipeline(method: Any, bags: Bags) -> Pipeline:

@@ -25,7 +25,6 @@ _PARTS = (
     "pigmil.bags._transform.BagImputer",
     "pigmil.bags._transform.BagScaler",
     "pigmil.bags._transform.OnInstances",
-    "pigmil.bags._transform._MissingValueFiller",
     "pigmil.estimators._prototype_svm.PrototypeSVM",
     "pigmil.estimators._soft_models.Scale",
     "pigmil.estimators._soft_models.ScaleScore",
@@ -41,6 +40,7 @@ _PARTS = (
     "sklearn.decomposition._pca.PCA",
     "sklearn.ensemble._forest.ExtraTreesClassifier",
     "sklearn.feature_selection._variance_threshold.VarianceThreshold",
+    "sklearn.impute._base.SimpleImputer",
     "sklearn.linear_model._logistic.LogisticRegression",
     "sklearn.metrics._scorer._PassthroughScorer",
     "sklearn.model_selection._search.GridSearchCV",
@@ -64,6 +64,7 @@ _NUMBERS = ("bool", "bool_", "int32", "int64", "uint32", "uint64", "float32", "f
 # Kind of node in a file -> the names it may carry. skops knows more kinds; no other is built.
 # A key that is true or false is not among them: skops would read both as true.
 _PLAIN = {
+    "DTypeNode": {"numpy.dtype"},
     "DictNode": {"builtins.dict"},
     "JsonNode": {"builtins.str"},
     "ListNode": {"builtins.list"},
@@ -90,7 +91,7 @@ def model_types() -> list[str]:
     True
     """
     methods = [f"{module}.{name}" for name, module in {**METHODS, **DEEP_METHODS}.items()]
-    return sorted([*methods, *_PARTS, *_PLAIN["SparseMatrixNode"]])
+    return sorted([*methods, *_PARTS, *_PLAIN["SparseMatrixNode"], *_PLAIN["DTypeNode"]])
 
 
 def save_model(model: Any, path: str | os.PathLike[str]) -> Path:

@@ -2,9 +2,9 @@
 
 import logging
 import os
+import queue
 import random
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -79,7 +79,7 @@ def attempt(arguments: dict[str, Any], bags: Bags) -> Outcome:
 
 
 class Children(ThreadPoolExecutor):
-    """Computes cells in child processes, one for each thread.
+    """Computes cells in child processes, as many as there are threads.
 
     A child that is killed, for example for lack of memory, fails its cell only. Children end with
     this process.
@@ -94,27 +94,29 @@ class Children(ThreadPoolExecutor):
 
     def __init__(self, n_jobs: int, **limits: float | None) -> None:
         super().__init__(n_jobs)
-        self.limits = limits
-        self.children: list[isolation.Child] = []
-        self._own = threading.local()
+        # All of them now: a child that a thread made while the others are ended would go on.
+        self.children = [isolation.Child(preload=(), **limits) for _ in range(n_jobs)]
+        self._free: queue.SimpleQueue[isolation.Child] = queue.SimpleQueue()
+        for child in self.children:
+            self._free.put(child)
 
     def compute(self, task: Task) -> Outcome:
-        """Compute a cell in the child of this thread."""
-        if not hasattr(self._own, "child"):
-            # Imported early, so that they count neither as time nor as memory of a cell.
-            kind = type(task.arguments["entry"].estimator).__module__
-            modules = [name for name in (__name__, kind) if name.startswith("pigmil.")]
-            self._own.child = isolation.Child(preload=modules, **self.limits)
-            self.children.append(self._own.child)
+        """Compute a cell in a child that is free."""
+        child = self._free.get()
+        # Imported when it starts, so that they count neither as time nor as memory of a cell.
+        kind = type(task.arguments["entry"].estimator).__module__
+        child.preload = tuple(name for name in (__name__, kind) if name.startswith("pigmil."))
         shared = {"bags": (task.cell.checksum, task.bags)}
         try:
-            return self._own.child.call(compute_cell, shared=shared, **task.arguments), None
+            return child.call(compute_cell, shared=shared, **task.arguments), None
         except isolation.ChildCallError as error:  # its text has the type of the error
             return {}, str(error)
         except isolation.ChildDeathError as error:
             return {}, f"ChildProcessError: {error}"
         except Exception as error:  # a limit, or arguments that cannot be sent
             return {}, f"{type(error).__name__.removeprefix('Child')}: {error}"
+        finally:
+            self._free.put(child)
 
     def __exit__(self, *error: Any) -> None:
         """End the children, also in the middle of a cell."""

@@ -33,6 +33,7 @@ _MEBIBYTE = 2**20
 # the slowest format (text) needs.
 _SECONDS, _SECONDS_PER_FILE, _BYTES_PER_SECOND = 30.0, 0.1, 5e6
 _MEMORY_SHARE = 0.5  # of the memory that is available, for the child
+_SECONDS_OF_WAITING = 600.0  # beside ten times the CPU time: a slow disk, but not for ever
 _LIBRARIES = ("scipy.io", "pigmil.io", "pigmil.bags")  # imported before a limit holds
 _ERRORS: dict[str, type[Exception]] = {
     kind.__name__: kind
@@ -80,6 +81,7 @@ class Scan:
         files = [path for top in self.paths for path in (top, *_files(top))]
         sizes = [file.stat().st_size for file in files if file.exists()]
         child.cpu_limit = _SECONDS + len(files) * _SECONDS_PER_FILE + sum(sizes) / _BYTES_PER_SECOND
+        child.time_limit = _SECONDS_OF_WAITING + 10 * child.cpu_limit
         child.memory_limit = (available_memory() or 8 << 30) * _MEMORY_SHARE / _MEBIBYTE
         try:
             return child.call(function, *arguments, shared={"scan": (self.key, self)})

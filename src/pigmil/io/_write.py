@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pigmil._core.errors import BagFormatError, BagsError, MissingDependencyError, import_optional
-from pigmil._core.files import atomic_write_all
+from pigmil._core.files import atomic_write
 from pigmil._core.text import listed
 from pigmil.bags import Bags, as_bags, text_array
 from pigmil.bags._columns import BAG, BAG_LABEL, INSTANCE_LABEL, ROW
@@ -84,7 +84,7 @@ def write_bags(
 def _writing(path: Path) -> Iterator[Path]:
     """Write a file atomically, and turn errors of the format's library into a readable one."""
     try:
-        with atomic_write_all([path]) as (temporary,):
+        with atomic_write(path) as temporary:
             yield temporary
     except (BagFormatError, MissingDependencyError, OSError):
         raise
