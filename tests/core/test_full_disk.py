@@ -7,15 +7,16 @@ from hashlib import sha256
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from pigmil import MILES, Bags, KDEMin, StoreError, read_bags, save_model, scan_bags, write_bags
 from pigmil.cli._console import write_table
-from pigmil.cli._models import _draw
 from pigmil.datasets._fetch import write_atomically
 from pigmil.evaluation import compare
 from pigmil.evaluation._store import Cell, Store
 from pigmil.io import formats
-from pigmil.report import detection_summary, write_geojson, write_report
+from pigmil.report import detection_summary, plot_heatmap, write_geojson, write_report
+from pigmil.report._figures import write_figure
 from pigmil.scale import predict_to_parquet
 
 KIB = 48  # of the disk
@@ -122,8 +123,8 @@ WRITERS = {
     **{f"report{suffix}": ("summary", write_report) for suffix in (".html", ".md")},
     **{f"results{suffix}": ("results", lambda results, path: results.export(path))
        for suffix in (".md", ".tex", ".csv", ".json", ".parquet")},
-    **{f"map{suffix}": ("slides", lambda bags, path: _draw(
-        bags, SCORES, 0, path, "score", None, slide=None, tile_size=256))
+    **{f"map{suffix}": ("slides", lambda bags, path: write_figure(
+        plot_heatmap(bags, SCORES, 0, ax=Figure().subplots()).figure, path, dpi=150))
        for suffix in (".png", ".svg", ".pdf")},
 }  # fmt: skip
 
