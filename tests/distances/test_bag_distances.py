@@ -11,7 +11,6 @@ from pigmil.distances import (
     BAG_DISTANCES,
     bag_distances,
     bag_distances_of_kinds,
-    blockwise,
     within_distances,
 )
 
@@ -109,8 +108,8 @@ def test_unknown_kind_is_refused_in_words():
 def test_within_distances_whatever_the_blocks(monkeypatch):
     bag = np.random.default_rng(0).normal(size=(23, 4))
     expected = np.sqrt(((bag[:, None] - bag) ** 2).sum(axis=2))
-    for rows in (512, 5):
-        monkeypatch.setattr(blockwise, "_BLOCK_ROWS", rows)
+    for values in (1 << 21, 5 * 23):
+        monkeypatch.setitem(within_distances.__globals__, "_BLOCK_VALUES", values)
         found = np.concatenate([part for _, part in within_distances(bag)])
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
         assert (np.diagonal(found) == 0).all()

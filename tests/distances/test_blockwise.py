@@ -15,7 +15,13 @@ def naive(queries, references):
     return np.array([[((q - r) ** 2).sum() for r in references] for q in queries])
 
 
-def assemble(queries, references, **options):
+def assemble(queries, references, block_values=1 << 21, **options):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blockwise, "_BLOCK_VALUES", block_values)
+        return filled(queries, references, **options)
+
+
+def filled(queries, references, **options):
     found = np.full((queries.shape[0], references.shape[0]), np.nan)
     for rows, columns, block in squared_distance_blocks(queries, references, **options):
         assert np.isnan(found[rows, columns]).all(), "a pair was yielded twice"
@@ -87,10 +93,7 @@ def test_sparse_is_dense(seed, density):
     np.testing.assert_allclose(assemble(matrix, dense.toarray()), expected, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_memory_mapped_references(tmp_path, monkeypatch, kept):
-    if not kept:
-        monkeypatch.setattr(blockwise, "_KEEP_VALUES", 0)
+def test_memory_mapped_references(tmp_path):
     values = np.random.default_rng(4).normal(size=(500, 32)).astype(np.float32)
     np.save(tmp_path / "values.npy", values)
     mapped = np.load(tmp_path / "values.npy", mmap_mode="r")
@@ -114,11 +117,7 @@ def test_nearest_in_bags_as_the_loop_also_where_blocks_cut_bags(
     )
     queries = np.vstack([rng.normal(size=(4, n_features)), bags.instances[:2]])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            blockwise.squared_distance_blocks,
-            "__kwdefaults__",
-            {**blockwise.squared_distance_blocks.__kwdefaults__, "block_values": block_values},
-        )
+        patch.setattr(blockwise, "_BLOCK_VALUES", block_values)
         blocks = list(nearest_in_bags(queries, bags, farthest=farthest))
     found = np.concatenate([block for _, block in blocks])
     best = max if farthest else min

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.covariance import LedoitWolf
 
-from pigmil.exemplars import _shared_negatives
+from pigmil.exemplars import _model
 from pigmil.exemplars.lda import exemplar_lda
 
 
@@ -54,8 +54,8 @@ def test_blocks_sparse_and_single_precision_change_nothing(monkeypatch):
     candidates, negatives = draw(0, 4, 300, 5)
     instances = candidates + 0.5
     lda = exemplar_lda(candidates, negatives).confidence(instances)
-    for name, value in (("_EXACT_BYTES", 0), ("_FAST_BYTES", 0), ("_BLOCK_ELEMENTS", 70)):
-        monkeypatch.setattr(_shared_negatives, name, value)
+    for name, value in (("_FAST_BYTES", 0), ("_BLOCK_ELEMENTS", 70)):
+        monkeypatch.setattr(_model, name, value)
     for kind, atol in ((np.array, 1e-9), (sp.csr_matrix, 1e-9), (np.float32, 1e-4)):
         left, right = kind(candidates), kind(negatives)
         np.testing.assert_allclose(

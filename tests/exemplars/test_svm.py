@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
-from pigmil.exemplars import _mining, _shared_negatives, exemplar_svms
-from pigmil.exemplars._mining import mine_hard_negatives
-from pigmil.exemplars._shared_negatives import SharedNegatives
+from pigmil.exemplars import _model, exemplar_svms, svm
+from pigmil.exemplars._kernels import solve_box_qp
 
 
 def libsvm(x, negatives, C):
@@ -147,8 +146,8 @@ def test_blocks_and_memory_map_change_nothing(monkeypatch, tmp_path):
     candidates, negatives = draw(2, "overlapping", 10, 2000, 6)
     whole = exemplar_svms(candidates, negatives)
     np.save(tmp_path / "negatives.npy", negatives)
-    for name, value in (("_EXACT_BYTES", 0), ("_FAST_BYTES", 0), ("_BLOCK_ELEMENTS", 700)):
-        monkeypatch.setattr(_shared_negatives, name, value)
+    for name, value in (("_FAST_BYTES", 0), ("_BLOCK_ELEMENTS", 700)):
+        monkeypatch.setattr(_model, name, value)
     mapped = exemplar_svms(candidates, np.load(tmp_path / "negatives.npy", mmap_mode="r"))
     np.testing.assert_allclose(mapped.weights, whole.weights, rtol=1e-3, atol=1e-6)
     assert mapped.duality_gap.max() <= 1e-4
@@ -198,10 +197,11 @@ def test_degenerate_data_stay_finite(n, C):
 def test_overflowing_working_sets_are_taken_over(monkeypatch):
     candidates, negatives = draw(7, "overlapping", 5, 900, 2)
     expected = exemplar_svms(candidates, negatives)
-    monkeypatch.setattr(_mining, "ROOM", 26)
-    shared = SharedNegatives(negatives, candidates)
-    sets = mine_hard_negatives(shared.points(candidates), shared, shared.scale**2, 1e-4)
-    assert (sets.gap > 1e-4).any()
+    monkeypatch.setattr(svm, "_ROOM", 26)
+    shared = _model.SharedNegatives(negatives, candidates)
+    mining = svm._Mining(shared.points(candidates), shared, shared.scale**2)
+    mining.solve(1e-4)
+    assert (mining.gap > 1e-4).any()
     svms = exemplar_svms(candidates, negatives)
     np.testing.assert_allclose(svms.weights, expected.weights, rtol=1e-3, atol=1e-4)
 
@@ -228,20 +228,47 @@ def test_refusals(arguments, message):
         exemplar_svms(candidates, negatives, **options)
 
 
-@pytest.mark.parametrize("name", ["musk1", "elephant"])
-def test_real_sets_equal_libsvm(data_dir, name):
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.read_parquet(data_dir / f"{name}.parquet")
-    features = frame.loc[:, "f0":].to_numpy(float)
-    spread = features.std(axis=0)
-    features = (features - features.mean(axis=0)) / np.where(spread > 0, spread, 1)
-    positive = frame["bag_label"].to_numpy() > 0
-    candidates, negatives = features[positive][::40], features[~positive]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        svms = exemplar_svms(candidates, negatives)
-    for x, weight, bias in zip(candidates, svms.weights, svms.intercepts, strict=True):
-        reference = libsvm(x, negatives, 1.0)
-        length = np.linalg.norm(reference.coef_)
-        assert np.linalg.norm(weight - reference.coef_[0]) <= 1e-4 * length
-        assert bias == pytest.approx(reference.intercept_[0], abs=1e-4)
+# The box QP against its optimality conditions, which share no code with it.
+
+
+@pytest.mark.parametrize(
+    ("gram", "linear", "upper", "expected"),
+    [
+        ([[2.0]], [2.0], 10.0, [1.0]),  # stationary inside
+        ([[2.0]], [2.0], 0.5, [0.5]),  # at its upper bound
+        ([[2.0]], [-1.0], 9.0, [0.0]),  # at its lower bound
+        ([[0.0]], [2.0], 7.0, [7.0]),  # no curvature: up to the bound
+        ([[2.0, 1.0], [1.0, 2.0]], [3.0, 3.0], 9.0, [1.0, 1.0]),
+        ([[1.0, 2.0], [2.0, 5.0]], [2.0, 1.0], 9.0, [2.0, 0.0]),
+    ],
+)
+def test_worked_box_problems(gram, linear, upper, expected):
+    alpha = np.zeros(len(linear))
+    assert solve_box_qp(np.array(gram), np.array(linear), upper, alpha, 1e-12)
+    np.testing.assert_allclose(alpha, expected, atol=1e-12)
+
+
+@given(
+    st.integers(0, 10_000),
+    st.integers(1, 40),
+    st.integers(1, 12),
+    st.floats(-3, 3),
+    st.sampled_from(["plain", "duplicates", "zero row"]),
+    st.booleans(),
+)
+def test_optimality_conditions(seed, n, rank, exponent, kind, warm):
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(n, rank)) + rng.normal(size=rank)
+    if kind == "duplicates":
+        rows[n // 2 :] = rows[: n - n // 2]
+    elif kind == "zero row":
+        rows[0] = 0
+    gram, upper = rows @ rows.T, 10.0**exponent
+    alpha = rng.uniform(0, upper, n) if warm else np.zeros(n)
+    assert solve_box_qp(gram, np.full(n, 2.0), upper, alpha, 1e-12)
+    gradient = 2.0 - gram @ alpha
+    # Rounding of the gradient itself grows with the terms it sums.
+    slack = 1e-10 * (1 + np.abs(gram) @ alpha)
+    assert ((alpha >= 0) & (alpha <= upper)).all()
+    assert (gradient <= slack)[alpha < upper].all()
+    assert (gradient >= -slack)[alpha > 0].all()

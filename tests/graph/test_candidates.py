@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pigmil import Bags
-from pigmil.distances.similarity import log_density
-from pigmil.exemplars.rbf import KernelExemplars
+from pigmil.datasets import make_rhombus
+from pigmil.distances import log_density
+from pigmil.exemplars import KernelExemplars
+from pigmil.graph import ClassSplit
 from pigmil.graph.candidates import (
     COPY_PENALTY,
     copy_penalty,
@@ -20,21 +22,6 @@ from pigmil.graph.candidates import (
     working_score,
     working_sets,
 )
-
-
-def density_twin(x, bags, gamma, unit, reduction, skip=None):
-    """Definition 2 and its footnotes, one term at a time."""
-    terms = []
-    for number, bag in enumerate(bags):
-        if number == skip:
-            continue
-        distances = [math.dist(x, other) / unit for other in bag]
-        if reduction == "sum":
-            terms.append(sum(math.exp(-gamma * d) for d in distances))
-        else:
-            chosen = min(distances) if reduction == "nearest" else max(distances)
-            terms.append(math.exp(-gamma * chosen))
-    return sum(terms) / len(terms)
 
 
 @st.composite
@@ -160,9 +147,63 @@ def test_the_first_pool_is_the_lowest_score_of_each_working_bag():
 def test_kernel_exemplars_are_the_log_ratio(bags):
     queries = bags.instances[:4] + 0.25
     exemplars = KernelExemplars(bags.instances[:2] + 1.0, bags, gamma=1.5, unit=2.0)
+    against = log_density(queries, bags, gamma=1.5, unit=2.0)
+    distances = np.linalg.norm(exemplars.exemplars[:, None] - queries, axis=2)
     found = exemplars.confidence(queries)
-    for i, exemplar in enumerate(exemplars.exemplars):
-        for j, x in enumerate(queries):
-            kernel = -1.5 * math.dist(exemplar, x) / 2.0
-            against = math.log(density_twin(x, list(bags), 1.5, 2.0, "nearest"))
-            assert found[i, j] == pytest.approx(kernel - against, abs=1e-4)
+    np.testing.assert_allclose(found, -1.5 * distances / 2.0 - against, atol=1e-4)
+
+
+# Densities by class: those without a fold equal those measured on the other bags alone.
+
+
+@pytest.fixture(scope="module")
+def bags():
+    return make_rhombus(random_state=0, n_positive_bags=6, n_negative_bags=7)
+
+
+def split_of(bags, fold=None, screen=False):
+    how = {"decays": (1.0, 5.0), "unit": 1.5, "two_sided": True}
+    return ClassSplit.from_bags(bags, bags.y == 1, fold=fold, screen=screen, **how)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize("screen", [False, True])
+def test_without_a_fold_the_densities_are_those_of_the_other_bags(bags, number, screen):
+    # In data as small as these the screen measures all instances of positive bags exactly.
+    fold = np.arange(bags.n_bags) % 3
+    found = split_of(bags, fold, screen).without_fold(number)
+    others = np.flatnonzero(fold != number)
+    expected = split_of(bags[others])
+    inside = np.isin(bags.bag_index, others)
+    assert found.positive.n_bags == expected.positive.n_bags
+    np.testing.assert_array_equal(np.flatnonzero(inside)[expected.rows], found.rows)
+    np.testing.assert_allclose(
+        found.log_negative_density[:, inside],
+        expected.log_negative_density,
+        rtol=1e-9,
+        atol=1e-4 if screen else 0,  # at instances of negative bags in single precision
+    )
+    np.testing.assert_allclose(found.log_positive_density, expected.log_positive_density, rtol=1e-9)
+
+
+def test_working_scores_from_the_split_are_those_of_the_function(bags):
+    split = split_of(bags)
+    for literal in (False, True):
+        for kind in ("supported", "density_ratio"):
+            expected = working_score(
+                split.positive.instances,
+                split.negative,
+                split.positive,
+                kind=kind,
+                own_bag=split.positive.bag_index,
+                gamma=5.0,
+                unit=1.5,
+                literal=literal,
+            )
+            found = split.working_scores(1, kind=kind, literal=literal)
+            np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_a_split_without_folds_says_so(bags):
+    with pytest.raises(ValueError, match="has no folds; pass fold"):
+        split_of(bags).without_fold(0)

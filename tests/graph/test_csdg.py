@@ -1,4 +1,4 @@
-"""Edge weights and normalisation: hand-worked values, loop twin, every reading."""
+"""Edge weights, their normalisation and the walk: hand-worked values, loop twins, closed form."""
 
 import math
 
@@ -11,7 +11,9 @@ from pigmil.graph import (
     build_csdg,
     consistency,
     edge_weights,
+    fixed_point,
     normalise_weights,
+    ranking_scores,
 )
 
 
@@ -102,3 +104,87 @@ def test_errors_say_what_to_do():
         edge_weights(np.zeros((2, 2)), np.zeros((2, 2)), [-1.0, 1.0])
     with pytest.raises(ValueError, match=r"one of .*'max'.* got 'mean'"):
         normalise_weights(np.zeros((2, 2)), "mean")
+
+
+# The two meanings of "the ratio of D to S + C".
+S = np.array([[0.0, 0.5, 1.0], [0.5, 0.0, 0.0], [1.0, 0.0, 0.0]])
+C = np.array([[0, 2, 1], [2, 0, 0], [1, 0, 0]])
+D = np.array([-0.1, -0.2, -0.3])
+
+
+def test_scaling_within_the_formula_scales_the_term_of_d():
+    # Edges (0, 1) and (0, 2): S + C = 2.5 and 2; D = -0.2 and -0.3.
+    fixed = {"alpha": 1.0, "beta": 2.0}
+    weights = edge_weights(S, C, D, **fixed, discrimination_scale=3.0)
+    assert weights[0, 1] == pytest.approx(2.5 - 2 * 3 * 0.2)
+    assert weights[0, 2] == pytest.approx(2.0 - 2 * 3 * 0.3)
+    assert np.array_equal(weights, edge_weights(S, C, 3 * D, **fixed))
+    assert edge_weights(S, C, D, **fixed, discrimination_scale=0.0)[0, 1] == 2.5
+
+
+def test_rescaling_brings_d_to_so_many_times_the_mean_of_s_and_c():
+    # Mean of S + C is 2.25, mean of |D| 0.25: D is taken 9 k times, whatever beta says.
+    for k in (0.0, 0.5, 1.0):
+        for beta in ("log-ratio", 77.0):
+            weights = edge_weights(S, C, D, alpha=1.0, beta=beta, discrimination_relative=k)
+            assert weights[0, 1] == pytest.approx(max(0.0, 2.5 - 9 * k * 0.2))
+            assert weights[0, 2] == pytest.approx(max(0.0, 2.0 - 9 * k * 0.3))
+
+
+def test_copies_of_negatives_weigh_nothing_at_any_ratio():
+    copies = np.array([-0.1, -np.inf, -0.3])
+    for change in ({"discrimination_scale": 0.0}, {"discrimination_relative": 0.0}):
+        weights = edge_weights(S, C, copies, **change)
+        assert weights[0, 1] == 0.0
+        assert weights[0, 2] > 0.0
+
+
+def random_walk(seed, m):
+    rng = np.random.default_rng(seed)
+    weights = rng.random((m, m)) * (rng.random((m, m)) < 0.6)
+    weights = (weights + weights.T) / 2
+    np.fill_diagonal(weights, 0)
+    return weights, rng.normal(size=m), rng.random(m)
+
+
+def test_worked_walk():
+    # d = 0.8, restart 0.2 * (5, 0): (1 + .8, .8) = (1.8, .8), then (1 + .64, 1.44).
+    swap = np.array([[0.0, 1.0], [1.0, 0.0]])
+    np.testing.assert_allclose(ranking_scores(swap, [5.0, 0.0], max_iter=0), [1.8, 0.8])
+    np.testing.assert_allclose(ranking_scores(swap, [5.0, 0.0], max_iter=1), [1.64, 1.44])
+
+
+@given(st.integers(0, 10_000), st.integers(1, 12), st.floats(0, 1), st.integers(0, 12))
+def test_equals_the_printed_loop(loop_scores, seed, m, damping, max_iter):
+    weights, confidence, start = random_walk(seed, m)
+    np.testing.assert_allclose(
+        ranking_scores(weights, confidence, damping=damping, max_iter=max_iter, start=start),
+        loop_scores(weights, confidence, damping, max_iter, start),
+        rtol=1e-10,
+        atol=1e-12,
+    )
+
+
+@given(st.integers(0, 10_000), st.integers(1, 12))
+def test_converges_to_the_closed_form(seed, m):
+    weights, confidence, start = random_walk(seed, m)
+    radius = np.abs(np.linalg.eigvalsh(weights)).max()
+    weights = weights / radius if radius > 0 else weights
+    limit = fixed_point(weights, confidence)
+    np.testing.assert_allclose(
+        0.2 * confidence + 0.8 * weights @ limit, limit, rtol=1e-9, atol=1e-9
+    )
+    np.testing.assert_allclose(
+        ranking_scores(weights, confidence, max_iter=200, start=start), limit, atol=1e-9
+    )
+
+
+def test_errors_of_the_walk_say_what_to_do():
+    with pytest.raises(ValueError, match=r"each of the 3 values .* got shape \(2, 2\)"):
+        ranking_scores(np.zeros((2, 2)), np.zeros(3))
+    with pytest.raises(ValueError, match="'ones' or an array of scores, got 'zeros'"):
+        ranking_scores(np.zeros((2, 2)), np.zeros(2), start="zeros")
+    with pytest.raises(ValueError, match=r"start must have shape \(2,\), got \(3,\)"):
+        ranking_scores(np.zeros((2, 2)), np.zeros(2), start=np.ones(3))
+    with pytest.raises(ValueError, match=r"spectral radius of damping \* weights is 1\.6"):
+        fixed_point(np.array([[0.0, 2.0], [2.0, 0.0]]), [1.0, 1.0])

@@ -1,28 +1,41 @@
 """Distances between bags, all from the nearest-instance distances of one blockwise pass."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pigmil._core.typing import FloatArray, IntArray
+from pigmil._core.typing import FloatArray
 from pigmil.bags import Bags
-from pigmil.distances.blockwise import nearest_in_bags, squared_distance_blocks
+from pigmil.distances.blockwise import nearest_in_bags, slices, squared_distances
 from pigmil.distances.set_kernels import pair_sums
 
 # Name -> (how a bag's nearest distances are reduced, how the two directions are joined).
-_KINDS: dict[str, tuple[str, str | None]] = {
-    "hausdorff": ("max", "max"),
-    "ranked": ("rank", "max"),
-    "min-min": ("min", None),
-    "mean-min": ("mean", None),
-    "max-min": ("max", None),
+_KINDS = {
+    "hausdorff": ("max", "larger"),
+    "ranked": ("rank", "larger"),
+    "min-min": ("min", "forward"),
+    "mean-min": ("mean", "forward"),
+    "max-min": ("max", "forward"),
     "symmetric mean-min": ("mean", "mean"),
     "symmetric max-min": ("max", "mean"),
-    "mean-mean": ("sum", None),
+    "mean-mean": ("sum", "forward"),
 }
 BAG_DISTANCES = tuple(_KINDS)
+# From the nearest distances of the instances of a bag, (n_instances, n_references), and the rank.
+_REDUCTIONS: dict[str, Callable[[FloatArray, int], FloatArray]] = {
+    "min": lambda nearest, rank: nearest.min(axis=0),
+    "max": lambda nearest, rank: nearest.max(axis=0),
+    "mean": lambda nearest, rank: nearest.mean(axis=0),
+    "rank": lambda nearest, rank: np.sort(nearest, axis=0)[min(rank, len(nearest)) - 1],
+}
+_JOINS: dict[str, Callable[[FloatArray, FloatArray], FloatArray]] = {
+    "forward": lambda there, back: there,
+    "larger": np.maximum,
+    "mean": lambda there, back: (there + back) / 2,
+}
+_ROWS = 4096  # query instances measured at a time
+_BLOCK_VALUES = 1 << 21  # distances within a bag at a time
 
 
 def bag_distances(
@@ -120,72 +133,34 @@ def bag_distances_of_kinds(
         raise ValueError(f"kind must be one of {', '.join(_KINDS)}; got {unknown[0]!r}.")
     to = queries if references is None else references
     names = sorted({_KINDS[kind][0] for kind in kinds} - {"sum"})
-    forward = _directed(queries, to, names, rank, double)
-    both = any(_KINDS[kind][1] for kind in kinds)
-    backward = forward
-    if both and references is not None:
+    forward = backward = _directed(queries, to, names, rank, double)
+    if references is not None and any(_KINDS[kind][1] != "forward" for kind in kinds):
         backward = _directed(to, queries, names, rank, double)
-    distances = []
-    for kind in kinds:
-        reduction, join = _KINDS[kind]
-        if reduction == "sum":
-            sums = pair_sums(queries, references, np.sqrt)
-            distances.append(sums / np.outer(queries.sizes, to.sizes))
-        elif join is None:
-            distances.append(forward[reduction])
-        elif join == "max":
-            distances.append(np.maximum(forward[reduction], backward[reduction].T))
-        else:
-            distances.append((forward[reduction] + backward[reduction].T) / 2)
-    return distances
+    if "mean-mean" in kinds:
+        sums = pair_sums(queries, references, np.sqrt)
+        forward["sum"] = backward["sum"] = sums / np.outer(queries.sizes, to.sizes)
+    return [
+        _JOINS[join](forward[reduction], backward[reduction].T)
+        for reduction, join in map(_KINDS.__getitem__, kinds)
+    ]
 
 
 def _directed(
     queries: Bags, references: Bags, names: list[str], rank: int, double: bool
 ) -> dict[str, FloatArray]:
     """Reduce the nearest distances over the instances of each query; return the results by name."""
-    shape = (queries.n_bags, references.n_bags)
-    reduced = {name: np.empty(shape) for name in names}
+    reduced = {name: np.empty((queries.n_bags, references.n_bags)) for name in names}
     if not names:
         return reduced
-    for bags, nearest in _nearest_of_whole_bags(queries, references, double):
-        offsets = queries.offsets[bags.start : bags.stop + 1] - queries.offsets[bags.start]
-        for name in names:
-            reduced[name][bags] = _reduce(nearest, offsets, name, rank)
+    for chosen in slices(queries.n_bags, max(1, _ROWS // int(queries.sizes.max()))):
+        some = queries[chosen]
+        blocks = nearest_in_bags(some.instances, references, double=double)
+        nearest = np.concatenate([np.sqrt(squared, dtype=np.float64) for _, squared in blocks])
+        # A loop over bags, because every bag has its own number of instances.
+        for bag, part in enumerate(np.split(nearest, some.offsets[1:-1]), start=chosen.start):
+            for name in names:
+                reduced[name][bag] = _REDUCTIONS[name](part, rank)
     return reduced
-
-
-def _reduce(nearest: FloatArray, offsets: IntArray, reduction: str, rank: int) -> FloatArray:
-    starts = offsets[:-1]
-    if reduction == "min" or (reduction == "rank" and rank == 1):
-        return np.minimum.reduceat(nearest, starts, axis=0)
-    if reduction == "max":
-        return np.maximum.reduceat(nearest, starts, axis=0)
-    if reduction == "mean":
-        return np.add.reduceat(nearest, starts, axis=0) / np.diff(offsets)[:, None]
-    ranked = np.empty((len(starts), nearest.shape[1]))
-    for position, (start, end) in enumerate(zip(starts, offsets[1:], strict=True)):
-        index = min(rank, int(end - start)) - 1
-        ranked[position] = np.partition(nearest[start:end], index, axis=0)[index]
-    return ranked
-
-
-def _nearest_of_whole_bags(
-    queries: Bags, references: Bags, double: bool
-) -> Iterator[tuple[slice, FloatArray]]:
-    """Yield the distances of instances to reference bags, for whole query bags at a time."""
-    waiting: list[NDArray[Any]] = []
-    first = done = 0
-    for rows, squared in nearest_in_bags(queries.instances, references, double=double):
-        waiting.append(np.sqrt(squared, dtype=np.float64))
-        last = int(np.searchsorted(queries.offsets, rows.stop, side="right")) - 1
-        if last == first:
-            continue
-        ready = np.concatenate(waiting)
-        end = int(queries.offsets[last]) - done
-        yield slice(first, last), ready[:end]
-        waiting = [ready[end:]]
-        first, done = last, done + end
 
 
 def within_distances(bag: Any) -> Iterator[tuple[slice, FloatArray]]:
@@ -212,10 +187,5 @@ def within_distances(bag: Any) -> Iterator[tuple[slice, FloatArray]]:
     >>> [rows.tolist() for _, rows in within_distances(np.array([[0.0], [2.0]]))]
     [[[0.0, 2.0], [2.0, 0.0]]]
     """
-    n_instances = bag.shape[0]
-    parts: list[FloatArray] = []
-    for rows, columns, squared in squared_distance_blocks(bag, bag, double=True):
-        parts.append(np.sqrt(squared))
-        if columns.stop == n_instances:
-            yield rows, parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
-            parts = []
+    for rows in slices(bag.shape[0], max(1, _BLOCK_VALUES // bag.shape[0])):
+        yield rows, np.sqrt(squared_distances(bag[rows], bag, double=True))

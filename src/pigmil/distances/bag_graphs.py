@@ -106,15 +106,13 @@ def edge_maps(bags: Bags, factor: FloatArray) -> FloatArray:
             row, column = np.nonzero(joined)
             affinity = _affinity(distances[row, column], threshold)
             row += rows.start
-            one = (degree[row] / n_edges, affinity / strength[row])
-            two = (degree[column] / n_edges, affinity / strength[column])
+            # Of both ends of every edge, degree and share: (2 ends, 2 features, n_edges).
+            one, two = ([degree[k] / n_edges, affinity / strength[k]] for k in (row, column))
             swap = (one[0] < two[0]) | ((one[0] == two[0]) & (one[1] < two[1]))
-            first = [np.where(swap, b, a) for a, b in zip(one, two, strict=True)]
-            second = [np.where(swap, a, b) for a, b in zip(one, two, strict=True)]
+            ends = np.where(swap, [two, one], [one, two])
             for start in range(0, len(row), _EDGES_AT_ONCE):
-                some = slice(start, start + _EDGES_AT_ONCE)
-                left = _end_map(first[0][some], first[1][some], factor)
-                maps[position] += left.T @ _end_map(second[0][some], second[1][some], factor)
+                left, right = ends[:, :, start : start + _EDGES_AT_ONCE]
+                maps[position] += _end_map(*left, factor).T @ _end_map(*right, factor)
     return maps.reshape(bags.n_bags, -1)
 
 

@@ -20,7 +20,6 @@ from pigmil.bags import Bags
 
 _BLOCK_ROWS = 512
 _BLOCK_VALUES = 1 << 21  # of a block of distances: 8 MB in single precision
-_KEEP_VALUES = 1 << 25  # of references prepared once for all query blocks: 128 MB likewise
 _REFINED_VALUES = 1 << 17  # of the differences of near pairs at a time: they stay in cache
 _SINGLE_FROM_FEATURES = 24  # below it the product is cheap and double precision costs nothing
 _SINGLE_SCALES = (1e-9, 1e9)  # of the values: their squares stay well inside single precision
@@ -34,7 +33,6 @@ def squared_distance_blocks(
     references: Any,
     *,
     offsets: IntArray | None = None,
-    block_values: int = _BLOCK_VALUES,
     double: bool = False,
     upper: bool = False,
 ) -> Iterator[tuple[slice, slice, NDArray[Any]]]:
@@ -49,8 +47,6 @@ def squared_distance_blocks(
     offsets : array of int, optional
         Segments of the references that a block must not cut, unless one segment alone is larger
         than a block.
-    block_values : int
-        Largest number of distances in a block.
     double : bool, default=False
         Use double precision for any number of features, so that a comparison does not depend on
         the order of the instances.
@@ -67,7 +63,7 @@ def squared_distance_blocks(
 
     Notes
     -----
-    Cost: O(n_queries n_references n_features), memory O(block_values).
+    Cost: O(n_queries n_references n_features), memory that of one block.
 
     Examples
     --------
@@ -79,29 +75,23 @@ def squared_distance_blocks(
     sparse = sp.issparse(queries) or sp.issparse(references)
     n_queries, n_references = queries.shape[0], references.shape[0]
     n_features = max(1, queries.shape[1])
-    centre = None if sparse else _centre(references)
+    # A point near the middle of the data: smaller norms mean less cancellation.
+    centre = None if sparse else _sample(references).mean(axis=0, dtype=np.float64)
     single = centre is not None and not double and _fits_single(queries, references, centre)
     dtype: np.dtype[Any] = np.dtype(np.float32 if single else np.float64)
     # Both the distances of a block and its rows and columns are bounded in size.
-    step = max(1, min(_BLOCK_ROWS, n_queries, block_values // n_features))
-    width = max(1, min(block_values // step, max(_BLOCK_ROWS, block_values // n_features)))
+    step = max(1, min(_BLOCK_ROWS, n_queries, _BLOCK_VALUES // n_features))
+    width = max(1, min(_BLOCK_VALUES // step, max(_BLOCK_ROWS, _BLOCK_VALUES // n_features)))
     if upper:
         width = min(width, 2 * _BLOCK_ROWS)
     cuts = _column_cuts(n_references, width, offsets)
-    # Every query block is combined with every reference block: references are prepared once if
-    # they are small, and block by block if they are not (memory-mapped sets).
-    keep = n_references * n_features <= _KEEP_VALUES
-    prepared = (
-        [_factor(references, cut, centre, dtype) for cut in cuts] if keep else [None] * len(cuts)
-    )
-    for start in range(0, n_queries, step):
-        rows = slice(start, min(start + step, n_queries))
+    for rows in slices(n_queries, step):
         left = _factor(queries, rows, centre, dtype, left=True)
-        for columns, ready in zip(cuts, prepared, strict=True):
-            if upper and columns.stop <= start:
+        for columns in cuts:
+            if upper and columns.stop <= rows.start:
                 continue
-            right = ready or _factor(references, columns, centre, dtype)
-            yield rows, columns, _block(left, right, dtype)
+            # Prepared for every block of queries, so that no copy of all references is kept.
+            yield rows, columns, _block(left, _factor(references, columns, centre, dtype), dtype)
 
 
 def squared_distances(queries: Any, references: Any, *, double: bool = False) -> FloatArray:
@@ -157,19 +147,25 @@ def nearest_in_bags(
     for rows, columns, squared in blocks:
         if nearest is None:
             nearest = np.full((rows.stop - rows.start, bags.n_bags), worst, squared.dtype)
-        first = int(np.searchsorted(offsets, columns.start, side="right")) - 1
-        last = int(np.searchsorted(offsets, columns.stop, side="left"))
-        starts = np.maximum(offsets[first:last], columns.start) - columns.start
+        inside, starts = segments_in(offsets, columns)
         part = ufunc.reduceat(squared, starts, axis=1)
-        ufunc(nearest[:, first:last], part, out=nearest[:, first:last])
+        ufunc(nearest[:, inside], part, out=nearest[:, inside])
         if columns.stop == bags.n_instances:
             yield rows, nearest
             nearest = None
 
 
-def _centre(references: NDArray[Any]) -> NDArray[Any]:
-    """Return a point near the middle of the data: smaller norms mean less cancellation."""
-    return np.asarray(_sample(references).mean(axis=0, dtype=np.float64))
+def slices(n: int, step: int) -> Iterator[slice]:
+    """Yield slices of at most ``step`` that together cover ``n`` rows."""
+    for start in range(0, n, step):
+        yield slice(start, min(start + step, n))
+
+
+def segments_in(offsets: IntArray, part: slice) -> tuple[slice, IntArray]:
+    """Return the segments of a range of instances, and where each begins in the range."""
+    first = int(np.searchsorted(offsets, part.start, side="right")) - 1
+    last = int(np.searchsorted(offsets, part.stop, side="left"))
+    return slice(first, last), np.maximum(offsets[first:last], part.start) - part.start
 
 
 def _sample(instances: NDArray[Any]) -> NDArray[Any]:
@@ -226,6 +222,7 @@ def _factor(
 
 
 def _block(left: Any, right: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return the squared distances of two factors; near pairs from their differences."""
     raw_left, left_factor, norms_left = left
     raw_right, right_factor, norms_right = right
     if sp.issparse(left_factor):
@@ -239,24 +236,14 @@ def _block(left: Any, right: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     share = _NEAR[dtype]
     bound = share * (norms_left + norms_right.max(initial=0))
     near_rows = np.flatnonzero(squared.min(axis=1, initial=np.inf) < bound)
-    step = max(1, _BLOCK_VALUES // max(1, squared.shape[1]))
-    for start in range(0, len(near_rows), step):
-        chosen = near_rows[start : start + step]
-        near = squared[chosen] < share * (norms_left[chosen, None] + norms_right)
-        row, column = np.nonzero(near)
-        _refine(squared, raw_left, raw_right, chosen[row], column)
+    for rows in slices(len(near_rows), max(1, _BLOCK_VALUES // max(1, squared.shape[1]))):
+        chosen = near_rows[rows]
+        row, column = np.nonzero(squared[chosen] < share * (norms_left[chosen, None] + norms_right))
+        row = chosen[row]
+        for pairs in slices(len(row), max(1, _REFINED_VALUES // max(1, raw_right.shape[1]))):
+            a, b = raw_left[row[pairs]], raw_right[column[pairs]]
+            if sp.issparse(a) or sp.issparse(b):
+                a, b = sp.csr_array(a).toarray(), sp.csr_array(b).toarray()
+            difference = np.subtract(a, b, dtype=np.float64)
+            squared[row[pairs], column[pairs]] = np.einsum("ij,ij->i", difference, difference)
     return squared
-
-
-def _refine(
-    squared: NDArray[Any], raw_left: Any, raw_right: Any, row: IntArray, column: IntArray
-) -> None:
-    """Replace the squared distances of these pairs by those of their differences, in place."""
-    step = max(1, _REFINED_VALUES // max(1, raw_right.shape[1]))
-    for start in range(0, len(row), step):
-        pairs = slice(start, start + step)
-        left, right = raw_left[row[pairs]], raw_right[column[pairs]]
-        if sp.issparse(left) or sp.issparse(right):
-            left, right = sp.csr_array(left).toarray(), sp.csr_array(right).toarray()
-        difference = np.subtract(left, right, dtype=np.float64)
-        squared[row[pairs], column[pairs]] = np.einsum("ij,ij->i", difference, difference)

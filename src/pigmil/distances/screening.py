@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from pigmil._core.segments import segment_lowest
@@ -41,6 +40,11 @@ class ClassDensities:
         Share of those bags that hold an exact copy of the instance; 0 where not ``exact``.
     exact : array of bool of shape (n_positive_instances,)
         Instances of positive bags whose densities are exact.
+    negative_sums : array of shape (n_widths, n_folds, n_instances)
+        Logarithms of the sums over the negative bags of each fold: the densities of any folds
+        follow without new distances.
+    positive_sums : array of shape (n_widths, n_folds, n_positive_instances)
+        The same over the positive bags, if they are measured.
     """
 
     log_negative: FloatArray
@@ -48,6 +52,8 @@ class ClassDensities:
     in_negative: FloatArray
     in_positive: FloatArray
     exact: BoolArray
+    negative_sums: FloatArray
+    positive_sums: FloatArray
 
 
 def class_log_densities(
@@ -58,7 +64,7 @@ def class_log_densities(
     unit: float = 1.0,
     two_sided: bool = True,
     screen: bool = True,
-    by_fold: tuple[IntArray, FloatArray, FloatArray | None] | None = None,
+    fold: IntArray | None = None,
 ) -> ClassDensities:
     """Measure the densities of both classes at the training instances.
 
@@ -82,10 +88,8 @@ def class_log_densities(
         Whether the density of positive bags is needed.
     screen : bool, default=True
         Whether most densities are estimated.
-    by_fold : (array of int of shape (n_bags,), array, array or None), optional
-        Fold of each bag, and arrays of shape (n_widths, n_folds, n_instances) and, if two-sided,
-        (n_widths, n_folds, n_positive_instances) to fill with the logarithms of the sums over the
-        negative and the positive bags of each fold; see :func:`log_density`.
+    fold : array of int of shape (n_bags,), optional
+        Fold of each bag; a single one if not given.
 
     Returns
     -------
@@ -117,15 +121,13 @@ def class_log_densities(
     if negative.n_bags == 1:
         own_negative[:] = -1  # a single negative bag is all there is to compare with
     own_positive = _positions(is_positive)[bags.bag_index]
+    fold = np.zeros(bags.n_bags, dtype=np.int64) if fold is None else fold
+    shape = len(gammas), int(fold.max()) + 1
+    negative_folds = fold[~is_positive], np.empty((*shape, bags.n_instances))
+    positive_folds = fold[is_positive], np.empty((*shape, len(rows)))
+    sums = negative_folds[1], positive_folds[1]
     how: dict[str, Any] = {"gamma": gammas, "unit": unit}
     in_positive = np.zeros(len(rows))
-    negative_folds = positive_folds = None
-    if by_fold is not None:
-        fold, negative_sums, positive_sums = by_fold
-        negative_folds = fold[~is_positive], negative_sums
-        if positive_sums is not None:
-            positive_folds = fold[is_positive], positive_sums
-
     log_positive = None
     if not screen:
         in_negative = np.zeros(bags.n_instances)
@@ -136,7 +138,9 @@ def class_log_densities(
             how |= {"by_group": positive_folds}
             log_positive = log_density(positive.instances, positive, **how)
         exact = np.ones(len(rows), dtype=np.bool_)
-        return ClassDensities(log_negative, log_positive, in_negative[rows], in_positive, exact)
+        return ClassDensities(
+            log_negative, log_positive, in_negative[rows], in_positive, exact, *sums
+        )
 
     cells = _cells(bags.instances)
     rates = np.array(gammas) / unit
@@ -165,7 +169,7 @@ def class_log_densities(
         how |= {"own_bag": own_positive[chosen]}
         _correct(log_positive, np.flatnonzero(exact), queries, positive, positive_folds, how)
         in_positive[exact] = copies
-    return ClassDensities(log_negative, log_positive, in_negative, in_positive, exact)
+    return ClassDensities(log_negative, log_positive, in_negative, in_positive, exact, *sums)
 
 
 def representative_rows(bags: Bags, n_per_bag: int) -> IntArray:
@@ -252,21 +256,23 @@ def _estimate(
     rows: IntArray,
     own_bag: IntArray,
     rates: FloatArray,
-    folds: tuple[IntArray, FloatArray] | None,
+    folds: tuple[IntArray, FloatArray],
 ) -> FloatArray:
     """Estimate the log density of the reference bags at the instances in ``rows``.
 
-    With ``folds``, the fold of each reference bag and an array to fill, also the logarithms of the
-    sums over each fold.
+    ``folds`` are the fold of each reference bag, and an array (n_widths, n_folds, n_rows) to fill
+    with the logarithms of the sums over each fold.
     """
     references = bags[is_reference]
     representatives = np.flatnonzero(is_reference[bags.bag_index])[
         representative_rows(references, _per_bag(_REPRESENTATIVES, references))
     ]
     position = _positions(is_reference)[bags.bag_index]
-    place = np.full(bags.n_instances, -1)
+    place = np.full(bags.n_instances, -1)  # of an instance in the result
     place[rows] = np.arange(len(rows))
-    result = np.empty((len(rates), len(rows)))
+    fold, sums = folds
+    sums[:] = -np.inf
+    count = np.ones(len(rows))  # bags that are not the query's own
     for members, near in cells:
         queries = members[place[members] >= 0]
         if not len(queries):
@@ -277,19 +283,12 @@ def _estimate(
         distances = np.sqrt(np.minimum.reduceat(squared, starts, axis=1))
         inside = np.flatnonzero(own_bag[queries] >= 0)
         distances[inside, own_bag[queries][inside]] = np.inf
-        count = np.maximum(1, np.isfinite(distances).sum(axis=1))
-        total = np.full((len(rates), len(queries)), -np.inf)
-        if folds is None:
-            add_log_sums(total, distances, rates)
-        else:
-            fold, sums = folds
-            for number in range(sums.shape[1]):
-                part = np.full_like(total, -np.inf)
-                add_log_sums(part, distances[:, fold == number], rates)
-                sums[:, number, place[queries]] = part
-                np.logaddexp(total, part, out=total)
-        result[:, place[queries]] = total - np.log(count)
-    return result
+        count[place[queries]] = np.maximum(1, np.isfinite(distances).sum(axis=1))
+        for number in range(sums.shape[1]):
+            part = np.full((len(rates), len(queries)), -np.inf)
+            add_log_sums(part, distances[:, fold == number], rates)
+            sums[:, number, place[queries]] = part
+    return np.logaddexp.reduce(sums, axis=1) - np.log(count)
 
 
 def _correct(
@@ -297,23 +296,20 @@ def _correct(
     rows: IntArray,
     queries: NDArray[Any],
     references: Bags,
-    folds: tuple[IntArray, FloatArray] | None,
+    folds: tuple[IntArray, FloatArray],
     how: dict[str, Any],
 ) -> None:
     """Put exact densities in place and raise the others by an upper quantile of their error."""
-    by_group = None
-    if folds is not None:
-        fold, sums = folds
-        by_group = fold, np.empty((*sums.shape[:2], len(rows)))
-    known = log_density(queries, references, by_group=by_group, **how)
+    fold, sums = folds
+    exact_sums = np.empty((*sums.shape[:2], len(rows)))
+    known = log_density(queries, references, by_group=(fold, exact_sums), **how)
     before = estimates[:, rows]
     errors = np.where(np.isfinite(before), known - np.where(np.isfinite(before), before, 0.0), 0.0)
     shift = np.quantile(errors, _SHIFT_QUANTILE, axis=1, keepdims=True)
     estimates += shift
     estimates[:, rows] = known
-    if folds is not None and by_group is not None:
-        sums += shift[:, None]
-        sums[:, :, rows] = by_group[1]
+    sums += shift[:, None]
+    sums[:, :, rows] = exact_sums
 
 
 def _positions(marked: BoolArray) -> IntArray:
@@ -335,11 +331,6 @@ def _centres(instances: NDArray[Any], count: int) -> NDArray[Any]:
     centres = points[by_distance[np.linspace(0, len(points) - 1, count).round().astype(int)]]
     for _ in range(_LLOYD_STEPS):
         nearest = squared_distances(points, centres).argmin(axis=1)
-        sizes = np.bincount(nearest, minlength=count)
-        column = np.arange(len(points))
-        members = sp.csr_array(
-            (np.ones(len(points), np.float32), (nearest, column)), shape=(count, len(points))
-        )
-        filled = sizes > 0
-        centres[filled] = (members @ points)[filled] / sizes[filled, None]
+        for k in np.unique(nearest):
+            centres[k] = points[nearest == k].mean(axis=0)
     return centres

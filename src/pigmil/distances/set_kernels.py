@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pigmil._core.segments import segment_reduce
-from pigmil._core.typing import FloatArray, IntArray
+from pigmil._core.typing import FloatArray
 from pigmil.bags import Bags
-from pigmil.distances.blockwise import squared_distance_blocks
+from pigmil.distances.blockwise import segments_in, squared_distance_blocks
 
 
 def pair_sums(
@@ -68,8 +68,8 @@ def pair_sums(
             values *= query_weights[rows, None]
         if reference_weights is not None:
             values *= reference_weights[columns]
-        row_bags, row_starts = _segments(queries.offsets, rows)
-        column_bags, column_starts = _segments(to.offsets, columns)
+        row_bags, row_starts = segments_in(queries.offsets, rows)
+        column_bags, column_starts = segments_in(to.offsets, columns)
         # Rows first: whole rows are added, and the array that is left is small.
         part = np.add.reduceat(values, row_starts, axis=0, dtype=np.float64)
         sums[row_bags, column_bags] += np.add.reduceat(part, column_starts, axis=1)
@@ -83,13 +83,6 @@ def _halve(values: NDArray[Any], rows: slice, columns: slice) -> None:
     behind = np.arange(rows.start, rows.stop)[:, None] - np.arange(columns.start, columns.stop)
     values[behind > 0] = 0
     values[behind == 0] *= 0.5
-
-
-def _segments(offsets: IntArray, part: slice) -> tuple[slice, IntArray]:
-    """Return the bags of a range of instances, and where each begins in the range."""
-    first = int(np.searchsorted(offsets, part.start, side="right")) - 1
-    last = int(np.searchsorted(offsets, part.stop, side="left"))
-    return slice(first, last), np.maximum(offsets[first:last], part.start) - part.start
 
 
 def gaussian_sums(
@@ -164,10 +157,8 @@ def gaussian_self_sums(bags: Bags, *, gamma: float = 1.0) -> FloatArray:
     >>> gaussian_self_sums(Bags.from_list([np.zeros((2, 1)), np.ones((1, 1))]))
     array([4., 1.])
     """
-    sums = np.ones(bags.n_bags)
-    for position in np.flatnonzero(bags.sizes > 1):
-        sums[position] = gaussian_sums(bags[position : position + 1], gamma=gamma)[0, 0]
-    return sums
+    bag_by_bag = (bags[k : k + 1] for k in range(bags.n_bags))
+    return np.array([gaussian_sums(bag, gamma=gamma)[0, 0] for bag in bag_by_bag])
 
 
 def min_max_statistics(bags: Bags) -> FloatArray:

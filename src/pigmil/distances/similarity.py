@@ -58,14 +58,16 @@ def length_unit(
     >>> length_unit(np.zeros((3, 2)), 0.5)
     0.5
     """
-    bags = instances if isinstance(instances, Bags | LazyBags) else None
+    if isinstance(instances, Bags):
+        instances = instances.instances
     if rule == "auto":
-        square = _total_variance(instances if bags is None else bags, weights) / 2
+        square = _total_variance(instances, weights) / 2
     elif rule == "median":
-        chosen = np.arange(instances.shape[0] if bags is None else bags.n_instances)
+        lazy = isinstance(instances, LazyBags)
+        chosen = np.arange(instances.n_instances if lazy else instances.shape[0])
         if len(chosen) > _MEDIAN_SAMPLE:
             chosen = check_random_state(random_state).choice(chosen, _MEDIAN_SAMPLE, replace=False)
-        sample = instances[chosen] if bags is None else take_rows(bags, np.sort(chosen))
+        sample = take_rows(instances, np.sort(chosen)) if lazy else instances[chosen]
         pairs = squared_distances(sample, sample)[np.triu_indices(len(chosen), k=1)]
         square = float(np.median(pairs)) if pairs.size else 0.0
     else:
@@ -77,13 +79,12 @@ def _total_variance(instances: Any, weights: FloatArray | None) -> float:
     """Return the sum of the variances of all features."""
     if isinstance(instances, LazyBags):
         return float(column_moments(instances)[2].sum())
-    rows = instances.instances if isinstance(instances, Bags) else instances
-    if sp.issparse(rows):
-        rows = sp.csr_matrix(rows, dtype=np.float64)
+    if sp.issparse(instances):
+        rows = sp.csr_matrix(instances, dtype=np.float64)
         return float(mean_variance_axis(rows, axis=0, weights=weights)[1].sum())
     if weights is None:
-        return float(np.var(rows, axis=0, dtype=np.float64).sum())
-    centred = rows - np.average(rows, axis=0, weights=weights)
+        return float(np.var(instances, axis=0, dtype=np.float64).sum())
+    centred = instances - np.average(instances, axis=0, weights=weights)
     return float(np.average(np.square(centred).sum(axis=1), weights=weights))
 
 
@@ -151,34 +152,30 @@ def log_density(
     True
     """
     rates = np.atleast_1d(np.asarray(gamma, dtype=np.float64)) / unit
-    result = np.empty((len(rates), queries.shape[0]))
+    n_bags = bags.n_bags if weights is None else weights.sum()
+    result = np.full((len(rates), queries.shape[0]), -np.inf)
     if reduction == "sum":
-        result[:] = -np.inf
         for rows, columns, squared in squared_distance_blocks(queries, bags.instances):
             factors = None if weights is None else np.repeat(weights, bags.sizes)[columns]
             add_log_sums(result[:, rows], np.sqrt(squared, out=squared), rates, factors)
-        result -= np.log(bags.n_bags if weights is None else weights.sum())
-    else:
-        farthest = reduction == "farthest"
-        for rows, squared in nearest_in_bags(queries, bags, farthest=farthest):
-            count = np.full(len(squared), bags.n_bags if weights is None else weights.sum())
-            if own_bag is not None:
-                inside = np.flatnonzero(own_bag[rows] >= 0)
-                squared[inside, own_bag[rows][inside]] = np.inf
-                count[inside] -= 1
-            if copies is not None:
-                copies[rows] = (squared == 0).sum(axis=1) / np.maximum(count, 1)
-            distances = np.sqrt(squared, out=squared)
-            result[:, rows] = -np.inf
-            if by_group is None:
-                add_log_sums(result[:, rows], distances, rates, weights)
-            else:
-                group, sums = by_group
-                sums[:, :, rows] = -np.inf
-                for number in range(sums.shape[1]):
-                    add_log_sums(sums[:, number, rows], distances[:, group == number], rates)
-                result[:, rows] = np.logaddexp.reduce(sums[:, :, rows], axis=1)
-            result[:, rows] -= np.log(np.maximum(count, 1))
+        result -= np.log(n_bags)
+        return result if np.ndim(gamma) else result[0]
+    group, sums = by_group or (None, result[:, None])  # (n_widths, n_groups, n_queries)
+    sums[:] = -np.inf
+    members = [slice(None) if group is None else group == k for k in range(sums.shape[1])]
+    count = np.full(queries.shape[0], n_bags)  # bags that are not the query's own
+    if own_bag is not None:
+        count[own_bag >= 0] -= 1
+    for rows, squared in nearest_in_bags(queries, bags, farthest=reduction == "farthest"):
+        if own_bag is not None:
+            inside = np.flatnonzero(own_bag[rows] >= 0)
+            squared[inside, own_bag[rows][inside]] = np.inf
+        if copies is not None:
+            copies[rows] = (squared == 0).sum(axis=1) / np.maximum(count[rows], 1)
+        distances = np.sqrt(squared, out=squared)
+        for number, columns in enumerate(members):
+            add_log_sums(sums[:, number, rows], distances[:, columns], rates, weights)
+    result = np.logaddexp.reduce(sums, axis=1) - np.log(np.maximum(count, 1))
     return result if np.ndim(gamma) else result[0]
 
 
@@ -229,18 +226,8 @@ def log_kernel_mean(
     >>> log_kernel_mean(np.array([[0.0]]), np.array([[2.0], [2.0]]))
     array([-2.])
     """
-    rates = np.array([gamma / unit])
-    result = np.full((1, queries.shape[0]), -np.inf)
-    count = np.full(queries.shape[0], points.shape[0])
-    if own_point is not None:
-        count -= own_point >= 0
-    for rows, columns, squared in squared_distance_blocks(queries, points):
-        if own_point is not None:
-            own = own_point[rows] - columns.start
-            inside = np.flatnonzero((own >= 0) & (own < squared.shape[1]))
-            squared[inside, own[inside]] = np.inf
-        add_log_sums(result[:, rows], np.sqrt(squared, out=squared), rates)
-    return result[0] - np.log(np.maximum(count, 1))
+    each = Bags(points, np.arange(points.shape[0] + 1))
+    return log_density(queries, each, gamma=gamma, unit=unit, own_bag=own_point)
 
 
 def add_log_sums(

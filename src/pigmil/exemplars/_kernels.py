@@ -1,7 +1,8 @@
-"""Compiled kernels of the exemplar SVMs: hard negatives, working sets and their exact solution.
+"""Compiled kernels of the exemplar SVMs: the hardest negatives, and small dual problems.
 
-Loops over candidates are loops because every candidate has a working set of its own size. The
-matrix products around them, which take most of the time, are left to NumPy.
+The first is a loop because it keeps a few values of every row of a large block in one pass. The
+active set method is a loop because every step depends on the one before it. The matrix products
+around them, which take most of the time, are left to NumPy.
 """
 
 import math
@@ -11,14 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pigmil._core.jit import njit
-from pigmil._core.typing import BoolArray, FloatArray, IntArray
+from pigmil._core.typing import FloatArray, IntArray
 
 # State of a variable of the box QP. PENDING is strictly inside the box but not factorised.
 LOWER, UPPER, FREE, PENDING = 0, 1, 2, 3
 # A pivot below this share of its diagonal counts as linear dependence.
 PIVOT = 1e-11
-# Share of the hinge margin (2) to which a working set is solved: a little above rounding.
-EXACT = 1e-12
 # Attempts to correct the stationary point, and to continue after the gradient was recomputed.
 REFINEMENTS, RESTARTS = 4, 3
 
@@ -30,17 +29,6 @@ class HardNegatives(NamedTuple):
     n_hard: IntArray  # (m,) number of negatives above the floor, also those that found no room
     largest: FloatArray  # (m, room) hinges, the first ``n_hard`` of them valid, in no order
     negative: IntArray  # (m, room) the negative behind each
-
-
-class WorkingSets(NamedTuple):
-    """A dual problem for each candidate, over the few negatives that matter to it."""
-
-    members: IntArray  # (m, room) negatives, the first ``size`` of them valid
-    size: IntArray  # (m,)
-    alpha: FloatArray  # (m, room) multiplier of each member
-    weights: FloatArray  # (m, d) w = sum of alpha_j (x - n_j)
-    dual: FloatArray  # (m,) dual objective
-    overflow: BoolArray  # (m,) whether the set is full, or nothing is left to add
 
 
 class BoxQP(NamedTuple):
@@ -91,95 +79,6 @@ def collect_hardest(
             index[i, at] = first + c * step
             if count[i] >= room:
                 lowest = int(np.argmin(largest[i]))
-
-
-@njit
-def exact_hinges(
-    points: FloatArray,
-    weights: FloatArray,
-    chosen: IntArray,
-    rows: FloatArray,
-    place: IntArray,
-    hardest: HardNegatives,
-) -> None:
-    """Replace the hinges of the ``chosen`` candidates, and their sum, by those in double precision.
-
-    ``rows[place[t, r]]`` is the ``r``-th negative collected for candidate ``chosen[t]``.
-    """
-    for t in range(chosen.size):
-        i = chosen[t]
-        hardest.hinge[i] = 0.0
-        for r in range(hardest.n_hard[i]):
-            hinge = 2.0 - np.dot(points[i] - rows[place[t, r]], weights[i])
-            hardest.largest[i, r] = hinge
-            hardest.hinge[i] += max(hinge, 0.0)
-
-
-@njit
-def extend_sets(
-    which: IntArray, hardest: HardNegatives, least: float, most: int, sets: WorkingSets
-) -> None:
-    """Add the hardest negatives to the sets of the candidates ``which``: ``most``, above ``least``.
-
-    Row ``t`` of ``hardest`` belongs to candidate ``which[t]``. Members with a multiplier of 0 are
-    dropped, since small sets make the rounds cheap; they return if they matter.
-    """
-    new = np.empty(most, np.int64)
-    for t in range(which.size):
-        i = which[t]
-        filled = min(hardest.n_hard[t], hardest.largest.shape[1])
-        order = np.argsort(hardest.largest[t, :filled])
-        n_new = 0
-        for r in range(filled - 1, -1, -1):
-            if n_new == most or hardest.largest[t, order[r]] <= least:
-                break
-            j = hardest.negative[t, order[r]]
-            known = False
-            for m in range(sets.size[i]):
-                known = known or sets.members[i, m] == j
-            if not known:
-                new[n_new] = j
-                n_new += 1
-        k = 0
-        for m in range(sets.size[i]):
-            if sets.alpha[i, m] > 0.0:
-                sets.members[i, k] = sets.members[i, m]
-                sets.alpha[i, k] = sets.alpha[i, m]
-                k += 1
-        if n_new == 0 or k + n_new > sets.members.shape[1]:
-            sets.overflow[i] = True
-            n_new = 0
-        sets.members[i, k : k + n_new] = new[:n_new]
-        sets.alpha[i, k : k + n_new] = 0.0
-        sets.size[i] = k + n_new
-
-
-@njit
-def solve_sets(
-    points: FloatArray,
-    which: IntArray,
-    rows: FloatArray,
-    place: IntArray,
-    upper: float,
-    sets: WorkingSets,
-) -> None:
-    """Solve the working sets of the candidates ``which`` exactly; update weights and dual.
-
-    ``rows[place[t, m]]`` is member ``m`` of candidate ``which[t]``. The Gram matrix is recomputed
-    each time, which is cheaper than storing it.
-    """
-    for t in range(which.size):
-        i = which[t]
-        k = sets.size[i]
-        if sets.overflow[i] or k == 0:
-            continue
-        difference = np.empty((k, points.shape[1]))
-        for m in range(k):
-            difference[m] = points[i] - rows[place[t, m]]
-        alpha = sets.alpha[i, :k]
-        solve_box_qp(np.dot(difference, difference.T), np.full(k, 2.0), upper, alpha, EXACT)
-        sets.weights[i] = np.dot(alpha, difference)
-        sets.dual[i] = 2.0 * alpha.sum() - 0.5 * np.dot(sets.weights[i], sets.weights[i])
 
 
 @njit

@@ -6,8 +6,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from pigmil._core.typing import FloatArray
-from pigmil.exemplars._model import ExemplarClassifiers, check_pair
-from pigmil.exemplars._shared_negatives import SharedNegatives
+from pigmil.exemplars._model import ExemplarClassifiers, SharedNegatives, check_pair
 
 
 def exemplar_lda(

@@ -10,11 +10,19 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
-from pigmil._core.typing import FloatArray
-from pigmil.exemplars._mining import ROOM, mine_hard_negatives
-from pigmil.exemplars._model import ExemplarClassifiers, check_pair
-from pigmil.exemplars._shared_negatives import SharedNegatives
+from pigmil._core.typing import FloatArray, IntArray
+from pigmil.exemplars._model import ExemplarClassifiers, SharedNegatives, check_pair
 
+_ROOM = 192  # members of one working set; more means that mining is the wrong tool
+_COLLECTED = 256  # hard negatives remembered from one pass
+_ADDED = 24  # hard negatives a working set gains in one round
+_MAX_PASSES = 60
+_SUBSAMPLE = 1000  # negatives in the subsample that is mined first
+_GROWTH = 12  # how much larger each next subsample is
+_ROUNDS_ON_SUBSAMPLE = 4
+_ROUGH = 0.1  # gap at which a subsample gives no further information
+# Share of the hinge margin (2) to which a working set is solved: a little above rounding.
+_EXACT = 1e-12
 _BLOCK_BYTES = 1 << 28  # of the working sets of a block of candidates
 _LIBSVM_ROWS = 5000  # negatives that LIBSVM sees at a time
 _LIBSVM_ROUNDS = 20
@@ -92,7 +100,7 @@ def exemplar_svms(
     if not C > 0 or not tol > 0:
         raise ValueError(f"C and tol must be positive; got C={C!r}, tol={tol!r}.")
     shared = SharedNegatives(negatives, candidates)
-    step = int(np.clip(_BLOCK_BYTES // (8 * ROOM * shared.d), 16, 512))
+    step = int(np.clip(_BLOCK_BYTES // (8 * _ROOM * shared.d), 16, 512))
     starts = range(0, candidates.shape[0], step)
     # One BLAS thread for any n_jobs: otherwise threads multiply and the last digits change.
     with threadpool_limits(limits=1, user_api="blas"):
@@ -118,13 +126,10 @@ def _solve_block(
     """Return weights, intercepts and gaps of some candidates, in the units of the input."""
     points = shared.points(candidates)
     upper = C * shared.scale**2
-    weights, gaps, slack = (
-        np.zeros_like(points),
-        np.full(len(points), np.inf),
-        np.zeros(len(points)),
-    )
+    mining = _Mining(points, shared, upper)
     if not shared.is_sparse:
-        weights, gaps, slack = mine_hard_negatives(points, shared, upper, tol)
+        mining.solve(tol)
+    weights, gaps, slack = mining.weights, mining.gap, mining.slack
     for i in np.flatnonzero(gaps > tol):
         weight, gap, least = _solve_by_libsvm(points[i], shared, upper, tol)
         if gap < gaps[i]:
@@ -133,6 +138,135 @@ def _solve_block(
     intercepts = 1.0 - np.einsum("ij,ij->i", weights, points) - slack / 2
     weights = weights / shared.scale
     return weights, intercepts - weights @ shared.mean, gaps
+
+
+class _Mining:
+    """Solve the exemplar SVMs of a block of candidates by mining hard negatives.
+
+    Each candidate has a working set: the few negatives that matter to it, with their multipliers.
+
+    Parameters
+    ----------
+    points : array of shape (m, d)
+        Candidates in the coordinates of the negatives.
+    negatives : SharedNegatives
+        Dense negatives.
+    upper : float
+        Bound on the multipliers.
+
+    Attributes
+    ----------
+    weights : array of shape (m, d)
+        Solutions, ``w = sum of alpha_j (x - n_j)`` over the working set.
+    gap : array of shape (m,)
+        Duality gap relative to the dual objective. It stays large where the working set overflowed
+        (many negatives inside the margin) and another solver is needed.
+    slack : array of shape (m,)
+        The smallest hinge of a negative, if all are positive; else 0.
+    """
+
+    def __init__(self, points: FloatArray, negatives: SharedNegatives, upper: float) -> None:
+        from pigmil.exemplars import _kernels
+
+        m, d = points.shape
+        self.kernels: Any = _kernels
+        self.points, self.negatives, self.upper = points, negatives, upper
+        self.members = [np.empty(0, np.int64)] * m  # the working set of each candidate
+        self.alpha = [np.empty(0)] * m  # the multipliers of its members
+        self.overflow = np.zeros(m, np.bool_)  # whether the set is full, or nothing is left to add
+        self.weights, self.dual = np.zeros((m, d)), np.zeros(m)
+        self.gap, self.slack = np.full(m, np.inf), np.zeros(m)
+        # Reused in every pass: allocation costs more than a pass over a small set.
+        self._largest = np.empty((m, _COLLECTED))
+        self._index = np.zeros((m, _COLLECTED), np.int64)
+
+    def solve(self, tol: float) -> None:
+        """Mine growing subsamples of the negatives, then all of them until the gaps close."""
+        unfinished = np.arange(len(self.points))
+        strides = [max(1, self.negatives.n // _SUBSAMPLE)]
+        while strides[-1] > 1:
+            strides.append(max(1, strides[-1] // _GROWTH))
+        # Begin with the negatives that lie furthest towards each candidate.
+        nothing, everything = np.zeros(len(self.points)), np.full(len(self.points), -np.inf)
+        hardest = self._collect(self.points, nothing, everything, strides[0])
+        self._grow(unfinished, hardest, -np.inf)
+        for stride in strides[:-1]:
+            for _ in range(_ROUNDS_ON_SUBSAMPLE):
+                unfinished = self._improve(unfinished, stride, _ROUGH)
+                if unfinished.size <= len(self.points) // 4:
+                    break
+            unfinished = np.flatnonzero(~self.overflow)
+        for _ in range(_MAX_PASSES):
+            if not unfinished.size:
+                break
+            unfinished = self._improve(unfinished, 1, tol)
+
+    def _improve(self, which: IntArray, stride: int, tol: float) -> IntArray:
+        """Make one pass over the candidates ``which``; return those that are not yet solved."""
+        points, weights, dual = self.points[which], self.weights[which], self.dual[which]
+        along = np.einsum("ij,ij->i", weights, points)
+        error = self.negatives.score_error(weights)
+        hardest = self._collect(weights, 2.0 - along, -error, stride)
+        half = 0.5 * np.einsum("ij,ij->i", weights, weights)
+        # The gap counts only in double precision, and only if every positive hinge was collected.
+        excess = half + self.upper * hardest.hinge - dual
+        complete = hardest.n_hard <= _COLLECTED
+        near = np.flatnonzero(complete & (excess <= 10 * tol * dual + self.upper * error))
+        for i in near:
+            count = hardest.n_hard[i]
+            rows = self.negatives.rows(hardest.negative[i, :count])
+            hinges = 2.0 - (points[i] - rows) @ weights[i]
+            hardest.largest[i, :count] = hinges
+            hardest.hinge[i] = np.maximum(hinges, 0.0).sum()
+            if stride == 1 and count == self.negatives.n:
+                self.slack[which[i]] = max(hinges.min(), 0.0)
+        excess = half + self.upper * hardest.hinge - dual
+        gap = np.full(which.size, np.inf)
+        gap[near] = np.maximum(excess[near], 0.0) / dual[near]
+        if stride == 1:
+            self.gap[which] = gap
+        # By strong convexity |dw|^2 <= 2 gap: bound the error of w, not only of the objective.
+        unsolved = np.flatnonzero((gap > tol) | (excess > 0.04 * tol * half))
+        remaining: IntArray = which[unsolved]
+        self._grow(remaining, self.kernels.HardNegatives(*(part[unsolved] for part in hardest)))
+        return remaining[~self.overflow[remaining]]
+
+    def _collect(
+        self, weights: FloatArray, offset: FloatArray, floor: FloatArray, stride: int
+    ) -> Any:
+        """Return the negatives with the largest hinges ``offset + score``, of every stride-th."""
+        m = len(weights)
+        hardest = self.kernels.HardNegatives(
+            np.zeros(m), np.zeros(m, np.int64), self._largest[:m], self._index[:m]
+        )
+        for first, scores in self.negatives.scores(weights, stride):
+            self.kernels.collect_hardest(scores, first, stride, offset, floor, hardest)
+        return hardest
+
+    def _grow(self, which: IntArray, hardest: Any, least: float = 0.0) -> None:
+        """Add the hardest collected negatives, above ``least``, to each working set and solve it.
+
+        Members with a multiplier of 0 are dropped, since small sets make the rounds cheap; they
+        return if they matter.
+        """
+        # All negatives if they fit: the first solution is then the last.
+        most = _ADDED if self.negatives.n > _ROOM else _ROOM
+        for i, n_hard, hinges, negative in zip(which, *hardest[1:], strict=True):
+            order = np.argsort(-hinges[:n_hard], kind="stable")
+            new = negative[order[hinges[order] > least]]
+            new = new[~np.isin(new, self.members[i])][:most]
+            kept = self.alpha[i] > 0.0
+            members = np.append(self.members[i][kept], new)
+            if not new.size or members.size > _ROOM:
+                self.overflow[i] = True
+                continue
+            alpha = np.append(self.alpha[i][kept], np.zeros(new.size))
+            difference = self.points[i] - self.negatives.rows(members)
+            linear = np.full(members.size, 2.0)
+            gram = difference @ difference.T
+            self.kernels.solve_box_qp(gram, linear, self.upper, alpha, _EXACT)
+            self.members[i], self.alpha[i], self.weights[i] = members, alpha, alpha @ difference
+            self.dual[i] = 2.0 * alpha.sum() - 0.5 * self.weights[i] @ self.weights[i]
 
 
 def _solve_by_libsvm(
@@ -146,6 +280,7 @@ def _solve_by_libsvm(
     chosen = np.arange(0, negatives.n, -(-negatives.n // _LIBSVM_ROWS))
     weight, best, slack = np.zeros_like(point), np.inf, 0.0
     share, least = _LIBSVM_TOL
+    stack, row_type = (sp.vstack, sp.csr_array) if negatives.is_sparse else (np.vstack, np.asarray)
     for _ in range(_LIBSVM_ROUNDS):
         rows = negatives.rows(chosen)
         y = np.append(1, np.full(len(chosen), -1))
@@ -158,7 +293,7 @@ def _solve_by_libsvm(
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the gap decides
-            svc.fit(_stack(point, rows), y)
+            svc.fit(stack([row_type(point[None]), rows]), y)
         dual_coef = svc.dual_coef_.toarray() if negatives.is_sparse else svc.dual_coef_
         alpha = np.zeros(len(y))
         alpha[svc.support_] = np.clip(-dual_coef[0], 0.0, upper)
@@ -181,9 +316,3 @@ def _solve_by_libsvm(
         size = min(negatives.n, int(np.isinf(hinge).sum()) + _LIBSVM_ROWS)
         chosen = np.sort(np.argsort(-hinge, kind="stable")[:size])
     return weight, best, slack
-
-
-def _stack(point: FloatArray, rows: Any) -> Any:
-    if sp.issparse(rows):
-        return sp.vstack([sp.csr_array(point[None]), rows], format="csr")
-    return np.vstack([point[None], rows])

@@ -1,4 +1,4 @@
-"""Compiled kernels of the graph: quasi-cliques through every edge, and the scores of tried pools.
+"""Compiled kernels of the graph: the largest quasi-clique through every edge.
 
 An ``adjacency`` is an array of int8 of shape (n, n), 1 where two vertices have an edge, with an
 empty diagonal. ``sizes`` (n, n) holds the size of the largest quasi-clique found for every pair.
@@ -9,14 +9,13 @@ The searches are loops because every step depends on the one before it. Everythi
 operation on whole arrays stands in NumPy outside.
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pigmil._core.jit import njit
-from pigmil._core.typing import FloatArray, IntArray
+from pigmil._core.typing import IntArray
 
 Flags = npt.NDArray[np.int8]
 
@@ -28,9 +27,6 @@ SWAPS = 10
 # less. From the second size on a search for every edge takes too long, and cores take its place.
 THOROUGH_VERTICES = 60
 SEARCH_VERTICES = 120
-EPSILON = 2.0**-52
-NORMALISATIONS = ("max", "sum", "row", "symmetric", "spectral")
-MAX, SUM, ROW, SYMMETRIC = range(4)  # places in that list
 
 
 # --- The order of the vertices -------------------------------------------------------------------
@@ -50,10 +46,10 @@ def refined_order(adjacency: Flags) -> IntArray:
     refinement cannot distinguish.
     """
     n = adjacency.shape[0]
-    around = np.zeros(n, dtype=np.int64)
+    around = np.zeros(n, dtype=np.int64)  # degree of each vertex, then the marks around it
     for i in range(n):
         around[i] = adjacency[i].sum()
-    colour = dense_ranks(around)
+    colour = dense_ranks(around)  # vertices of one colour are not distinguished so far
     for _ in range(min(n, REFINEMENT_ROUNDS)):
         # A mark per colour: sums of marks are equal where the neighbours have the same colours.
         marks = (colour + 1) * 0x9E3779B97F % 2**40
@@ -95,7 +91,10 @@ def exact_graph(adjacency: Flags, allowed: IntArray) -> ExactGraph:
 def counting_sort(
     items: IntArray, keys: IntArray, count: int, bins: IntArray, ordered: IntArray
 ) -> None:
-    """Write the first ``count`` items by increasing key; ``bins[g]`` counts the keys up to g."""
+    """Write the first ``count`` items by increasing key; ``bins[g]`` counts the keys up to g.
+
+    Keys are small numbers, so that this is faster than a sort by comparisons.
+    """
     top = 0
     for k in range(count):
         top = max(top, keys[k])
@@ -141,7 +140,7 @@ def rank_candidates(
     n_classes = 0
     for k in range(count):
         v = by_gap[k]
-        c = 0
+        c = 0  # the first class that v has no edge into
         while c < n_classes and (graph.unconnected[v] & class_mask[c]) != class_mask[c]:
             c += 1
         if c == n_classes:
@@ -151,7 +150,7 @@ def rank_candidates(
         class_mask[c] |= 1 << v
         class_size[c] += 1
     counting_sort(by_gap, cost, count, bins, candidates)
-    total = missing
+    total = missing  # pairs that the k cheapest candidates add, at the least
     k = g = 0
     while k < count:
         while k >= bins[g]:
@@ -309,8 +308,9 @@ def changed_sizes(
     n = adjacency.shape[0]
     graph = exact_graph(adjacency, allowed)
     sizes = np.zeros((n, n), dtype=np.int64)
-    sets = np.zeros((n, n), dtype=np.int64)
+    sets = np.zeros((n, n), dtype=np.int64)  # masks
     own = 1 << vertex
+    # Sets without the vertex are as they were.
     for i in range(n):
         for j in range(n):
             others = i != vertex and j != vertex and adjacency[i, j] != 0
@@ -329,7 +329,7 @@ def changed_sizes(
 
     # No set through the vertex and another one is larger than ``reach`` of the other.
     ceiling = extend(graph, np.array([vertex]), max(1, sizes[vertex].max()), n, sizes, sets)
-    reach = np.full(n, ceiling)
+    reach = np.full(n, ceiling)  # (n,) vertices without an edge to it keep the ceiling
     for j in range(n):
         if adjacency[vertex, j] != 0:
             pair = np.array([vertex, j])
@@ -425,7 +425,7 @@ def grow(adjacency: Flags, needed: IntArray, priority: IntArray, group: Group) -
     """
     counts = group.counts
     n = adjacency.shape[0]
-    trail = np.empty(LOOK_AHEAD + 1, dtype=np.int64)
+    trail = np.empty(LOOK_AHEAD + 1, dtype=np.int64)  # vertices added since the last quasi-clique
     while counts[0] < n:
         steps = 0
         while steps <= LOOK_AHEAD and counts[0] < n:
@@ -543,6 +543,7 @@ def peel(adjacency: Flags, inside: Flags) -> IntArray:
     for v in members:
         degree += adjacency[v]
     order = np.empty(members.size, dtype=np.int64)
+    # A loop, because every vertex that leaves changes the degrees of the others.
     for k in range(members.size - 1, -1, -1):
         worst = -1
         for v in members:
@@ -614,7 +615,7 @@ def nested_cores(adjacency: Flags, needed: IntArray, sizes: IntArray) -> None:
     less; their number falls with the size to bound the cost of one graph.
     """
     n = adjacency.shape[0]
-    used = np.zeros(n, dtype=np.int8)
+    used = np.zeros(n, dtype=np.int8)  # vertices that a chain has started from
     inside = np.ones(n, dtype=np.int8)
     for _ in range(max(12, min(48, 12_000 // n))):
         attach(adjacency, needed, peel(adjacency, inside), sizes)
@@ -648,161 +649,3 @@ def search_sizes(adjacency: Flags, needed: IntArray) -> IntArray:
         nested_cores(renumbered, needed, sizes)
     place = np.argsort(order)
     return np.where(adjacency != 0, sizes[place][:, place], 0)
-
-
-# --- Pools with another candidate in the place of a vertex ---------------------------------------
-
-
-class Candidates(NamedTuple):
-    """The instances of all working sets."""
-
-    similarity: FloatArray  # (m, m)
-    discrimination: FloatArray  # (m,)
-    self_confidence: FloatArray  # (m,)
-
-
-class Rule(NamedTuple):
-    """How graphs are weighed and ranked; see `pigmil.graph.CSDGSettings`."""
-
-    alpha: float  # NaN for the log-ratio
-    beta: float  # NaN for the log-ratio
-    alpha_on_similarity: bool
-    larger_discrimination: bool
-    discrimination_scale: float
-    discrimination_relative: float  # NaN for none
-    normalise: int  # place in NORMALISATIONS
-    damping: float
-    n_products: int
-    sum_edges: bool  # whether the objective is the sum of the edge weights
-
-
-@njit
-def edge_terms(s: float, c: float, d_i: float, d_j: float, rule: Rule) -> tuple[float, float]:
-    """Return ``S + alpha C`` and ``-beta D`` of one edge; see `pigmil.graph.edge_weights`.
-
-    With a relative discrimination the second term is -D: its factor depends on all edges.
-    """
-    d = max(d_i, d_j) if rule.larger_discrimination else min(d_i, d_j)
-    alpha = max(10.0, math.log(c / s)) if math.isnan(rule.alpha) else rule.alpha
-    bonus = alpha * s + c if rule.alpha_on_similarity else s + alpha * c
-    if d == -np.inf:
-        return bonus, np.inf
-    d *= rule.discrimination_scale
-    beta = 1.0
-    if math.isnan(rule.discrimination_relative) and d < 0.0:
-        beta = rule.beta
-        if math.isnan(beta):
-            beta = max(10.0, math.log((alpha * s + c) / -d))
-    return bonus, -beta * d
-
-
-@njit
-def steps_of(first: IntArray, columns: IntArray, weights: FloatArray, rule: Rule) -> FloatArray:
-    """Return the steps of the walk: weights normalised as `normalise_weights` does, and damped."""
-    n = first.size - 1
-    sums = np.zeros(n)
-    for i in range(n):
-        sums[i] = weights[first[i] : first[i + 1]].sum()
-    left = np.ones(n)  # divisor of a row
-    right = np.ones(n)  # divisor of a column
-    if rule.normalise == MAX:
-        left *= np.append(weights, 0.0).max()
-    elif rule.normalise == SUM:
-        left *= sums.sum()
-    elif rule.normalise == ROW:
-        left *= sums
-    elif rule.normalise == SYMMETRIC:
-        left *= np.sqrt(sums)
-        right *= left
-    else:
-        dense = np.zeros((n, n))
-        for i in range(n):
-            for e in range(first[i], first[i + 1]):
-                dense[i, columns[e]] = weights[e]
-        left *= np.abs(np.linalg.eigvalsh(dense)).max()
-    steps = np.zeros(weights.size)
-    for i in range(n):
-        for e in range(first[i], first[i + 1]):
-            if weights[e] > 0.0:
-                steps[e] = rule.damping * (weights[e] / (left[i] * right[columns[e]]))
-    return steps
-
-
-@njit
-def walk(
-    first: IntArray,
-    columns: IntArray,
-    steps: FloatArray,
-    restart: FloatArray,
-    start: FloatArray,
-    n_products: int,
-) -> FloatArray:
-    """Return the ranking scores (n,) after ``n_products`` products of Alg. 1."""
-    n = restart.shape[0]
-    scores = start
-    for _ in range(n_products):
-        following = restart.copy()
-        for i in range(n):
-            total = 0.0
-            for e in range(first[i], first[i + 1]):
-                total += steps[e] * scores[columns[e]]
-            following[i] += total
-        scores = following
-    return scores
-
-
-@njit
-def score_replacements(
-    pool: IntArray,
-    vertex: int,
-    tried: IntArray,
-    candidates: Candidates,
-    sizes: IntArray,
-    rule: Rule,
-    start: FloatArray,
-) -> FloatArray:
-    """Return the objectives (n_tried, 2) of pools with another candidate in a vertex' place.
-
-    With a bound on the rounding error of each beside it. ``pool`` (n,) are the present candidates,
-    ``sizes`` (n, n) the consistency of every edge, the same for all that are tried. The graph is
-    held by rows: entry e from ``first[i]`` on is an edge from i to ``columns[e]``. The terms of the
-    edges without the vertex are computed once for all that are tried.
-    """
-    similarity, discrimination, self_confidence = candidates
-    n = pool.shape[0]
-    rows, columns = np.nonzero(sizes)
-    first = np.searchsorted(rows, np.arange(n + 1))
-    bonus = np.zeros(rows.size)
-    drag = np.zeros(rows.size)
-    restart = (1 - rule.damping) * self_confidence[pool]
-    objectives = np.empty((tried.size, 2))
-    now = pool.copy()
-    for k in range(tried.size):
-        now[vertex] = tried[k]
-        restart[vertex] = (1 - rule.damping) * self_confidence[tried[k]]
-        for e in range(rows.size):
-            i, j = rows[e], columns[e]
-            if k == 0 or i == vertex or j == vertex:
-                a, b = now[i], now[j]
-                bonus[e], drag[e] = edge_terms(
-                    similarity[a, b], sizes[i, j], discrimination[a], discrimination[b], rule
-                )
-        factor = 1.0
-        known = (drag > 0.0) & np.isfinite(drag)
-        if not math.isnan(rule.discrimination_relative) and known.any():
-            factor = rule.discrimination_relative * bonus.mean() / drag[known].mean()
-        weights = np.where(drag > 0.0, np.maximum(0.0, bonus - factor * drag), bonus)
-        if rule.sum_edges:
-            # Every edge is there twice, and halving is exact.
-            objectives[k, 0] = 0.5 * weights.sum()
-            objectives[k, 1] = objectives[k, 0] * rows.size * EPSILON
-            continue
-        steps = steps_of(first, columns, weights, rule)
-        scores = walk(first, columns, steps, restart, start, rule.n_products)
-        magnitudes = scores
-        if restart.min() < 0.0 or start.min() < 0.0:
-            away = np.abs(restart), np.abs(start)
-            magnitudes = walk(first, columns, steps, away[0], away[1], rule.n_products)
-        objectives[k, 0] = scores.sum()
-        objectives[k, 1] = magnitudes.sum() * (rule.n_products * (n + 4) + n) * EPSILON
-    return objectives

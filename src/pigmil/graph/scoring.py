@@ -120,12 +120,6 @@ class ClassSplit:
         """
         positive, negative = bags[is_positive], bags[~is_positive]
         rows = segment_gather(bags.offsets, np.flatnonzero(is_positive))
-        folds = None
-        if fold is not None:
-            shape = len(decays), int(fold.max()) + 1
-            negative_sums = np.empty((*shape, bags.n_instances))
-            positive_sums = np.empty((*shape, len(rows))) if two_sided else None
-            folds = FoldSums(fold, bags.bag_index, negative_sums, positive_sums)
         densities = class_log_densities(
             bags,
             is_positive,
@@ -133,8 +127,12 @@ class ClassSplit:
             unit=unit,
             two_sided=two_sided,
             screen=screen,
-            by_fold=None if folds is None else (folds.fold, folds.negative, folds.positive),
+            fold=fold,
         )
+        folds = None
+        if fold is not None:
+            positive_sums = densities.positive_sums if two_sided else None
+            folds = FoldSums(fold, bags.bag_index, densities.negative_sums, positive_sums)
         _logger.info(
             "densities: exact for %d of %d instances of positive bags, estimated for the rest",
             densities.exact.sum(),

@@ -79,30 +79,22 @@ class Trace:
         return len(self.bag)
 
     @classmethod
-    def from_examined(
-        cls,
-        examined: list[tuple[Any, ...]],
-        initial_objective: float,
+    def from_tries(
+        cls, tries: list[tuple[int, int, int, float, bool]], initial_objective: float
     ) -> "Trace":
-        """Build a trace from examined vertices: bag, vertex, tried, objectives, position accepted.
+        """Build a trace from tries: bag, vertex, instance, objective and whether it was accepted.
 
         Examples
         --------
-        >>> step = (7, 0, np.array([4, 5]), np.array([1.0, 2.0]), 1)
-        >>> Trace.from_examined([step], 1.5).accepted
-        array([False,  True])
+        >>> Trace.from_tries([(7, 0, 4, 1.0, False), (7, 0, 5, 2.0, True)], 1.5).instance
+        array([4, 5])
         """
-        bags, vertices, tried, objectives, best = ([step[k] for step in examined] for k in range(5))
-        counts = [len(candidates) for candidates in tried]
-        accepted = [np.arange(n) == position for n, position in zip(counts, best, strict=True)]
-        return cls(
-            bag=np.repeat(np.array(bags, dtype=np.int64), counts),
-            vertex=np.repeat(np.array(vertices, dtype=np.int64), counts),
-            instance=np.concatenate([np.empty(0, np.int64), *tried]),
-            objective=np.concatenate([np.empty(0), *objectives]),
-            accepted=np.concatenate([np.empty(0, np.bool_), *accepted]),
-            initial_objective=initial_objective,
-        )
+        kinds = {"bag": int, "vertex": int, "instance": int, "objective": float, "accepted": bool}
+        columns = {
+            name: np.array([one[place] for one in tries], dtype=kind)
+            for place, (name, kind) in enumerate(kinds.items())
+        }
+        return cls(**columns, initial_objective=initial_objective)
 
     def replay(self, initial_pool: ArrayLike) -> list[IntArray]:
         """Return the pool after each accepted step; the last one is the final pool.
@@ -230,30 +222,30 @@ def update_pool(
     if settings.exact is None:
         settings = replace(settings, exact=len(now) <= EXACT_VERTICES)
     scorer = _Scorer(s, d, confidence, settings, objective, now)
-    members = {int(g): np.flatnonzero(groups == g) for g in np.unique(groups[now])}
-    tries: list[tuple[Any, ...]] = []
+    tries: list[tuple[int, int, int, float, bool]] = []
     initial = scorer.current.objective
     n_updates = 0
     position = 0  # of the examined vertex in increasing order of rank
     while n_updates < max_updates and position < len(now):
         vertex = int(scorer.current.order[position])
-        group = int(groups[scorer.current.csdg.vertices[vertex]])
-        tried = members[group][members[group] != scorer.current.csdg.vertices[vertex]]
-        objectives, best = scorer.replace(vertex, tried)
-        tries.append((group, vertex, tried, objectives, best))
-        if best is None:
+        present = scorer.current.csdg.vertices[vertex]
+        group = int(groups[present])
+        tried = np.flatnonzero((groups == group) & (np.arange(len(groups)) != present))
+        objectives, accepted = scorer.replace(vertex, tried)
+        for candidate, value in zip(tried.tolist(), objectives, strict=True):
+            tries.append((group, vertex, candidate, value, candidate == accepted))
+        if accepted is None:
             position += 1
         else:
             n_updates += 1
             position = 1 if scorer.current.order[0] == vertex else 0
         if callback is not None:
-            accepted = None if best is None else int(tried[best])
             value = scorer.current.objective
             callback(UpdateStep(n_updates, vertex, group, tried, value, accepted))
     return UpdateResult(
         pool=scorer.current.csdg.vertices,
         csdg=scorer.current.csdg,
-        trace=Trace.from_examined(tries, initial),
+        trace=Trace.from_tries(tries, initial),
         objective=scorer.current.objective,
         n_updates=n_updates,
         stopped="last_vertex" if position >= len(now) else "max_updates",
@@ -272,8 +264,8 @@ class _RankedPool:
         Where the consistency is exact, the mask of a quasi-clique of its size for each edge.
     steps : array of shape (n_vertices, n_vertices)
         Matrix of the walk: damped and normalised weights.
-    restart : array of shape (n_vertices,)
-        What a step of the walk adds.
+    restart, start : array of shape (n_vertices,)
+        What a step of the walk adds, and the scores it begins with.
     objective : float
         Sum of the ranking scores or of the weights.
     order : array of int of shape (n_vertices,)
@@ -284,12 +276,13 @@ class _RankedPool:
     sets: IntArray | None
     steps: FloatArray
     restart: FloatArray
+    start: FloatArray
     objective: float
     order: IntArray
 
 
 class _Scorer:
-    """Hold the present pool of Algorithm 2, and score all replacements of a vertex at once."""
+    """Hold the present pool of Algorithm 2, and try other candidates in the place of a vertex."""
 
     def __init__(
         self,
@@ -303,26 +296,11 @@ class _Scorer:
         from pigmil.graph import _kernels
 
         self.kernels: Any = _kernels
-        self.candidates = _kernels.Candidates(similarity, discrimination, self_confidence)
+        self.similarity = similarity
+        self.discrimination = discrimination
+        self.self_confidence = self_confidence
         self.settings = settings
-        alpha, beta = (
-            math.nan if balance == "log-ratio" else float(balance)
-            for balance in (settings.alpha, settings.beta)
-        )
-        relative = settings.discrimination_relative
-        self.rule = _kernels.Rule(
-            alpha,
-            beta,
-            settings.alpha_on == "similarity",
-            settings.discrimination_pair == "max",
-            float(settings.discrimination_scale),
-            math.nan if relative is None else float(relative),
-            _kernels.NORMALISATIONS.index(settings.normalise),
-            float(settings.damping),
-            settings.max_iter + 1,
-            objective == "edge_sum",
-        )
-        self.start = first_scores(settings.start, len(pool))
+        self.sum_edges = objective == "edge_sum"
         edges = as_edges(similarity[np.ix_(pool, pool)])
         needed = edges_needed(len(pool), settings.density)
         self.is_exact = is_exact(edges, settings.exact)
@@ -335,38 +313,24 @@ class _Scorer:
             sizes, sets = _kernels.search_sizes(edges, self.limits), None
         self.current = self._rank(pool, sizes, sets)
 
-    def replace(self, vertex: int, tried: IntArray) -> tuple[FloatArray, int | None]:
+    def replace(self, vertex: int, tried: IntArray) -> tuple[list[float], int | None]:
         """Replace a vertex by the first of the best candidates tried, if that is a gain.
 
-        Returns the objectives of all tried, and the position of the one that moved in.
+        Returns the objectives of all tried, and the candidate that moved in.
         """
         pool = self.current.csdg.vertices
-        # Candidates with the same edges share the consistency of the graph.
-        joined = self.candidates.similarity[tried][:, pool] > 0
-        joined[:, vertex] = False
-        groups: dict[bytes, list[int]] = {}
-        for k, row in enumerate(joined):
-            groups.setdefault(row.tobytes(), []).append(k)
-        estimates = np.empty((len(tried), 2))  # objective, and a bound on its rounding error
-        for group in groups.values():
-            sizes, _ = self._consistency(vertex, joined[group[0]])
-            estimates[group] = self.kernels.score_replacements(
-                pool, vertex, tried[group], self.candidates, sizes, self.rule, self.start
-            )
-        objectives, errors = estimates.T
-        floor = max(self.current.objective, (objectives - errors).max(initial=-np.inf))
-        best: int | None = None
-        ranked = self.current
-        for k in np.flatnonzero(objectives + errors >= floor).tolist():
-            other = self._rank(
-                np.where(np.arange(len(pool)) == vertex, tried[k], pool),
-                *self._consistency(vertex, joined[k]),
-            )
-            objectives[k] = other.objective
-            if self._is_better(other, ranked):
-                best, ranked = k, other
-        self.current = ranked
-        return objectives, best
+        objectives: list[float] = []
+        accepted, best = None, self.current
+        for candidate in tried.tolist():
+            joined = self.similarity[candidate, pool] > 0
+            joined[vertex] = False
+            others = np.where(np.arange(len(pool)) == vertex, candidate, pool)
+            ranked = self._rank(others, *self._consistency(vertex, joined))
+            objectives.append(ranked.objective)
+            if self._is_better(ranked, best):
+                accepted, best = candidate, ranked
+        self.current = best
+        return objectives, accepted
 
     def _consistency(self, vertex: int, joined: BoolArray) -> tuple[IntArray, IntArray | None]:
         """Return sizes and sets of the present graph with other edges at a vertex."""
@@ -387,16 +351,19 @@ class _Scorer:
         return self.seen[key]
 
     def _rank(self, pool: IntArray, sizes: IntArray, sets: IntArray | None) -> _RankedPool:
-        similarity, discrimination, self_confidence = self.candidates
-        alike = np.where(sizes > 0, similarity[np.ix_(pool, pool)], 0.0)
-        confidence, settings = self_confidence[pool], self.settings
-        csdg = rank_graph(pool, alike, sizes, discrimination[pool], confidence, settings)
-        terms = csdg.weights[np.triu_indices(len(pool), 1)] if self.rule.sum_edges else csdg.scores
+        """Weigh and rank the graph of a pool (Definition 9 and Alg. 1)."""
+        start = first_scores(self.settings.start, len(pool))
+        settings = replace(self.settings, start=start)
+        alike = np.where(sizes > 0, self.similarity[np.ix_(pool, pool)], 0.0)
+        confidence = self.self_confidence[pool]
+        csdg = rank_graph(pool, alike, sizes, self.discrimination[pool], confidence, settings)
+        terms = csdg.weights[np.triu_indices(len(pool), 1)] if self.sum_edges else csdg.scores
         return _RankedPool(
             csdg,
             sets,
             settings.damping * normalise_weights(csdg.weights, settings.normalise),
             (1 - settings.damping) * confidence,
+            start,
             math.fsum(terms),
             _increasing(csdg.scores),
         )
@@ -407,17 +374,19 @@ class _Scorer:
         With steps E, restarts r and scores R, the difference of the scores after a product is
         ``(r_new - r_old) + E_new (R_new - R_old) + (E_new - E_old) R_old``.
         """
-        if self.rule.sum_edges:
+        if self.sum_edges:
             return new.objective > old.objective
         more, changed = new.restart - old.restart, new.steps - old.steps
-        gain, size = np.zeros_like(more), np.zeros_like(more)  # and the size of what it sums
-        scores = self.start
-        for _ in range(self.rule.n_products):
+        gain = new.start - old.start
+        size = np.abs(gain)  # of what the gain sums
+        scores = old.start
+        n_products = self.settings.max_iter + 1
+        for _ in range(n_products):
             gain = more + new.steps @ gain + changed @ scores
             size = np.abs(more) + new.steps @ size + np.abs(changed) @ np.abs(scores)
             scores = old.restart + old.steps @ scores
-        roundings = self.rule.n_products * (len(more) + 4)
-        return math.fsum(gain) > math.fsum(size) * roundings * self.kernels.EPSILON
+        roundings = n_products * (len(more) + 4)
+        return math.fsum(gain) > math.fsum(size) * roundings * np.finfo(np.float64).eps
 
 
 def _increasing(scores: FloatArray) -> IntArray:
