@@ -27,46 +27,31 @@ def bags():
 
 
 class TestParts:
-    def test_flat_layout(self, bags):
+    def test_flat_layout_and_sizes(self, bags):
         np.testing.assert_array_equal(bags.instances, np.arange(12.0).reshape(6, 2))
         np.testing.assert_array_equal(bags.offsets, [0, 2, 3, 6])
         assert bags.offsets.dtype == np.int64
-        assert bags.ids.tolist() == ["a", "b", "c"]
-        assert bags.y.tolist() == [1, 0, 1]
         assert bags.instance_labels.tolist() == [0, 1, 0, 1, 0, 0]
         assert bags.feature_names == ("left", "right")
-
-    def test_sizes(self, bags):
-        assert len(bags) == bags.n_bags == 3
-        assert bags.n_instances == 6
-        assert bags.n_features == 2
+        assert (len(bags), bags.n_bags, bags.n_instances, bags.n_features) == (3, 3, 6, 2)
         assert bags.shape == (3, 2)
         assert bags.sizes.tolist() == [2, 1, 3]
         assert bags.bag_index.tolist() == [0, 0, 1, 2, 2, 2]
-        assert bags.dtype == np.float64
-        assert not bags.is_sparse
+        assert bags.__sizeof__() == 12 * 8 + 4 * 8
 
     def test_defaults(self):
         bags = Bags.from_list([A, B])
         assert bags.ids.tolist() == [0, 1]
-        assert bags.y is None
-        assert bags.instance_labels is None
-        assert bags.feature_names is None
+        assert bags.y is bags.instance_labels is bags.feature_names is None
         assert dict(bags.instance_info) == {}
 
     def test_repr(self, bags):
         assert repr(bags) == "Bags(3 bags, 6 instances, 2 features, float64, labels 0: 1, 1: 2)"
         assert repr(Bags.from_list([A])) == "Bags(1 bags, 2 instances, 2 features, float64)"
-
-    def test_repr_of_many_or_mixed_labels(self):
         many = Bags(np.ones((6, 1)), np.arange(7), y=np.arange(6))
         assert "labels" not in repr(many)
         mixed = Bags(np.ones((2, 1)), [0, 1, 2], y=np.array(["a", 1], dtype=object))
         assert repr(mixed).endswith("labels 1: 1, a: 1)")
-
-    def test_sizeof_counts_the_arrays(self, bags):
-        assert bags.__sizeof__() == 12 * 8 + 4 * 8
-        assert Bags(sp.csr_array(A), [0, 2]).__sizeof__() == 3 * 8 + 2 * 8
 
 
 class TestFromFlat:
@@ -94,22 +79,12 @@ class TestFromFlat:
         assert bags.instance_info["row"].tolist() == [0, 2, 1, 4, 3]
         assert bags.instance_info["letter"].tolist() == ["a", "c", "b", "e", "d"]
 
-    def test_a_row_column_of_the_user_is_kept(self):
-        bags = Bags.from_flat(np.ones((3, 1)), [1, 2, 1], instance_info={"row": [7, 8, 9]})
+    def test_a_row_column_of_the_user_is_kept_and_labels_are_by_bag_or_row(self):
+        flat, ids = sp.csr_array(np.diag([1.0, 2.0, 3.0])), [1, 2, 1]
+        bags = Bags.from_flat(flat, ids, y=["n", "p"], instance_info={"row": [7, 8, 9]})
         assert bags.instance_info["row"].tolist() == [7, 9, 8]
-
-    def test_one_label_per_bag_or_per_row(self):
-        flat = np.ones((3, 1))
-        per_bag = Bags.from_flat(flat, [1, 2, 1], y=["n", "p"])
-        per_row = Bags.from_flat(flat, [1, 2, 1], y=["n", "p", "n"])
-        assert per_bag.y.tolist() == per_row.y.tolist() == ["n", "p"]
-
-    def test_sparse(self):
-        flat = sp.csr_array(np.diag([1.0, 2.0, 3.0]))
-        bags = Bags.from_flat(flat, [1, 2, 1])
-        np.testing.assert_array_equal(
-            bags.instances.toarray(), np.array([[1, 0, 0], [0, 0, 3], [0, 2, 0]], float)
-        )
+        assert bags.instances.toarray().tolist() == [[1, 0, 0], [0, 0, 3], [0, 2, 0]]
+        assert bags.equals(Bags.from_flat(flat, ids, y=["n", "p", "n"]))
 
 
 class TestIndexing:
@@ -134,25 +109,18 @@ class TestIndexing:
         ],
     )
     def test_everything_travels_with_the_bag(self, bags, key, ids):
-        part = bags[key]
-        names = ["a", "b", "c"]
+        part, names = bags[key], ["a", "b", "c"]
+        origins = [names.index(name) for name in ids]
+        rows = [row for at in origins for row in range(*bags.offsets[at : at + 2])]
         assert part.ids.tolist() == ids
-        assert part.y.tolist() == [bags.y[names.index(name)] for name in ids]
+        assert part.y.tolist() == bags.y[origins].tolist()
         assert part.feature_names == bags.feature_names
-        assert len(part) == len(ids)
-        for position, name in enumerate(ids):
-            origin = names.index(name)
+        for position, origin in enumerate(origins):
             np.testing.assert_array_equal(part[position], [A, B, C][origin])
-            rows = slice(*part.offsets[position : position + 2])
-            start = bags.offsets[origin]
-            end = bags.offsets[origin + 1]
-            assert part.instance_info["row"][rows].tolist() == list(range(start, end))
-            np.testing.assert_array_equal(
-                part.instance_labels[rows], bags.instance_labels[start:end]
-            )
-            np.testing.assert_array_equal(
-                part.instance_info["place"][rows], bags.instance_info["place"][start:end]
-            )
+        np.testing.assert_array_equal(part.instance_labels, bags.instance_labels[rows])
+        for name in ("row", "place"):
+            expected = bags.instance_info[name][rows]
+            np.testing.assert_array_equal(part.instance_info[name], expected)
 
     @pytest.mark.parametrize(
         ("key", "message"),
@@ -187,21 +155,14 @@ class TestImmutable:
         with pytest.raises(ValueError, match="read-only"):
             getattr(bags, name)[0] = getattr(bags, name)[0]
 
-    def test_info_cannot_be_written(self, bags):
+    def test_parts_cannot_be_written(self, bags):
         with pytest.raises(TypeError):
             bags.instance_info["row"] = np.zeros(6)
-        with pytest.raises(ValueError, match="read-only"):
-            bags.instance_info["row"][0] = 5
-
-    def test_bags_and_parts_cannot_be_written(self, bags):
-        for view in (bags[0], next(iter(bags)), bags[1:].instances, bags[[1]].instances):
+        sparse = Bags(sp.csr_array(A), [0, 1, 2])
+        views = [bags[0], next(iter(bags)), bags[1:].instances, bags[[1]].instances]
+        for view in (*views, bags.instance_info["row"], sparse.instances.data):
             with pytest.raises(ValueError, match="read-only"):
-                view[0, 0] = 1.0
-
-    def test_sparse_cannot_be_written(self):
-        bags = Bags(sp.csr_array(A), [0, 1, 2])
-        with pytest.raises(ValueError, match="read-only"):
-            bags.instances.data[0] = 5.0
+                view[...] = 1.0
 
     def test_the_array_of_the_user_stays_writable(self):
         mine = A.copy()
@@ -227,17 +188,13 @@ class TestCopies:
         assert bags.dtype.isnative
         assert bags.instances.tolist() == [[1.0], [1.0]]
 
-    def test_objects_that_are_numbers(self):
+    def test_layout_and_objects(self):
         assert Bags(np.array([[1, 2.5]], dtype=object), [0, 1]).instances.tolist() == [[1.0, 2.5]]
-
-    def test_matrix_becomes_a_plain_array(self):
         bags = Bags(sp.csr_matrix(A).todense(), [0, 1, 2])
         assert type(bags.instances) is np.ndarray
-        assert bags[0].shape == (1, 2)
-
-    def test_fortran_order_is_kept(self):
         mine = np.asfortranarray(np.ones((3, 2)))
         assert np.shares_memory(Bags(mine, [0, 3]).instances, mine)
+        assert np.shares_memory(Bags.from_list([mine]).instances, mine)
 
     def test_memory_map(self, tmp_path):
         np.save(tmp_path / "x.npy", np.arange(12.0).reshape(6, 2))
@@ -246,10 +203,6 @@ class TestCopies:
         assert np.shares_memory(bags.instances, mapped)
         assert bags[2].tolist() == C.tolist()
         assert pickle.loads(pickle.dumps(bags)).equals(bags)
-
-    def test_sparse_values_are_shared(self):
-        mine = sp.csr_array(A)
-        assert np.shares_memory(Bags(mine, [0, 2]).instances.data, mine.data)
 
     def test_sparse_is_made_canonical_without_touching_the_input(self):
         mine = sp.csr_array((np.ones(3), np.array([1, 0, 1]), np.array([0, 3])), shape=(1, 2))
@@ -267,53 +220,35 @@ class TestCopies:
         np.testing.assert_array_equal(bags[1].toarray(), A[1:])
         np.testing.assert_array_equal(bags[[1, 0]].instances.toarray(), A[::-1])
 
-    def test_sparse_integers_become_floats(self):
+    def test_types_of_sparse_and_lists_of_both(self):
+        mine = sp.csr_array(np.eye(2, dtype=np.float32))
+        assert np.shares_memory(Bags(mine, [0, 2]).instances.data, mine.data)
         assert Bags(sp.csr_array(np.eye(2, dtype=int)), [0, 2]).dtype == np.float64
-        assert Bags(sp.csr_array(np.eye(2, dtype=np.float32)), [0, 2]).dtype == np.float32
-
-    def test_list_of_sparse_and_dense(self):
         bags = Bags.from_list([sp.csr_array(A), B])
         assert bags.is_sparse
         np.testing.assert_array_equal(bags.instances.toarray(), np.vstack([A, B]))
 
-    def test_list_of_one_is_shared(self):
-        mine = A.copy()
-        assert np.shares_memory(Bags.from_list([mine]).instances, mine)
 
-
-class TestNewBags:
-    def test_other_features(self, bags):
-        new = bags.with_instances(np.arange(6)[:, None], feature_names=["n"])
-        assert new.instances.ravel().tolist() == [0, 1, 2, 3, 4, 5]
-        assert new.feature_names == ("n",)
-        assert new.ids.tolist() == ["a", "b", "c"]
-        assert new.instance_labels.tolist() == bags.instance_labels.tolist()
-
-    def test_names_do_not_outlive_their_features(self, bags):
-        assert bags.with_instances(np.ones((6, 2))).feature_names is None
-
-    def test_other_labels(self, bags):
-        assert bags.with_labels(["x", "y", "x"]).y.tolist() == ["x", "y", "x"]
-        assert bags.with_labels(None).y is None
-
-    def test_labels_may_turn_against_instances(self, bags):
-        assert bags.with_labels([0, 1, 1]).instance_labels[1] == 1
-
-    def test_resampled_bags_can_be_labelled(self, bags):
-        assert bags[[0, 0]].with_labels([0, 1]).y.tolist() == [0, 1]
+def test_other_features_and_labels(bags):
+    new = bags.with_instances(np.arange(6)[:, None], feature_names=["n"])
+    assert new.instances.ravel().tolist() == [0, 1, 2, 3, 4, 5]
+    assert new.feature_names == ("n",)
+    assert new.ids.tolist() == ["a", "b", "c"]
+    assert new.instance_labels.tolist() == bags.instance_labels.tolist()
+    assert bags.with_instances(np.ones((6, 2))).feature_names is None
+    assert bags.with_labels(["x", "y", "x"]).y.tolist() == ["x", "y", "x"]
+    assert bags.with_labels(None).y is None
+    assert bags.with_labels([0, 1, 1]).instance_labels[1] == 1  # they may contradict
+    assert bags[[0, 0]].with_labels([0, 1]).y.tolist() == [0, 1]  # resampled
 
 
 class TestEquals:
     def test_same(self, bags):
         assert bags.equals(bags[:])
         assert bags.equals(bags[[0, 1, 2]])
-
-    def test_dense_and_sparse(self):
         assert Bags(A, [0, 1, 2]).equals(Bags(sp.csr_array(A), [0, 1, 2]))
-
-    def test_unknown_instance_labels_are_equal(self):
-        bags = Bags(A, [0, 2], y=[1], instance_labels=[1, np.nan])
-        assert bags.equals(Bags(A, [0, 2], y=[1], instance_labels=[1, np.nan]))
+        unknown = Bags(A, [0, 2], y=[1], instance_labels=[1, np.nan])
+        assert unknown.equals(Bags(A, [0, 2], y=[1], instance_labels=[1, np.nan]))
 
     @pytest.mark.parametrize(
         "other",

@@ -35,24 +35,18 @@ class TestArrays:
 
     def test_two_dimensions_are_bags_of_one(self):
         table = np.arange(6.0).reshape(3, 2)
-        bags = as_bags(table, y=[0, 1, 0])
+        bags, sparse = as_bags(table, y=[0, 1, 0]), as_bags(sp.coo_array(table), y=[0, 1, 0])
         assert bags.sizes.tolist() == [1, 1, 1]
         assert bags.y.tolist() == [0, 1, 0]
         assert np.shares_memory(bags.instances, table)
-        assert as_bags(table.tolist()).equals(as_bags(table))
+        assert as_bags(table.tolist(), y=[0, 1, 0]).equals(bags)
+        assert sparse.is_sparse
+        assert sparse.equals(bags)
 
-    def test_sparse_table(self):
-        bags = as_bags(sp.coo_array(np.eye(3)), y=[0, 1, 0])
-        assert bags.is_sparse
-        assert bags.sizes.tolist() == [1, 1, 1]
-        assert bags.y.tolist() == [0, 1, 0]
-
-    def test_object_array_of_bags(self):
+    def test_lists_of_several_kinds(self):
         holder = np.empty(2, dtype=object)
         holder[0], holder[1] = np.ones((2, 1)), np.ones((3, 1))
         assert as_bags(holder).sizes.tolist() == [2, 3]
-
-    def test_list_of_frames_and_of_sparse(self):
         assert as_bags([pd.DataFrame({"x": [1.0, 2.0]}), np.ones((1, 1))]).sizes.tolist() == [2, 1]
         assert as_bags([sp.csr_array(np.eye(2)), np.ones((1, 2))]).is_sparse
 
@@ -102,21 +96,15 @@ class TestFrames:
         assert bags.feature_names == ("x",)
         assert bags.instance_labels.tolist() == [0, 1, 0]
 
-    def test_labels_given_replace_those_of_the_table(self, frame):
+    def test_labels_given_and_types_of_columns(self, frame):
         assert as_bags(frame(LONG), y=[6, 5]).y.tolist() == [6, 5]
-
-    def test_without_a_bag_column_a_row_is_a_bag(self, frame):
-        bags = as_bags(frame({"x": [1.0, 2.0], "z": [3.0, 4.0]}))
-        assert bags.sizes.tolist() == [1, 1]
-        assert bags.feature_names == ("x", "z")
-
-    def test_booleans_are_numbers(self, frame):
         bags = as_bags(frame({"bag": [1, 1], "x": [0.5, 1.5], "flag": [True, False]}))
         assert bags.instances.tolist() == [[0.5, 1.0], [1.5, 0.0]]
-
-    def test_float32_stays(self, frame):
-        table = frame({"bag": [1, 1], "x": np.array([1, 2], dtype=np.float32)})
-        assert as_bags(table).dtype == np.float32
+        small = frame({"bag": [1, 1], "x": np.array([1, 2], dtype=np.float32)})
+        assert as_bags(small).dtype == np.float32
+        without_bags = as_bags(frame({"x": [1.0, 2.0], "z": [3.0, 4.0]}))
+        assert without_bags.sizes.tolist() == [1, 1]
+        assert without_bags.feature_names == ("x", "z")
 
     @pytest.mark.parametrize(
         ("table", "bag", "message"),
@@ -187,14 +175,12 @@ class TestSeveralArrays:
 
     ARRAYS: ClassVar = {"p": np.arange(4.0).reshape(2, 2), "q": np.array([[4.0, 5.0]])}
 
-    def test_dict(self):
+    def test_dict_and_iterator(self):
         bags = as_bags(self.ARRAYS, y=[0, 1])
         assert bags.ids.tolist() == ["p", "q"]
         assert bags.sizes.tolist() == [2, 1]
-        assert not is_plain_table(self.ARRAYS)
-
-    def test_iterator(self):
         assert as_bags(array for array in self.ARRAYS.values()).sizes.tolist() == [2, 1]
+        assert not is_plain_table(self.ARRAYS)
         assert not is_plain_table(iter(self.ARRAYS.values()))
 
     def test_polars_column_of_lists(self):

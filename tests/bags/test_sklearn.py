@@ -1,100 +1,56 @@
-"""Bags in the tools of the installed scikit-learn, with the smallest bag classifier there is."""
+"""Bags in the tools of the installed scikit-learn, also in those that convert them to arrays."""
+
+import pickle
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import BaggingClassifier
+from sklearn.inspection import permutation_importance
 from sklearn.model_selection import (
     GridSearchCV,
     cross_val_predict,
     cross_validate,
     train_test_split,
 )
-from sklearn.multiclass import OneVsRestClassifier
-from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
 from sklearn.utils import resample, shuffle
-from sklearn.utils.validation import check_is_fitted
 
-from pigmil import Bags, OnInstances, as_bags
+from pigmil import Bags, BagScaler, MIKernel, as_bags
+from pigmil._core.errors import BagsError
 
-
-class NearestMean(ClassifierMixin, BaseEstimator):
-    """A bag is as positive as its mean is near the mean of positive bags, to the power given."""
-
-    def __init__(self, power=1.0):
-        self.power = power
-
-    def fit(self, X, y):
-        bags, y = as_bags(X), np.asarray(y)
-        self.classes_ = np.unique(y)
-        self.instances_seen_ = bags.n_instances
-        means = self._means(bags)
-        self.means_ = np.array([means[y == label].mean(axis=0) for label in self.classes_])
-        return self
-
-    def decision_function(self, X):
-        check_is_fitted(self)
-        gaps = np.linalg.norm(self._means(as_bags(X))[:, None] - self.means_, axis=2) ** self.power
-        return gaps[:, 0] - gaps[:, 1]
-
-    def predict(self, X):
-        return self.classes_[(self.decision_function(X) > 0).astype(int)]
-
-    @staticmethod
-    def _means(bags):
-        return np.array([np.asarray(bag.mean(axis=0)).ravel() for bag in bags])
+MODEL = make_pipeline(BagScaler(), MIKernel())
 
 
-def make(n_bags=24, n_classes=2, *, sparse=False, seed=0):
-    rng = np.random.RandomState(seed)
+def random_bags(n_bags=24, n_classes=2, *, sizes=(1, 5)):
+    rng = np.random.RandomState(0)
     y = np.arange(n_bags) % n_classes
-    listed = [rng.normal(3.0 * label, 1.0, (rng.randint(1, 5), 2)) for label in y]
-    bags = Bags.from_list(
-        listed,
-        y=y,
-        ids=[f"bag {i}" for i in range(n_bags)],
-        instance_labels=[np.full(len(bag), label) for bag, label in zip(listed, y, strict=True)],
-    )
-    return bags.with_instances(sp.csr_array(bags.instances)) if sparse else bags
+    parts = [rng.normal(3.0 * label, 1.0, (rng.randint(*sizes), 2)) for label in y]
+    labels = [np.full(len(part), label) for part, label in zip(parts, y, strict=True)]
+    ids = [f"bag {at}" for at in range(n_bags)]
+    return Bags.from_list(parts, y=y, ids=ids, instance_labels=labels)
 
 
 @pytest.fixture(params=["dense", "sparse"])
 def bags(request):
-    return make(sparse=request.param == "sparse")
+    bags = random_bags()
+    sparse = request.param == "sparse"
+    return bags.with_instances(sp.csr_array(bags.instances)) if sparse else bags
 
 
 def test_train_test_split(bags):
     train, test, y_train, y_test = train_test_split(
         bags, bags.y, test_size=6, stratify=bags.y, random_state=0
     )
-    assert isinstance(train, Bags)
-    assert len(train) == 18
-    assert len(test) == 6
+    assert (len(train), len(test)) == (18, 6)
     assert train.y.tolist() == y_train.tolist()
     assert test.y.tolist() == y_test.tolist()
     assert sorted([*train.ids, *test.ids]) == sorted(bags.ids)
-    names = bags.ids.tolist()
     for name, bag in zip(test.ids, test, strict=True):
-        expected = bags[names.index(name)]
-        assert abs(bag - expected).max() == 0.0
-
-
-def test_cross_validation_fits_on_training_bags_only(bags):
-    result = cross_validate(
-        NearestMean(),
-        bags,
-        bags.y,
-        cv=4,
-        scoring=["accuracy", "roc_auc"],
-        return_estimator=True,
-        return_indices=True,
-    )
-    assert (result["test_accuracy"] > 0.9).all()
-    assert (cross_val_predict(NearestMean(), bags, bags.y, cv=3) == bags.y).mean() > 0.9
-    for model, train in zip(result["estimator"], result["indices"]["train"], strict=True):
-        assert model.instances_seen_ == bags[train].n_instances
+        assert abs(bag - bags[name]).max() == 0.0
 
 
 def test_shuffle_and_resample(bags):
@@ -105,44 +61,100 @@ def test_shuffle_and_resample(bags):
     assert as_bags(again, y=y).y.tolist() == y.tolist()
 
 
+def test_folds_are_fitted_on_training_bags_only(bags):
+    assert (cross_val_predict(MODEL, bags, bags.y, cv=3) == bags.y).mean() > 0.9
+    result = cross_validate(
+        MODEL, bags, bags.y, cv=4, scoring=["accuracy", "roc_auc"], return_estimator=True,
+        return_indices=True,
+    )  # fmt: skip
+    assert result["test_accuracy"].mean() > 0.9
+    for model, train in zip(result["estimator"], result["indices"]["train"], strict=True):
+        seen = bags[train].instances.toarray() if bags.is_sparse else bags[train].instances
+        np.testing.assert_allclose(model[0].transformer_.scale_, np.std(seen, axis=0))
+
+
 def test_grid_search_in_two_processes(bags):
-    search = GridSearchCV(NearestMean(), {"power": [0.5, 1.0]}, cv=2, n_jobs=2)
-    search.fit(bags, bags.y)
+    grid = {"bagscaler__with_std": [True, False]}
+    search = GridSearchCV(MODEL, grid, cv=2, n_jobs=2).fit(bags, bags.y)
     assert search.best_score_ > 0.9
     assert search.predict(bags).shape == (24,)
 
 
-def test_pipeline_scales_training_instances(bags):
-    pipe = Pipeline(
-        [("scale", OnInstances(StandardScaler(with_mean=False))), ("model", NearestMean())]
-    )
-    search = GridSearchCV(
-        pipe, {"model__power": [1.0], "scale__transformer__with_std": [True]}, cv=2
-    )
-    search.fit(bags, bags.y)
-    assert search.best_score_ > 0.9
-    half = clone(pipe).fit(bags[:12], bags.y[:12])
-    first = bags[:12].instances
-    first = first.toarray() if bags.is_sparse else first
-    np.testing.assert_allclose(half["scale"].transformer_.scale_, np.std(first, axis=0))
-
-
 @pytest.mark.parametrize("ensemble", [True, False])
 def test_calibration(bags, ensemble):
-    model = CalibratedClassifierCV(NearestMean(), cv=3, ensemble=ensemble).fit(bags, bags.y)
+    model = CalibratedClassifierCV(MODEL, cv=3, ensemble=ensemble).fit(bags, bags.y)
     chances = model.predict_proba(bags)
     np.testing.assert_allclose(chances.sum(axis=1), 1.0)
     assert (chances.argmax(axis=1) == bags.y).mean() > 0.9
 
 
 def test_one_against_the_rest():
-    bags = make(n_bags=30, n_classes=3)
-
-    class Relabelling(NearestMean):
-        def fit(self, X, y):
-            return super().fit(as_bags(X, y=y), y)  # contradicts instance labels
-
-    model = OneVsRestClassifier(Relabelling()).fit(bags, bags.y)
+    """The labels of the two-class problems contradict those of instances."""
+    bags = random_bags(30, 3)
+    model = OneVsRestClassifier(MODEL).fit(bags, bags.y)
     assert len(model.estimators_) == 3
-    assert model.predict(bags).shape == (30,)
     assert (model.predict(bags) == bags.y).mean() > 0.6
+
+
+@pytest.mark.parametrize("sizes", [(1, 5), (3, 4)], ids=["ragged", "equal"])
+def test_array_of_bags(sizes):
+    bags = random_bags(sizes=sizes)
+    array = np.asarray(bags)
+    assert array.shape == bags.shape
+    assert array.dtype == object
+    for row, bag in zip(array, bags, strict=True):
+        for column, values in enumerate(row):
+            np.testing.assert_array_equal(values, bag[:, column])
+    np.testing.assert_array_equal(as_bags(array).instances, bags.instances)
+    assert type(as_bags(array).instances) is np.ndarray
+    with pytest.raises(ValueError, match="sequence"):
+        np.asarray(bags, dtype=np.float64)
+    with pytest.raises(TypeError, match="Sparse bags cannot become an array"):
+        np.asarray(bags.with_instances(sp.csr_array(bags.instances)))
+
+
+@pytest.mark.parametrize("sizes", [(1, 5), (3, 4)], ids=["ragged", "equal"])
+@pytest.mark.parametrize(
+    ("model", "n_classes"),
+    [
+        (BaggingClassifier(MIKernel(), 3, random_state=0), 2),
+        (BaggingClassifier(MIKernel(), 3, max_features=0.5, random_state=0), 2),
+        (OneVsOneClassifier(make_pipeline(BagScaler(), MIKernel())), 3),
+    ],
+)
+def test_ensembles(sizes, model, n_classes):
+    bags = random_bags(30, n_classes, sizes=sizes)
+    model = clone(model).fit(bags, bags.y)
+    assert len(model.estimators_) == 3
+    assert (model.predict(bags) == bags.y).mean() > 0.9
+
+
+@pytest.mark.parametrize("sizes", [(1, 5), (3, 4)], ids=["ragged", "equal"])
+def test_permutation_importance(sizes):
+    """A feature that is noise matters less."""
+    bags = random_bags(sizes=sizes)
+    noise = np.random.RandomState(1).normal(size=(bags.n_instances, 1))
+    bags = bags.with_instances(np.hstack([bags.instances[:, :1], noise]))
+    model = MIKernel().fit(bags, bags.y)
+    result = permutation_importance(model, bags, bags.y, n_repeats=5, random_state=0)
+    assert result.importances_mean[0] > result.importances_mean[1] + 0.1
+
+
+@pytest.mark.parametrize("n_features", [2, 3])
+def test_an_exchanged_feature_takes_the_size_of_its_new_bag(n_features):
+    """[a, b] and [c, d, e]: the first bag gets c, d; the second a, b and a again."""
+    first, second = np.arange(2.0), np.arange(10.0, 13.0)
+    bags = Bags.from_list([np.column_stack([part] * n_features) for part in (first, second)])
+    array = np.asarray(bags)
+    array[:, 1] = pickle.loads(pickle.dumps(array[[1, 0], 1]))
+    mixed = as_bags(array)
+    assert type(mixed.instances) is np.ndarray
+    np.testing.assert_array_equal(mixed[0][:, :2], [[0, 10], [1, 11]])
+    np.testing.assert_array_equal(mixed[1][:, :2], [[10, 0], [11, 1], [12, 0]])
+
+
+def test_arrays_of_a_user_need_one_size_per_bag():
+    array = np.empty((1, 2), dtype=object)
+    array[0, 0], array[0, 1] = np.zeros(2), np.zeros(3)
+    with pytest.raises(BagsError, match="Bag 0 has features of 2 and of 3 instances"):
+        as_bags(array)

@@ -84,32 +84,34 @@ def find_roles(
     ('x',)
     """
     names = list(columns)
-    absent: list[tuple[str, Any]] = []
 
     def fail(problem: str, parameter: str | None = None) -> PigmilError:
         return error(f"{what}: {problem}", parameter=parameter)
 
-    def find(asked: Column, role: str, defaults: Sequence[str] = ()) -> str | None:
-        if asked is None or asked is False:
-            free = set() if asked is False else set(names) - chosen
-            return next((name for name in defaults if name in free), None)
-        if isinstance(asked, int) and -len(names) <= asked < len(names):
-            return names[asked]
-        if asked not in names:
-            absent.append((role, asked))
-        return str(asked)
-
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise fail(f"has several columns of the name {listed(twice)}; rename or drop them.")
+
+    def name_of(asked: Any) -> str:
+        at_position = isinstance(asked, int) and -len(names) <= asked < len(names)
+        return names[asked] if at_position else str(asked)
+
+    def one_of(asked: Column, defaults: Sequence[str]) -> str | None:
+        if asked is None:
+            return next((name for name in defaults if name in free), None)
+        return None if asked is False else name_of(asked)
+
     on_instances, on_bags, given = (
-        tuple(str(find(name, role)) for name in as_names(asked))
-        for role, asked in (("info", info), ("bag_info", bag_info), ("features", features or ()))
+        tuple(map(name_of, as_names(asked))) for asked in (info, bag_info, features or ())
     )
-    chosen = {*on_instances, *on_bags, *given}
-    bag_column = find(bag, "bag", BAG_NAMES)
-    label_column = find(label, "label", LABEL_NAMES)
-    instance_column = find(instance_label, "instance_label", INSTANCE_LABEL_NAMES)
+    free = set(names) - {*on_instances, *on_bags, *given}
+    bag_column = one_of(bag, BAG_NAMES)
+    label_column = one_of(label, LABEL_NAMES)
+    instance_column = one_of(instance_label, INSTANCE_LABEL_NAMES)
+    roles = {"info": on_instances, "bag_info": on_bags, "features": given, "bag": [bag_column],
+             "label": [label_column], "instance_label": [instance_column]}  # fmt: skip
+    named = [(role, name) for role, found in roles.items() for name in found if name is not None]
+    absent = [(role, name) for role, name in named if name not in names]
     if absent:
         asked = ", ".join(f"{role}={name!r}" for role, name in absent)
         raise fail(
@@ -122,8 +124,7 @@ def find_roles(
             f"label with bag= and label=. {hint}".rstrip(),
             "bag",
         )
-    named = [bag_column, label_column, instance_column, *on_instances, *on_bags, *given]
-    taken = Counter(name for name in named if name is not None)
+    taken = Counter(name for _, name in named)
     repeated = sorted(name for name, count in taken.items() if count > 1)
     if repeated:
         raise fail(f"the columns {listed(repeated)} are given two roles; each column has one.")

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from pigmil._core.errors import BagsError, Problems, import_optional
 from pigmil._core.segments import offsets_of, segment_gather, segment_ids
-from pigmil._core.tables import Table
-from pigmil._core.text import sanitize
+from pigmil._core.text import Table, sanitize
 from pigmil._core.typing import IntArray
 from pigmil.bags._checks import (
     FeatureOfBag,

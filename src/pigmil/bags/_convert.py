@@ -302,16 +302,14 @@ def add_scores(adata: Any, bags: Bags, scores: Any) -> None:
         raise BagsError("The bags do not come from an AnnData object.")
     if scores.shape != (bags.n_instances,):
         raise BagsError(f"scores has shape {scores.shape}; expected ({bags.n_instances},).")
-    position = {str(name): at for at, name in enumerate(adata.obs_names)}
-    if len(position) < adata.n_obs:
+    if not adata.obs_names.is_unique:
         raise BagsError("obs_names contains duplicates; call adata.obs_names_make_unique() first.")
-    names = bags.instance_info[OBS_NAME].tolist()
-    absent = [name for name in names if name not in position]
-    if absent:
-        raise BagsError(f"The AnnData object has no observation {absent[0]!r}.")
-    rows = np.array([position[name] for name in names])
-    values, ranks = np.full(adata.n_obs, np.nan), np.full(adata.n_obs, np.nan)
-    values[rows] = scores
+    names = bags.instance_info[OBS_NAME]
+    rows = adata.obs_names.astype(str).get_indexer(names)
+    if (rows < 0).any():
+        raise BagsError(f"The AnnData object has no observation {names[rows < 0][0]!r}.")
     order = np.argsort(-scores, kind="stable")
-    ranks[rows[order]] = np.arange(1, len(order) + 1)
-    adata.obs[SCORE], adata.obs[RANK] = values, ranks
+    for column, found in ((SCORE, scores[order]), (RANK, np.arange(1, len(order) + 1))):
+        values = np.full(adata.n_obs, np.nan)
+        values[rows[order]] = found
+        adata.obs[column] = values

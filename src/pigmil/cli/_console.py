@@ -25,8 +25,7 @@ from rich.progress import MofNCompleteColumn, Progress
 
 from pigmil._core.errors import PigmilError, import_optional
 from pigmil._core.files import atomic_write
-from pigmil._core.tables import Table
-from pigmil._core.text import escape_formula, sanitize, to_json_safe
+from pigmil._core.text import Table, escape_formula, sanitize, to_json_safe
 
 FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
 TABLES = (".csv", ".tsv", ".parquet", ".json")

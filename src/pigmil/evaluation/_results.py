@@ -11,8 +11,14 @@ from typing import Any, ClassVar
 
 from pigmil._core.errors import import_optional
 from pigmil._core.files import atomic_write
-from pigmil._core.tables import Cell, Table, escape_latex
-from pigmil._core.text import escape_formula, escape_markdown, to_json_safe
+from pigmil._core.text import (
+    Cell,
+    Table,
+    escape_formula,
+    escape_latex,
+    escape_markdown,
+    to_json_safe,
+)
 from pigmil.evaluation._statistics import (
     MIN_FOLDS,
     Comparison,

@@ -1,6 +1,6 @@
 """Figures, and HTML or Markdown reports rendered from one summary."""
 
-from pigmil._core.tables import Cell, Table
+from pigmil._core.text import Cell, Table
 from pigmil.report._comparison import comparison_summary
 from pigmil.report._figures import plot_bags, plot_faithfulness, plot_heatmap
 from pigmil.report._summary import detection_summary

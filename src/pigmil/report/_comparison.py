@@ -8,8 +8,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from pigmil._core.errors import import_optional
-from pigmil._core.tables import DAGGER, Table
-from pigmil._core.text import count, number, sanitize, to_json_safe
+from pigmil._core.text import DAGGER, Table, count, number, sanitize, to_json_safe
 from pigmil.evaluation._statistics import MIN_DATASETS, MIN_FOLDS
 from pigmil.report._summary import provenance
 

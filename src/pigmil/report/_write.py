@@ -11,8 +11,7 @@ from typing import Any
 
 from pigmil._core.errors import import_optional
 from pigmil._core.files import atomic_write
-from pigmil._core.tables import Table
-from pigmil._core.text import escape_markdown, number, probability
+from pigmil._core.text import Table, escape_markdown, number, probability
 
 _SUFFIXES = (".html", ".htm", ".md")
 # The parts of a summary that the scripts draw.
