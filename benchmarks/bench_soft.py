@@ -100,7 +100,7 @@ class Recorded(SoftPIGMIL):
     def _combine(self, bags, work, family, settings):
         self.positions, self.family = work.positions, family
         both = super()._combine(bags, work, family, settings)
-        scores = family.scores[:, 0]
+        scores = family.scores(family.weights[:, :1])[:, 0]
         share = (1.0 - settings.forest_share) / scores[~work.inside].std()
         self.trees = both[0][work.positions] - share * scores
         return both

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from sklearn.pipeline import make_pipeline
 
-from pigmil import BagScaler, SoftPIGMIL, diagnose, read_bags
+from pigmil import BagScaler, SoftPIGMIL, read_bags, select_instances
 from pigmil.report import plot_heatmap
 
 # %%
@@ -54,8 +54,8 @@ print(bags)
 # explain its label where the best ones are left out.
 method = make_pipeline(BagScaler(), SoftPIGMIL(pos_label="tumour", random_state=0))
 model = method.fit(bags, bags.y)
-diagnosis = diagnose(method, bags, groups="case_id")
-print(diagnosis)
+selection = select_instances(method, bags, groups="case_id")
+print(selection.diagnosis)
 
 # %%
 # Heat maps
@@ -74,7 +74,7 @@ for name, ax in zip(("slide_3", "slide_7", "slide_4"), axes, strict=True):
 # %%
 # The tiles were planted, so the answer can be checked: the share of the called tiles of tumour
 # slides that were planted.
-called = diagnosis.selection.called
+called = selection.called
 truth = np.concatenate(list(planted.values()))
 print(f"{len(called)} tiles called, {truth[called].mean():.0%} of them planted")
 print(f"{truth.sum()} tiles planted, {truth[called].sum() / truth.sum():.0%} of them called")

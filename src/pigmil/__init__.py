@@ -25,7 +25,7 @@ _HOME = {
     "StoreError": "pigmil._core.errors",
     "all_estimators": "pigmil.estimators",
     "as_bags": "pigmil.bags",
-    "diagnose": "pigmil.evaluation._diagnosis",
+    "diagnose": "pigmil.evaluation._selection",
     "instance_scores": "pigmil.metrics",
     "load_model": "pigmil.estimators.persistence",
     "model_types": "pigmil.estimators.persistence",
@@ -94,7 +94,7 @@ if TYPE_CHECKING:
     from pigmil.estimators.sil import SIL as SIL
     from pigmil.estimators.single_instance import SingleInstance as SingleInstance
     from pigmil.estimators.soft_pigmil import SoftPIGMIL as SoftPIGMIL
-    from pigmil.evaluation._diagnosis import diagnose as diagnose
+    from pigmil.evaluation._selection import diagnose as diagnose
     from pigmil.evaluation._selection import select_instances as select_instances
     from pigmil.graph.reading import PaperReading as PaperReading
     from pigmil.io import read_bags as read_bags

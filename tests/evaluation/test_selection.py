@@ -11,12 +11,23 @@ from scipy.integrate import quad
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import make_pipeline
 
-from pigmil import MISVM, Bags, BagScaler, select_instances
+from pigmil import (
+    MISVM,
+    Bags,
+    BagScaler,
+    SoftPIGMIL,
+    load_model,
+    save_model,
+    scan_bags,
+    select_instances,
+    write_bags,
+)
 from pigmil.datasets import make_ring
+from pigmil.estimators.base import BaseMIL
 from pigmil.evaluation._selection import (
     conformal_p_values,
     design_effect,
-    held_out_scores,
+    refit_folds,
     standardized_scores,
 )
 
@@ -186,9 +197,9 @@ def test_scale_of_a_fold_treats_bags_of_both_classes_alike():
     """
     rng = np.random.default_rng(0)
     ratios, ratios_by_negatives = [], []
-    for _ in range(100):
+    for _ in range(60):
         bags = draw_bags(rng, n_bags=20, size=4, bag_spread=2.0)
-        held_out = held_out_scores(FirstFeature(), bags)
+        held_out = refit_folds(FirstFeature(), bags, bags.y)
         negative = ~held_out.positive[bags.bag_index]
         values, fold = bags.instances[:, 0], held_out.fold[bags.bag_index]
         narrow = np.empty(len(values))
@@ -212,7 +223,8 @@ def test_every_bag_is_held_out_of_its_model():
             assert len(self.seen_) + bags.n_bags == 30
             return super().decision_function_instances(bags)
 
-    held_out = held_out_scores(Remember(), draw_bags(np.random.default_rng(0)), cv=3)
+    bags = draw_bags(np.random.default_rng(0))
+    held_out = refit_folds(Remember(), bags, bags.y, cv=3)
     assert_array_equal(np.bincount(held_out.fold), [10, 10, 10])
     assert np.isfinite(held_out.scores).all()
 
@@ -220,7 +232,7 @@ def test_every_bag_is_held_out_of_its_model():
 def test_bags_of_a_group_share_a_fold_and_are_one_unit():
     groups = np.repeat(np.arange(10), 3)
     bags = draw_bags(np.random.default_rng(0))
-    held_out = held_out_scores(FirstFeature(), bags, groups=groups)
+    held_out = refit_folds(FirstFeature(), bags, bags.y, groups=groups)
     assert all(len(set(held_out.fold[groups == group])) == 1 for group in range(10))
     assert_array_equal(held_out.units, groups)
 
@@ -253,10 +265,10 @@ def test_on_noise_calls_keep_the_level(bag_spread):
     rng = np.random.default_rng(0)
     y = np.arange(210) < 10
     any_call = []
-    for _ in range(300):
+    for _ in range(150):
         bags = draw_bags(rng, n_bags=210, size=3, bag_spread=bag_spread, y=y)
         any_call.append(len(select_instances(FirstFeature(), bags).called) > 0)
-    assert np.mean(any_call) <= 0.1 + 2 * np.sqrt(0.1 * 0.9 / 300)
+    assert np.mean(any_call) <= 0.1 + 2 * np.sqrt(0.1 * 0.9 / 150)
     assert np.mean(any_call) > 0.01  # the level is not kept by calling nothing
 
 
@@ -265,7 +277,7 @@ def test_with_positives_calls_keep_the_level(bag_spread):
     """One instance of each positive bag is shifted; all others are alike in both classes."""
     rng = np.random.default_rng(1)
     false, power = [], []
-    for _ in range(150):
+    for _ in range(80):
         bags = draw_bags(rng, n_bags=80, size=6, bag_spread=bag_spread)
         values = bags.instances.copy()
         witness = bags.offsets[:-1][bags.y == 1]
@@ -301,7 +313,6 @@ def test_works_through_a_pipeline_and_for_the_chosen_class():
     model = make_pipeline(BagScaler(), MISVM(pos_label="active"))
     selection = select_instances(model, bags, y)
     assert selection.method == "MISVM"
-    assert selection.held_out.positive_label == "active"
     assert_array_equal(np.unique(bags.bag_index[selection.instances]), np.flatnonzero(bags.y == 1))
     assert (bags.instance_labels[selection.called] == 1).mean() > 0.8
 
@@ -332,13 +343,118 @@ def test_result_lists_calls_bags_and_reasons_for_doubt():
     assert_array_equal(frame["instance"][frame["called"]], selection.called)
     assert len(selection.bags_without_call) == 20 - len(np.unique(frame["bag"][frame["called"]]))
     text = repr(selection)
+    assert text.startswith("MISVM: good, confidence")
     assert f"{len(selection.called)} instances of 160 called positive" in text
     assert "at most 10 % of them false" in text
+    assert "<table" in selection._repr_html_()
     with pytest.raises(AttributeError):
         selection.fdr = 0.2
-    nothing = select_instances(FirstFeature(), draw_bags(np.random.default_rng(0)))
-    assert "Nothing is called" in repr(nothing)
-    assert len(nothing.bags_without_call) == 15
+
+
+def test_where_nothing_is_called_the_smallest_level_is_named():
+    """Four negative bags whose instances are all alike count as four negatives."""
+    values = [np.full((5, 1), float(number)) for number in range(8)]
+    bags = Bags.from_list(values, y=np.arange(8) >= 4)
+    nothing = select_instances(FirstFeature(), bags, cv=2)
+    assert len(nothing.called) == 0
+    assert len(nothing.bags_without_call) == 4
+    smallest = nothing.adjusted.min()
+    assert 0.1 < smallest < 1
+    assert f"The smallest level that calls an instance is {smallest:.2g}" in repr(nothing)
+    assert "20 instances of 4 negative bags calibrate" in repr(nothing)
+    assert len(select_instances(FirstFeature(), bags, cv=2, fdr=smallest + 1e-9).called)
+
+
+def planted(seed, n_bags=40, size=12, shift=5.0):
+    """Bags with four shifted instances in every second one."""
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=(n_bags, size, 3))
+    values[1::2, :4, 0] += shift
+    labels = np.zeros((n_bags, size), dtype=int)
+    labels[1::2, :4] = 1
+    return Bags.from_list(
+        list(values), y=np.arange(n_bags) % 2, instance_labels=labels.ravel(),
+        ids=[f"{seed}-{number}" for number in range(n_bags)],
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    bags = planted(0)
+    return make_pipeline(BagScaler(), SoftPIGMIL()).fit(bags, bags.y)
+
+
+def never_fit(*args):
+    raise AssertionError("A fitted model was fitted again.")
+
+
+def test_a_fitted_model_is_not_fitted_again(fitted, monkeypatch, tmp_path):
+    bags, new = planted(0), planted(1)
+    again = select_instances(make_pipeline(BagScaler(), SoftPIGMIL()), bags)
+    monkeypatch.setattr(BaseMIL, "_fit_checked", never_fit)
+    own = select_instances(fitted, bags)
+    assert_allclose(own.p_values, again.p_values)
+    assert_array_equal(np.unique(bags.bag_index[own.instances]), np.arange(1, 40, 2))
+    other = select_instances(fitted, new)
+    assert_array_equal(other.instances, np.arange(new.n_instances))  # labels are not used
+    for selection, truth in ((own, bags.instance_labels), (other, new.instance_labels)):
+        assert truth[selection.called].mean() >= 0.85
+        assert truth[selection.called].sum() >= 0.9 * truth.sum()
+        assert selection.diagnosis.verdict == "good"
+    loaded = load_model(save_model(fitted, tmp_path / "model.skops"))
+    assert_array_equal(select_instances(loaded, new).called, other.called)
+    assert_array_equal(select_instances(loaded, bags).called, own.called)
+    with pytest.raises(ValueError, match="The folds of a fitted model are those of its fit"):
+        select_instances(fitted, bags, groups=np.arange(40))
+    with pytest.raises(ValueError, match="These bags had other labels"):
+        select_instances(fitted, bags, 1 - bags.y)
+
+
+def test_training_bags_are_recognised_in_any_order_and_company(fitted):
+    bags, new = planted(0), planted(1)
+    some = np.array([5, 2, 7, 9])
+    mixed = Bags.from_list([*bags[some], *new[:3]])
+    selection = select_instances(fitted, mixed)
+    own = select_instances(fitted, bags)
+    score = dict(zip(own.instances.tolist(), own.scores.tolist(), strict=True))
+    rows = np.concatenate([np.arange(12 * bag, 12 * bag + 12) for bag in (5, 7, 9)])
+    assert_allclose(selection.scores[:36], [score[row] for row in rows])
+    # Bag 2 is known to be negative; of the new ones nothing is known.
+    assert_array_equal(np.unique(mixed.bag_index[selection.instances]), [0, 2, 3, 4, 5, 6])
+    expected = select_instances(fitted, new[:3])
+    assert_allclose(selection.scores[36:], expected.scores)
+
+
+def small_blocks(bags, max_bytes=None):
+    return [bags._take(np.arange(start, start + 10)) for start in range(0, len(bags), 10)]
+
+
+def test_selection_is_the_same_on_disk(fitted, tmp_path, monkeypatch):
+    monkeypatch.setattr("pigmil.bags._lazy.LazyBags.partitions", small_blocks)
+    bags, new = planted(0), planted(1)
+    for name, part in (("own", bags), ("new", new)):
+        write_bags(part, tmp_path / f"{name}.h5")
+        lazy = scan_bags(tmp_path / f"{name}.h5")
+        found, expected = select_instances(fitted, lazy), select_instances(fitted, part)
+        assert_array_equal(found.called, expected.called)
+    model = SoftPIGMIL(max_instances=200, random_state=0)
+    lazy = scan_bags(tmp_path / "own.h5")
+    found = select_instances(model, lazy).called
+    assert bags.instance_labels[found].mean() >= 0.85
+    assert len(found) >= 60
+
+
+def test_calls_on_new_bags_keep_the_level():
+    """Conformal validity: all bags of each draw are new."""
+    false, power = [], []
+    for seed in range(10):
+        model = SoftPIGMIL().fit(planted(100 + seed, shift=3.5))
+        new = planted(200 + seed, shift=3.5)
+        called = new.instance_labels[select_instances(model, new).called]
+        false.append(1 - called.mean() if len(called) else 0.0)
+        power.append(called.sum() / new.instance_labels.sum())
+    assert np.mean(false) <= 0.1
+    assert np.mean(power) > 0.5
 
 
 @pytest.mark.parametrize(
@@ -346,6 +462,7 @@ def test_result_lists_calls_bags_and_reasons_for_doubt():
     [
         ({"fdr": 0.0}, "fdr must lie between 0 and 1"),
         ({"cv": 1}, "the number of folds is 1"),
+        ({"y": None}, "The labels of the bags are needed"),
         ({"y": [1, 0]}, "One label per bag"),
         ({"y": np.arange(30) % 3}, "two classes"),
         ({"y": np.arange(30) == 0}, "1 positive and 29 negative"),
@@ -353,6 +470,7 @@ def test_result_lists_calls_bags_and_reasons_for_doubt():
 )
 def test_what_cannot_work_is_an_error(settings, message):
     bags = draw_bags(np.random.default_rng(0))
+    bags = Bags.from_list(list(bags)) if settings.get("y", 0) is None else bags
     with pytest.raises(ValueError, match=message):
         select_instances(FirstFeature(), bags, **settings)
 

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from pigmil import Bags, BagScaler
 from pigmil.datasets import make_rhombus
 from pigmil.estimators import all_estimators, get_estimator
+from pigmil.evaluation import Diagnosis
 from pigmil.report import _pictures as pictures
 from pigmil.report import _ranking as ranking
 from pigmil.report import detection_summary, render_html
@@ -236,17 +237,12 @@ def test_answer_lists_the_best_of_each_positive_bag(rhombus, rhombus_summary):
 def test_answer_opens_with_the_calls_and_their_level(rhombus):
     bags, model = rhombus
     rows = np.flatnonzero(np.repeat(bags.y == 1, bags.sizes))
+    diagnosis = Diagnosis("PIGMIL", "weak", 0.5, ("First.",), ("Second.",), 0.75, (0.5, 1.0))
     selection = SimpleNamespace(
         fdr=0.2, instances=rows, adjusted=np.linspace(0, 1, len(rows)), notes=("few <b>bags",),
-        scores=np.arange(len(rows), 0.0, -1.0), called=rows[:10],
+        scores=np.arange(len(rows), 0.0, -1.0), called=rows[:10], diagnosis=diagnosis,
     )  # fmt: skip
-    diagnosis = SimpleNamespace(
-        verdict="weak", confidence=0.5, reasons=("First.",), alarms=("Second.",), auc=0.75,
-        auc_interval=(0.5, 1.0), stability=float("nan"), to_dict=dict,
-    )  # fmt: skip
-    summary = detection_summary(
-        model, bags, source="x", folds=0, selection=selection, diagnosis=diagnosis
-    )
+    summary = detection_summary(model, bags, source="x", folds=0, selection=selection)
     answer = summary["answer"]
     assert answer["verdict"] == "weak, confidence 0.50 of 1"
     assert {"name": "How sure", "value": "weak", "note": "confidence 0.50 of 1"} in summary["facts"]

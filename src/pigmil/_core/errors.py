@@ -63,6 +63,10 @@ class PositiveLabelWarning(UserWarning):
     """Labels are text and ``pos_label`` is not given: the last in alphabetical order is taken."""
 
 
+class ChanceWarning(UserWarning):
+    """A fit ranks bags held out no better than chance: its scores mean nothing."""
+
+
 class Problems:
     """Collect all problems of an input, so that one error reports all of them.
 

@@ -29,6 +29,7 @@ from pigmil._core.text import Table, escape_formula, sanitize, to_json_safe
 
 FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
 TABLES = (".csv", ".tsv", ".parquet", ".json")
+INSTANCE_TABLES = (*TABLES, ".h5ad")
 REPORTS = (".html", ".htm", ".md")
 # Errors in what the user passed; their messages are shown without a traceback.
 _INPUT_ERRORS = (PigmilError, ValueError, TypeError, OSError)
@@ -435,6 +436,37 @@ def write_table(columns: dict[str, Any], path: Path, *, raw: bool = False) -> Pa
             csv = import_optional("pyarrow.csv", extra="io", purpose="Writing csv")
             delimiter = "\t" if suffix == ".tsv" else ","
             csv.write_csv(table, temporary, csv.WriteOptions(delimiter=delimiter))
+    return path
+
+
+def write_obs(columns: dict[str, Any], data: str, bags: Any, path: Path) -> Path:
+    """Write a copy of an AnnData file with values of the instances as columns of ``obs``.
+
+    Parameters
+    ----------
+    columns : dict of str to array
+        Values of all instances by column name; those of numbers and of true and false.
+    data : str
+        The AnnData file that the bags were read from.
+    bags : Bags
+        With the names of the observations.
+    path : Path
+        The file.
+    """
+    import numpy as np
+
+    anndata = import_optional("anndata", extra="anndata", purpose="Writing AnnData")
+    names = bags.instance_info.get("obs_name")
+    if names is None:
+        raise ValueError(f"{path} can hold the scores of an AnnData file only (.h5ad).")
+    table = anndata.read_h5ad(data)
+    place = table.obs_names.get_indexer(names)
+    for name, values in columns.items():
+        column = np.full(table.n_obs, False if values.dtype == bool else np.nan)
+        column[place] = values
+        table.obs[f"pigmil_{name}"] = column
+    with atomic_write(path) as temporary:
+        table.write_h5ad(temporary)
     return path
 
 

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 # Held-out predictions for the report refit the method; they are left out if that takes longer.
 _FOLDS, _MAX_SECONDS = 5, 60.0
-# Calls and diagnosis take seven more fits; beyond this size only where --fdr asks for them.
-_FDR, _MAX_INSTANCES = 0.1, 20_000
+_FDR = 0.1
 _MAX_COLUMNS = 3  # of information on an instance, in the printed table
 # Table I of the paper: detected instances that are positive, in per cent.
 TABLE_I = {
@@ -31,10 +30,7 @@ TABLE_I = {
 def detect(
     output: Output,
     data: inputs.DataArgument,
-    fdr: Annotated[
-        float | None,
-        method_option(min=0.001, max=0.999, show_default="0.1, up to 20,000 instances"),
-    ] = None,
+    fdr: Annotated[float | None, method_option(min=0.001, max=0.999, show_default="0.1")] = None,
     to: Annotated[Path | None, output_option(show_default="DATA-instances.csv")] = None,
     report: Annotated[Path | None, result_option(show_default="DATA-report.html")] = None,
     no_report: Result[bool] = False,
@@ -58,7 +54,8 @@ def detect(
     fdr : float
         False discovery rate: average share of false detections to allow.
     to : Path
-        Ranked table: .csv, .tsv, .parquet or .json.
+        Ranked table: .csv, .tsv, .parquet or .json; or .h5ad, a copy of AnnData with the scores and
+        calls of all cells in obs.
     report : Path
         Report: .html or .md.
     no_report : bool
@@ -82,7 +79,8 @@ def detect(
     """  # fmt: skip
     import numpy as np
 
-    from pigmil.bags import BagImputer, BagScaler, scaled_pipeline
+    from pigmil.bags import BagImputer, BagScaler
+    from pigmil.evaluation._splits import bag_groups, duplicate_groups, with_fold_groups
     from pigmil.report import detection_summary, write_report
     from pigmil.report._ranking import detected_mask, ranked_rows, ranking_columns
 
@@ -90,7 +88,7 @@ def detect(
     to = to or Path(f"{stem}-instances.csv")
     page = None if no_report else report or Path(f"{stem}-report.html")
     console.check_targets(
-        data, {"--output": (to, console.TABLES), "--report": (page, console.REPORTS)}
+        data, {"--output": (to, console.INSTANCE_TABLES), "--report": (page, console.REPORTS)}
     )
     model = fit.build(detects=True)
     if images is not None and inputs.is_table(data):
@@ -100,25 +98,28 @@ def detect(
         bags = BagImputer(strategy=read.impute.value).fit_transform(bags)
     model.set_params(pos_label=inputs.find_positive_label(bags, fit.pos_label))
     scaled = BagScaler().fit_transform(bags) if fit.scale else bags
-    diagnosis = None
+    has_copies = len(set(duplicate_groups(bags).tolist())) < bags.n_bags
+    grouping = (*(read.group or []), *(["duplicates"] if has_copies else []))
+    groups = bag_groups(bags, grouping or None)
     with inputs.start_cluster(fit.workers):
         start = time.perf_counter()
-        inputs.fit_with_progress(output, model, scaled)
+        inputs.fit_with_progress(output, model, with_fold_groups(scaled, groups))
         seconds = time.perf_counter() - start
-        if fdr is not None or bags.n_instances <= _MAX_INSTANCES:
-            estimator = scaled_pipeline(model, bags) if fit.scale else model
-            diagnosis = _diagnose(output, estimator, bags, fdr, read.group or [], fit.seed)
-    selection = None if diagnosis is None else diagnosis.selection
+        selection = _select(output, model, scaled, fdr, groups, fit.seed)
     rows = ranked_rows(model, bags)
     detected = detected_mask(model, bags, selection)
     ranked = ranking_columns(bags, model.instance_scores_, rows, detected)
     ranked["best_of_bag"] = ranked["rank"] == 1
+    adjusted = np.full(bags.n_instances, np.nan)
     if selection is not None:
-        adjusted = np.full(bags.n_instances, np.nan)
         adjusted[selection.instances] = selection.adjusted
         ranked["adjusted_p_value"] = adjusted[rows]
-    console.write_table(ranked, to, raw=raw)
-    _print_detection(output, bags, model, ranked, top, diagnosis)
+    if to.suffix.lower() == ".h5ad":
+        columns = {"score": model.instance_scores_, "called": detected, "adjusted": adjusted}
+        console.write_obs(columns, data, bags, to)
+    else:
+        console.write_table(ranked, to, raw=raw)
+    _print_detection(output, bags, model, ranked, top, selection)
     output.add_file(to, f"{count(len(rows), 'ranked instance')} of positive bags")
     output.result["instances"] = to
     if page is not None:
@@ -133,7 +134,6 @@ def detect(
                 folds=_FOLDS if _FOLDS * seconds <= _MAX_SECONDS else 0,
                 groups=tuple(read.group) if read.group else None,
                 selection=selection,
-                diagnosis=diagnosis,
                 images=images,
                 image_folder=Path(data).parent,
             )
@@ -141,22 +141,21 @@ def detect(
         output.add_file(page, "report; open it in a browser")
 
 
-def _diagnose(
-    output: Output, estimator: Any, bags: "Bags", fdr: float | None, groups: list[str], seed: int
+def _select(
+    output: Output, model: Any, bags: "Bags", fdr: float | None, groups: Any, seed: int
 ) -> Any:
-    """Diagnose the fit on held-out bags; return None if there are too few bags."""
-    from pigmil.evaluation import diagnose
-    from pigmil.evaluation._splits import duplicate_groups
+    """Call instances by scores of bags held out; return None if there are too few bags."""
+    from pigmil.evaluation import select_instances
 
-    has_duplicates = len(set(duplicate_groups(bags).tolist())) < bags.n_bags
-    grouping = (*groups, *(["duplicates"] if has_duplicates else []))
+    # The folds of a method that holds out bags itself keep groups together already.
+    own_folds = getattr(model, "_holds_out_bags", False)
     try:
         with output.progress("checking on held-out bags") as report_progress:
-            return diagnose(
-                estimator,
+            return select_instances(
+                model,
                 bags,
                 fdr=_FDR if fdr is None else fdr,
-                groups=grouping or None,
+                groups=None if own_folds else groups,
                 random_state=seed,
                 callback=lambda done, total: report_progress(done, total, "fits"),
             )
@@ -168,28 +167,26 @@ def _diagnose(
 
 
 def _print_detection(
-    output: Output, bags: "Bags", model: Any, ranked: dict[str, Any], top: int, diagnosis: Any
+    output: Output, bags: "Bags", model: Any, ranked: dict[str, Any], top: int, selection: Any
 ) -> None:
-    """Print the diagnosis and the top of the ranking; fill the JSON result."""
+    """Print the verdict and the top of the ranking; fill the JSON result."""
     import numpy as np
 
     from pigmil.report._ranking import info_columns
-    from pigmil.report._summary import reasons, verdict
 
     n_positive = int((bags.y == model.positive_label_).sum())
     n_detected = int(ranked["detected"].sum())
-    fdr, level = None, "; the share of false detections is not known."
-    if diagnosis is not None:
-        fdr = diagnosis.selection.fdr
-        level = f", at a false discovery rate of {100 * fdr:g} %."
+    level = "; the share of false detections is not known."
+    if selection is not None:
+        level = f", at a false discovery rate of {100 * selection.fdr:g} %."
     output.print(
         f"{model.card.name} detected {count(n_detected, 'instance')} in "
         f"{count(n_positive, 'positive bag')} (of {count(bags.n_bags, 'bag')}){level}"
     )
-    if diagnosis is not None:
-        output.print(f"How sure is this? {verdict(diagnosis)}")
-        for reason in reasons(diagnosis):
-            output.print(f"- {reason}")
+    if selection is not None:
+        output.print(f"How sure is this? {selection.diagnosis.headline}")
+        for line in (*selection.diagnosis.lines, *selection.notes):
+            output.print(f"- {line}")
     if top:
         varying = info_columns(bags)[0]
         known = [name for name in ranked if name in varying or name.rpartition("_")[0] in varying]
@@ -205,10 +202,10 @@ def _print_detection(
         "method": model.card.name,
         "bags": bags.n_bags,
         "positive_bags": n_positive,
-        "fdr": fdr,
+        "fdr": None if selection is None else selection.fdr,
         "detected": _listed(ranked, ranked["detected"]),
         "best_of_each_bag": _listed(ranked, ranked["best_of_bag"]),
-        "diagnosis": None if diagnosis is None else diagnosis.to_dict(),
+        "diagnosis": None if selection is None else selection.diagnosis.to_dict(),
     }
     if bags.instance_labels is not None and n_detected:
         labels = ranked["instance_label"][ranked["detected"]]

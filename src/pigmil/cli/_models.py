@@ -12,12 +12,20 @@ from pigmil._core.text import count, did_you_mean, listed
 from pigmil.cli import _console as console
 from pigmil.cli import _inputs as inputs
 from pigmil.cli._console import Output, command
-from pigmil.cli._inputs import Data, Method, Result, TextList, output_option, result_option
+from pigmil.cli._inputs import (
+    Data,
+    Method,
+    Result,
+    TextList,
+    method_option,
+    output_option,
+    result_option,
+)
 
 _PICTURES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
 _NAME_BYTES = 100  # of a file name; 255 is the limit of most systems
 _DEVICE = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\.|\Z)", re.IGNORECASE)  # on Windows
-_FIT = inputs.FitOptions(method="PIGMIL")
+FdrOption = Annotated[float | None, method_option(min=0.001, max=0.999)]
 HeatmapFormat = StrEnum("HeatmapFormat", ["png", "svg", "geojson"])
 HeatmapValue = StrEnum("HeatmapValue", ["score", "percentile"])
 
@@ -27,7 +35,7 @@ def fit(
     output: Output,
     data: inputs.DataArgument,
     to: Annotated[Path, output_option()],
-    fitting: inputs.FitOptions = _FIT,
+    fitting: inputs.FitOptions = inputs.FIT_OPTIONS,
     read: inputs.ReadOptions = inputs.NO_OPTIONS,
     stream: Data[bool] = False,
 ) -> None:
@@ -50,12 +58,13 @@ def fit(
 
       pigmil fit molecules.csv --label active --positive yes -o m.skops --method MILES --set C=2
 
-      pigmil fit slides/ --labels slides.csv --workers 4 --method SoftPIGMIL -o m.skops
+      pigmil fit slides/ --labels slides.csv --workers 4 -o m.skops
     """
     from sklearn.pipeline import Pipeline
 
     from pigmil.bags import BagImputer, scaled_pipeline
     from pigmil.estimators.persistence import save_model
+    from pigmil.evaluation._splits import bag_groups, with_fold_groups
 
     console.check_targets(data, {"--output": (to, ())})
     method = fitting.build()
@@ -66,15 +75,17 @@ def fit(
     if read.impute is not None:
         steps = [step for step in model.steps if step[0] != "impute"]
         model = Pipeline([("impute", BagImputer(strategy=read.impute.value)), *steps])
+    groups = bag_groups(bags, tuple(read.group)) if read.group else None
     try:
         with inputs.start_cluster(fitting.workers):
-            inputs.fit_with_progress(output, method, bags, model)
+            inputs.fit_with_progress(output, method, with_fold_groups(bags, groups), model)
     except KeyboardInterrupt:
         output.errors.print("a fit cannot be resumed; run the same command again to start over")
         raise
     save_model(model, to)
+    print_verdict(output, method)
     output.add_file(to, f"{method.card.name} fitted on {count(bags.n_bags, 'bag')}")
-    output.result = {"method": method.card.name, "bags": bags.n_bags, "model": to}
+    output.result |= {"method": method.card.name, "bags": bags.n_bags, "model": to}
 
 
 @command
@@ -84,6 +95,7 @@ def predict(
     data: inputs.DataArgument,
     to: Annotated[Path | None, output_option(show_default="DATA-predictions.csv")] = None,
     instances: Result[Path | None] = None,
+    fdr: FdrOption = None,
     read: inputs.ReadOptions = inputs.NO_OPTIONS,
     raw: Result[bool] = False,
     stream: Data[bool] = False,
@@ -104,6 +116,9 @@ def predict(
     instances : Path
         Also write the instances, best first, to this file; with --stream or --workers to this
         folder.
+    fdr : float
+        Call instances positive, so that on average at most this share of them is false; needs a
+        model of SoftPIGMIL.
     raw : bool
         Do not protect text that a spreadsheet would run as a formula.
     stream : bool
@@ -115,7 +130,7 @@ def predict(
 
       pigmil predict musk.skops new-molecules.csv
 
-      pigmil predict musk.skops new-molecules.csv -o bags.csv --instances instances.csv
+      pigmil predict musk.skops new-molecules.csv -o bags.csv --instances instances.csv --fdr 0.1
 
       pigmil predict m.skops slides/ --stream -o bags.csv --instances scores/
     """  # fmt: skip
@@ -123,7 +138,6 @@ def predict(
 
     from pigmil.bags import BagImputer
     from pigmil.metrics import instance_scores
-    from pigmil.report._ranking import ranking_columns
     from pigmil.scale import predict_to_parquet
 
     pipeline, method = load_pipeline(model)
@@ -134,7 +148,8 @@ def predict(
     to = (to or Path(f"{Path(data).stem}-predictions.csv")) if method.card.classifies else None
     lazy = stream or workers is not None
     targets = {"--output": to, "--instances": None if lazy else instances}
-    console.check_targets(data, {name: (path, console.TABLES) for name, path in targets.items()})
+    kinds = {"--output": console.TABLES, "--instances": console.INSTANCE_TABLES}
+    console.check_targets(data, {name: (path, kinds[name]) for name, path in targets.items()})
     imputer = getattr(pipeline, "named_steps", {}).get("impute")
     if read.impute is None and isinstance(imputer, BagImputer):
         read = replace(read, impute=inputs.Impute(imputer.strategy))
@@ -142,19 +157,80 @@ def predict(
     if not lazy:
         bags = with_fitted_features(output, method, bags)
     output.result = {"method": method.card.name, "bags": bags.n_bags}
+    print_verdict(output, method)
     with inputs.start_cluster(workers):
+        selection = None if fdr is None else _select(output, pipeline, bags, fdr)
         if to is not None:
             table = _predict_bags(output, pipeline, bags)
+            if selection is not None:
+                called = bags.bag_index[selection.called]
+                table["called"] = np.bincount(called, minlength=bags.n_bags)
+                table["share_called"] = table["called"] / bags.sizes
             output.add_file(console.write_table(table, to, raw=raw), count(bags.n_bags, "bag"))
         scored = count(bags.n_instances, "instance")
         if instances is not None and lazy:
             files = predict_to_parquet(pipeline, bags, instances)
             output.add_file(instances, f"{scored} in {count(len(files), 'file')}")
         elif instances is not None:
-            scores = instance_scores(pipeline, bags)
-            order = np.argsort(-np.nan_to_num(scores, nan=-np.inf), kind="stable")
-            columns = ranking_columns(bags, scores, order)
-            output.add_file(console.write_table(columns, instances, raw=raw), scored)
+            columns = {"score": instance_scores(pipeline, bags)}
+            if selection is not None:
+                columns["adjusted"] = np.full(bags.n_instances, np.nan)
+                columns["adjusted"][selection.instances] = selection.adjusted
+                columns["called"] = columns["adjusted"] <= selection.fdr
+            _write_instances(columns, data, bags, instances, raw=raw)
+            output.add_file(instances, scored)
+
+
+def _write_instances(
+    columns: dict[str, Any], data: str, bags: Any, path: Path, *, raw: bool
+) -> None:
+    """Write scores and calls of all instances, best first, or as columns of AnnData."""
+    import numpy as np
+
+    from pigmil.report._ranking import ranking_columns
+
+    if path.suffix.lower() == ".h5ad":
+        console.write_obs(columns, data, bags, path)
+        return
+    scores = columns.pop("score")
+    order = np.argsort(-np.nan_to_num(scores, nan=-np.inf), kind="stable")
+    table = ranking_columns(bags, scores, order)
+    table |= {name.replace("adjusted", "adjusted_p_value"): x[order] for name, x in columns.items()}
+    console.write_table(table, path, raw=raw)
+
+
+def print_verdict(output: Output, method: Any) -> None:
+    """Print the method of a model and how far to trust it, as far as the fit knows."""
+    from pigmil.evaluation import diagnose
+
+    try:
+        found = diagnose(method)
+    except ValueError:
+        output.print(f"{method.card.name}: its fit does not tell how far to trust it.")
+        return
+    output.print(f"{method.card.name}: {found.headline}.")
+    for alarm in found.alarms:
+        output.warn(alarm)
+    output.result["diagnosis"] = found.to_dict()
+
+
+def _select(output: Output, pipeline: Any, bags: Any, fdr: float) -> Any:
+    """Call instances of new bags, or of those of the fit, with a saved model."""
+    from pigmil.evaluation import select_instances
+    from pigmil.evaluation._cells import last_step
+
+    method = last_step(pipeline)
+    if not hasattr(method, "held_out_"):
+        raise ValueError(
+            f"A model of {method.card.name} keeps no scores of bags held out, so that --fdr cannot "
+            "be computed; fit SoftPIGMIL on labels of two classes, or use pigmil detect."
+        )
+    with output.progress("calling instances"):
+        selection = select_instances(pipeline, bags, fdr=fdr)
+    for line in selection.lines:
+        output.print(line)
+    output.result |= {"fdr": fdr, "called": len(selection.called)}
+    return selection
 
 
 def _predict_bags(output: Output, pipeline: Any, bags: Any) -> dict[str, Any]:
@@ -241,6 +317,7 @@ def heatmap(
     model: inputs.ModelArgument,
     data: inputs.DataArgument,
     only: Result[TextList] = None,
+    fdr: FdrOption = None,
     folder: Annotated[Path | None, output_option(show_default="DATA-heatmaps")] = None,
     formats: Annotated[list[HeatmapFormat], result_option("--as")] = [HeatmapFormat.png],  # noqa: B006 - never changed
     value: Result[HeatmapValue] = HeatmapValue.score,
@@ -251,7 +328,8 @@ def heatmap(
 ) -> None:
     """Draw the instances of bags at their coordinates, coloured by score.
 
-    The coordinates are the column `coords` of slide files, or the columns `x` and `y` of a table.
+    Tiles that are called positive have an outline, and a class of their own in GeoJSON. The
+    coordinates are the column `coords` of slide files, or the columns `x` and `y` of a table.
 
     Parameters
     ----------
@@ -261,6 +339,9 @@ def heatmap(
         File of bags, folder of slides, or name of a data set.
     only : list of str
         Id of a bag to draw; may be repeated.
+    fdr : float
+        Outline the tiles called positive, on average at most this share of them false; 0.1 for
+        models of SoftPIGMIL.
     folder : Path
         Folder.
     formats : list of str
@@ -302,7 +383,12 @@ def heatmap(
     if thumbnails is not None and not thumbnails.is_dir():
         raise ValueError(f"--thumbnails {thumbnails}: there is no such folder.")
     chosen = map(ids.index, only) if only else range(bags.n_bags)
-    scores = instance_scores(pipeline, with_fitted_features(output, method, bags))
+    output.result = {"method": method.card.name}
+    print_verdict(output, method)
+    fitted = with_fitted_features(output, method, bags)
+    scores, called = instance_scores(pipeline, fitted), None
+    if fdr is not None or hasattr(method, "held_out_"):
+        called = _select(output, pipeline, fitted, 0.1 if fdr is None else fdr).called
     folder = folder or Path(f"{Path(data).stem}-heatmaps")
     folder.mkdir(parents=True, exist_ok=True)
     kinds = list(dict.fromkeys(kind.value for kind in formats))
@@ -312,7 +398,7 @@ def heatmap(
     without_picture = 0
     with output.progress("drawing") as report_progress:
         for done, ((at, slide), name) in enumerate(zip(jobs, names, strict=True), 1):
-            place: dict[str, Any] = {"slide": slide, "tile_size": tile_size}
+            place: dict[str, Any] = {"called": called, "slide": slide, "tile_size": tile_size}
             picture = _thumbnail(thumbnails, slide or ids[at])
             without_picture += thumbnails is not None and picture is None
             for kind in kinds:
@@ -334,7 +420,7 @@ def heatmap(
     drawn = f"{count(len(jobs), 'bag')} as {' and '.join(kinds)}"
     output.print(f"wrote {count(len(written), 'file')} to {folder}  ({drawn})")
     unscored = int((~np.isfinite(scores)).sum())
-    output.result = {"method": method.card.name, "heatmaps": written, "unscored": unscored}
+    output.result |= {"heatmaps": written, "unscored": unscored}
 
 
 def _file_names(names: list[str]) -> list[str]:

@@ -14,7 +14,7 @@ from pigmil._core.segments import offsets_of, segment_argmax, segment_lowest
 from pigmil._core.typing import BoolArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import length_unit, log_density, representative_rows, worth_screening
-from pigmil.estimators._selection import inner_folds
+from pigmil.estimators._selection import inner_folds, warn_of_chance
 from pigmil.graph import ClassSplit, held_out_areas
 from pigmil.scale import LazyBags, map_blocks, map_instances
 
@@ -40,6 +40,7 @@ def densities_by_class(model: "PIGMIL", bags: Bags, positive: BoolArray) -> Clas
     """
     screen = model.density_screen
     folds = inner_folds(bags, positive) if model.decay == "cv" else []
+    model.held_out_auc_ = np.nan
     split = ClassSplit.from_bags(
         bags,
         positive,
@@ -61,7 +62,10 @@ def densities_by_class(model: "PIGMIL", bags: Bags, positive: BoolArray) -> Clas
     smoothed = (areas.max() * n + 0.5) / (n + 1)
     close = areas >= areas.max() - 2 * np.sqrt(smoothed * (1 - smoothed) / n)
     distance = np.abs(np.log(np.array(DECAYS) / _DEFAULT_DECAY))
-    return split.at_width(int(np.argmin(np.where(close, distance, np.inf))))
+    chosen = int(np.argmin(np.where(close, distance, np.inf)))
+    model.held_out_auc_ = float(areas[chosen])
+    warn_of_chance(model.card.name, model.held_out_auc_, positive)
+    return split.at_width(chosen)
 
 
 def _fixed_decay(model: "PIGMIL") -> float:

@@ -3,6 +3,9 @@
 Folds do not depend on the order of the bags if they are dealt in :func:`content_order`.
 """
 
+import hashlib
+import itertools
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,14 +13,20 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import minimize_scalar
+from scipy.stats import norm
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from pigmil._core.segments import segment_reduce
+from pigmil._core.errors import ChanceWarning
+from pigmil._core.segments import segment_mean, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.scale import LazyBags, map_instances
 
 N_FOLDS = 5
 FOLD_GROUP = "fold_group"  # column of bag_info
+_MOST_SUMMARISED = 1024  # features, for the regression on summaries of bags
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +49,82 @@ class Selection:
     correct: FloatArray
     values: FloatArray
     threshold: float
+
+
+@dataclass(frozen=True)
+class HeldOutScores:
+    """Scores of all training instances by models that were fitted without their bags.
+
+    Attributes
+    ----------
+    scores : array of shape (n_instances,)
+        Higher is more positive; minus infinity for instances without a score.
+    offsets : array of int of shape (n_bags + 1,)
+        Where the bags begin among them.
+    positive : array of bool of shape (n_bags,)
+        The positive bags.
+    fold : array of int of shape (n_bags,)
+        The fold in which each bag was held out; -1 if no bag could be held out.
+    units : array of int of shape (n_bags,)
+        Bags of the same unit (group) may depend on each other; otherwise the number of the bag.
+    digests : array of int of shape (n_bags,)
+        By which bags are recognised, see :func:`bag_digests`.
+    summaries : array of shape (n_bags,)
+        Held-out decision value of a classifier of whole bags; NaN where there is none.
+    """
+
+    scores: FloatArray
+    offsets: IntArray
+    positive: BoolArray
+    fold: IntArray
+    units: IntArray
+    digests: IntArray
+    summaries: FloatArray
+
+
+def bag_digests(bags: Bags | LazyBags) -> IntArray:
+    """Return a hash of the content of each bag: its instances, in their order."""
+    return map_instances(_digests, bags)
+
+
+def _digests(bags: Bags) -> IntArray:
+    # A key depends on all features of an instance, dense or sparse.
+    keys = instance_keys(bags.instances) + 0.0  # no negative zeros
+    parts = [keys[start:stop].tobytes() for start, stop in itertools.pairwise(bags.offsets)]
+    hashes = [hashlib.blake2b(part, digest_size=8).digest() for part in parts]
+    return np.frombuffer(b"".join(hashes), dtype=np.int64).copy()
+
+
+def summary_scores(bags: Bags | LazyBags, positive: BoolArray, fold: IntArray) -> FloatArray:
+    """Return held-out decision values of a logistic regression on means and extremes of bags.
+
+    It does not use single instances. NaN without folds, for sparse bags, and for very many
+    features.
+    """
+    values = np.full(bags.n_bags, np.nan)
+    if bags.is_sparse or bags.n_features > _MOST_SUMMARISED:
+        return values
+    table = map_instances(_means_and_extremes, bags)
+    for number in range(int(fold.max()) + 1):
+        inside = fold == number
+        model = make_pipeline(
+            StandardScaler(), LogisticRegression(C=0.1, class_weight="balanced", max_iter=1000)
+        )
+        model.fit(table[~inside], positive[~inside])
+        values[inside] = model.decision_function(table[inside])
+    return values
+
+
+def _means_and_extremes(bags: Bags) -> FloatArray:
+    rows = np.asarray(bags.instances, dtype=np.float64)
+    ends = [segment_reduce(end, rows, bags.offsets) for end in (np.maximum, np.minimum)]
+    return np.hstack([segment_mean(rows, bags.offsets), *ends])
+
+
+def fold_units(bags: Bags | LazyBags) -> IntArray:
+    """Return the number of the group of each bag, as :func:`inner_folds` takes it."""
+    groups = bags.bag_info.get(FOLD_GROUP, np.arange(bags.n_bags))
+    return np.unique(np.asarray(groups), return_inverse=True)[1].ravel().astype(np.int64)
 
 
 def content_order(bags: Bags | LazyBags) -> IntArray:
@@ -360,6 +445,34 @@ def one_se_threshold(
     weights = np.where(positive, costs[1], costs[0])[differs]
     gain = np.where((values > threshold)[differs] == positive[differs], weights, -weights).sum()
     return threshold if gain > np.sqrt((weights**2).sum()) else 0.0
+
+
+def least_area(n_positive: int, n_negative: int) -> float:
+    """Return the area under the ROC curve that chance reaches in one of a hundred sets of bags.
+
+    ``1 / 2 + z sqrt((n_positive + n_negative + 1) / (12 n_positive n_negative))``, of the normal
+    approximation of the rank-sum test. Above 1 there are too few bags to tell.
+
+    Examples
+    --------
+    >>> round(least_area(20, 20), 3), least_area(4, 4) > 1
+    (0.715, True)
+    """
+    error = np.sqrt((n_positive + n_negative + 1) / (12.0 * n_positive * n_negative))
+    return 0.5 + float(norm.isf(0.01) * error)
+
+
+def warn_of_chance(name: str, auc: float, positive: BoolArray) -> None:
+    """Warn if the best instances of bags rank those held out no better than chance."""
+    least = least_area(int(positive.sum()), int((~positive).sum()))
+    if auc < least <= 1:
+        warnings.warn(
+            f"{name} found nothing: ranked by their best instance, bags held out have an area "
+            f"under the ROC curve of {auc:.2f}, and chance reaches {least:.2f} in one of a "
+            "hundred cases. Do not rely on any of the scores.",
+            ChanceWarning,
+            stacklevel=2,
+        )
 
 
 def logistic_slope(

@@ -149,12 +149,19 @@ class WorkingSet:
             fit = 1 + first + np.argmax(self.folds[first : first + n_folds], axis=0)[self.owner]
         return np.asarray(scores[np.arange(len(fit)), fit])
 
-    def auc(
-        self, scores: FloatArray, area: Callable[[FloatArray, BoolArray], float] = bag_auc
-    ) -> float:
+    def auc(self, scores: FloatArray) -> float:
         """Return the area under the ROC curve of bags held out, by their best instances."""
+        return float(self.aucs(scores, bag_auc)[0])
+
+    def aucs(
+        self, scores: FloatArray, area: Callable[[FloatArray, BoolArray], float]
+    ) -> FloatArray:
+        """Return the same for the bags that each fit uses, of shape (n_fits,)."""
         splits = [self.best(self.held_out(scores, split)) for split in range(self.n_splits)]
-        return float(np.mean([area(best, self.positive) for best in splits]))
+        areas = [
+            [area(best[used], self.positive[used]) for used in self.bags_used.T] for best in splits
+        ]
+        return np.asarray(np.mean(areas, axis=0), dtype=np.float64)
 
     def keep(self, kept: IntArray) -> "WorkingSet":
         """Return the same with some of the instances, given by ascending positions."""
@@ -764,9 +771,10 @@ class Family:
     scales, landmarks : lists
         Each scale, and the landmarks on it.
     models : list of Model
-    aucs, weights : arrays of shape (n_models,)
+    aucs, weights : arrays of shape (n_models, n_fits)
         Area under the ROC curve of bags held out (:func:`normal_auc`; one half if there are
-        none), and weight.
+        none), and weight. Those of a fit without a fold do not depend on the labels of that fold
+        held out: otherwise the best of many models by chance would rank noise.
     """
 
     scales: list[Scale]
@@ -775,17 +783,17 @@ class Family:
     aucs: FloatArray
     weights: FloatArray
 
-    @property
-    def scores(self) -> FloatArray:
-        """Weighted mean of the scores of all models, of shape (n_instances, n_fits)."""
+    def scores(self, weights: FloatArray) -> FloatArray:
+        """Return the weighted mean of the scores of all models, of shape (n_instances, n_fits)."""
         total = np.zeros_like(self.models[0].scores)
-        for model, weight in zip(self.models, self.weights, strict=True):
+        for model, weight in zip(self.models, weights, strict=True):
             total += weight * model.scores
         return total
 
     def committee(self) -> tuple[list[ScaleScore], FloatArray]:
         """Return the same for other instances: one sum per scale, and the intercepts."""
-        counted = [pair for pair in zip(self.models, self.weights, strict=True) if pair[1] > 0]
+        pairs = zip(self.models, self.weights, strict=True)
+        counted = [(model, weight) for model, weight in pairs if weight.any()]
         intercept = np.sum([weight * model.constant for model, weight in counted], axis=0)
         parts = []
         for number, (scale, landmarks) in enumerate(zip(self.scales, self.landmarks, strict=True)):
@@ -839,11 +847,14 @@ def fit_family(
     models = [model for pairs in itertools.chain.from_iterable(fitted) for model in pairs]
     if more is not None:
         models.append(more(scales[0]))
-    aucs = np.full(len(models), 0.5)
+    aucs = np.full((len(models), work.used.shape[1]), 0.5)
     if work.folds:
-        aucs = np.array([work.auc(model.scores, normal_auc) for model in models])
-    weights = model_weights(aucs, work.positive, settings)
-    return Family(scales, landmarks, models, aucs, weights)
+        aucs = np.array([work.aucs(model.scores, normal_auc) for model in models])
+    weights = [
+        model_weights(areas, work.positive[used], settings)
+        for areas, used in zip(aucs.T, work.bags_used.T, strict=True)
+    ]
+    return Family(scales, landmarks, models, aucs, np.column_stack(weights))
 
 
 def _fit_models(

@@ -26,6 +26,7 @@ _PARTS = (
     "pigmil.bags._transform.BagScaler",
     "pigmil.bags._transform.OnInstances",
     "pigmil.estimators._prototype_svm.PrototypeSVM",
+    "pigmil.estimators._selection.HeldOutScores",
     "pigmil.estimators._soft_models.Scale",
     "pigmil.estimators._soft_models.ScaleScore",
     "pigmil.estimators._svm_solvers.KernelSVM",

@@ -196,6 +196,9 @@ class PIGMIL(MILClassifier):
         Flat indices of the prototypes.
     length_unit_, decay_ : float
         The unit and the decay in use.
+    held_out_auc_ : float
+        Area under the ROC curve of bags held out, by their best instance under the first pool of
+        the others; NaN unless ``decay="cv"`` could hold out bags.
     classifier_ : PrototypeSVM
         The embedding and its SVM, with the chosen ``C`` and ``decay``.
 

@@ -13,7 +13,15 @@ from pigmil._core.segments import segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.estimators._parameters import AT_LEAST_ONE, POSITIVE, Card, with_parameters
-from pigmil.estimators._selection import content_order, inner_folds
+from pigmil.estimators._selection import (
+    HeldOutScores,
+    bag_digests,
+    content_order,
+    fold_units,
+    inner_folds,
+    summary_scores,
+    warn_of_chance,
+)
 from pigmil.estimators._soft_large import choose_working_set, fold_of_bags, score_block
 from pigmil.estimators._soft_models import (
     SETTINGS,
@@ -94,12 +102,11 @@ class SoftPIGMIL(MILClassifier):
     {detected_instances_}
     instance_scores_ : array of shape (n_instances,)
         Score of each training instance; its own bag is left out of the pools and of the forest.
-    held_out_scores_ : array of shape (n_instances,)
-        Score of each training instance by models and trees fitted without the fold of its bag, in
-        standard deviations from the mean of the instances of its fold. Views and the weights of
-        models are those of all bags. NaN where no bag could be held out.
-    held_out_folds_ : array of int of shape (n_bags,)
-        The fold of each bag; -1 where no bag could be held out.
+    held_out_ : HeldOutScores
+        Scores of the training instances by models and trees fitted without the fold of their bag,
+        on the scale of ``decision_function_instances``, with the folds and classes of the bags and
+        a hash by which they are recognised: :func:`pigmil.select_instances` compares with those of
+        negative bags. Views and the weights of models are those of all bags.
     held_out_auc_ : float
         Area under the ROC curve of bags held out, by their best instance; NaN where none could be.
     rival_auc_ : float
@@ -144,6 +151,7 @@ class SoftPIGMIL(MILClassifier):
 
     _accepts_sparse = True
     _fits_lazy_bags = True
+    _holds_out_bags = True  # and keeps their scores in ``held_out_``
     # The decision value is the log-odds, from a sigmoid fitted on bags held out of every model.
     probability: ClassVar[bool] = True  # type: ignore[misc]
     card = Card(
@@ -245,9 +253,9 @@ class SoftPIGMIL(MILClassifier):
         Both parts are in standard deviations of the negatives' scores.
         """
         committee, constants = family.committee()
-        scores, share, gain = family.scores, 1.0, 0.0
+        scores, share, gain = family.scores(family.weights[:, :1]), 1.0, 0.0
         forests: list[Any] = []
-        held_out = work.held_out(scores)
+        held_out = work.held_out(family.scores(family.weights))
         if work.folds and bags.n_features <= settings.wide:
             scaled = family.scales[0].apply(work.rows)
             forests = fit_forests(scaled, scores, work, settings, n_jobs=self.n_jobs)
@@ -271,22 +279,27 @@ class SoftPIGMIL(MILClassifier):
             (model.kind, family.scales[model.scale].kind, model.width) for model in family.models
         ]
         self.model_names_ = np.array([" ".join(map(str, name)) for name in names])
-        self.model_aucs_, self.model_weights_ = family.aucs, family.weights
+        self.model_aucs_, self.model_weights_ = family.aucs[:, 0], family.weights[:, 0]
         return pair[:, 0], pair[:, 1]
 
     def _calibrate_scores(
         self, bags: Bags | LazyBags, work: WorkingSet, held_out: FloatArray
     ) -> None:
-        """Fit the sigmoid on the best scores of bags held out; keep these scores by fold."""
+        """Fit the sigmoid on the best scores of bags held out; keep these scores."""
         best = segment_reduce(np.maximum, held_out, bags.offsets)
-        self.calibration_ = fit_sigmoid(best, work.positive)
+        self.calibration_ = slope, intercept = fit_sigmoid(best, work.positive)
         self.held_out_auc_ = bag_auc(best, work.positive) if work.folds else np.nan
-        self.held_out_folds_ = fold_of_bags(work.positive, work.folds)
-        self.held_out_scores_ = np.full(len(held_out), np.nan)
-        number = np.repeat(self.held_out_folds_, bags.sizes)
-        for fold in range(int(self.held_out_folds_.max()) + 1):
-            part = held_out[number == fold]
-            self.held_out_scores_[number == fold] = (part - part.mean()) / _spread(part)
+        fold = fold_of_bags(work.positive, work.folds)
+        self.held_out_ = HeldOutScores(
+            scores=slope * held_out + intercept,
+            offsets=bags.offsets,
+            positive=work.positive,
+            fold=fold,
+            units=fold_units(bags),
+            digests=bag_digests(bags),
+            summaries=summary_scores(bags, work.positive, fold),
+        )
+        warn_of_chance(self.card.name, self.held_out_auc_, work.positive)
 
     def _score_instances(self, bags: Bags) -> FloatArray:
         committee = (self.committee_, np.array([self.intercept_]))

@@ -8,10 +8,15 @@ from pigmil.evaluation._checks import (
     assumptions,
     faithfulness,
 )
-from pigmil.evaluation._diagnosis import Diagnosis, diagnose
+from pigmil.evaluation._diagnosis import Diagnosis
 from pigmil.evaluation._results import Results
 from pigmil.evaluation._runner import Progress, compare
-from pigmil.evaluation._selection import InstanceSelection, conformal_p_values, select_instances
+from pigmil.evaluation._selection import (
+    InstanceSelection,
+    conformal_p_values,
+    diagnose,
+    select_instances,
+)
 
 __all__ = [
     "AssumptionTest",

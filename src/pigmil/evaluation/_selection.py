@@ -1,9 +1,10 @@
 """How many instances are positive: calls with a bounded share of false ones."""
 
+import html
 import os
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,68 +12,47 @@ import numpy as np
 from scipy.special import betaincinv
 from scipy.stats import false_discovery_control
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 
-from pigmil._core.errors import PositiveLabelWarning, import_optional
+from pigmil._core.errors import ChanceWarning, PositiveLabelWarning, import_optional
 from pigmil._core.segments import segment_gather
 from pigmil._core.text import count
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags, as_bags, is_lazy
-from pigmil.estimators._selection import content_order
+from pigmil.estimators._selection import (
+    HeldOutScores,
+    bag_digests,
+    content_order,
+    summary_scores,
+)
 from pigmil.evaluation._cells import last_step
+from pigmil.evaluation._diagnosis import Diagnosis, diagnose_area, diagnose_scores
 from pigmil.evaluation._splits import bag_groups, inner_splits, with_fold_groups
 from pigmil.metrics import instance_scores
 from pigmil.scale import keep_scores
 
 _TOP_SHARE = 0.1  # of the negatives, whose clustering in bags sets the design effect
 _CONFIDENCE = 0.75  # of the bound on the share of negatives that reach a score
-_MANY_NEEDED = 0.05  # share of the instances that must stand out before one is called
-
-
-@dataclass(frozen=True)
-class HeldOutScores:
-    """Scores of all instances by models that were fitted without their bags.
-
-    Attributes
-    ----------
-    scores : array of shape (n_instances,)
-        In standard deviations from the mean of the same fold, see :func:`standardized_scores`;
-        instances without a score have minus infinity.
-    positive : array of bool of shape (n_bags,)
-        The positive bags.
-    positive_label : label
-        Their label.
-    fold : array of int of shape (n_bags,)
-        The fold in which a bag was held out.
-    units : array of int of shape (n_bags,)
-        Bags of the same unit (group) may depend on each other; otherwise the number of the bag.
-    """
-
-    scores: FloatArray
-    positive: BoolArray
-    positive_label: Any
-    fold: IntArray
-    units: IntArray
 
 
 @dataclass(frozen=True, repr=False)
 class InstanceSelection:
     """Instances called positive at a bounded rate of false discoveries.
 
-    Returned by :func:`select_instances`. The arrays have one entry per instance of a positive
-    bag.
+    Returned by :func:`select_instances`. The arrays have one entry per instance of the bags that
+    may hold positive ones: the positive bags of the fit, and all bags that it has not seen.
 
     Attributes
     ----------
     fdr : float
         The level: expected share of false ones among the called instances.
-    method : str
-        Class of the estimator.
     instances : array of int
         Flat index of the instance.
     bag_ids : array
         Its bag.
     scores : array
-        Its held-out score, see :class:`HeldOutScores`.
+        Its held-out score; for instances that the fit has not seen, its score.
     p_values : array
         Its p-value, see :func:`conformal_p_values`.
     adjusted : array
@@ -81,14 +61,11 @@ class InstanceSelection:
         Number of held-out negative instances that calibrate the p-values.
     n_negative_bags : int
         Number of their bags.
-    notes : tuple of str
-        Reasons for doubt.
-    held_out : HeldOutScores
-        Held-out scores of all instances.
+    diagnosis : Diagnosis
+        How far to trust the fit.
     """
 
     fdr: float
-    method: str
     instances: IntArray
     bag_ids: Any
     scores: FloatArray
@@ -96,8 +73,12 @@ class InstanceSelection:
     adjusted: FloatArray
     n_negatives: int
     n_negative_bags: int
-    notes: tuple[str, ...]
-    held_out: HeldOutScores = field(compare=False)
+    diagnosis: Diagnosis
+
+    @property
+    def method(self) -> str:
+        """Class of the estimator."""
+        return self.diagnosis.method
 
     @property
     def is_called(self) -> BoolArray:
@@ -111,12 +92,26 @@ class InstanceSelection:
 
     @property
     def bags_without_call(self) -> Any:
-        """Ids of the positive bags of which no instance is called."""
+        """Ids of the bags of which no instance is called."""
         ids, number = np.unique(self.bag_ids, return_inverse=True)
         return ids[np.bincount(number, self.is_called, minlength=len(ids)) == 0]
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Why nothing is called, if so, and the smallest level that calls an instance."""
+        smallest = float(self.adjusted.min(initial=1.0))
+        if smallest <= self.fdr:
+            return ()
+        level = f"The smallest level that calls an instance is {smallest:.2g}"
+        level = level if smallest < 1 else "There is no level that calls an instance"
+        return (
+            f"Nothing is called. {level}: {count(self.n_negatives, 'instance')} of "
+            f"{count(self.n_negative_bags, 'negative bag')} calibrate, and the smallest p-value is "
+            f"{self.p_values.min(initial=1.0):.2g}. More negative bags make it smaller.",
+        )
+
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame with one row per instance of a positive bag."""
+        """Return a pandas DataFrame with one row per instance."""
         pandas = import_optional("pandas", extra="frames", purpose="A table of the calls")
         return pandas.DataFrame(
             {
@@ -129,16 +124,25 @@ class InstanceSelection:
             }
         )
 
-    def __repr__(self) -> str:
+    @property
+    def lines(self) -> list[str]:
+        """The number of calls and the notes, one sentence each."""
         n_bags = len(np.unique(self.bag_ids))
-        lines = [
+        return [
             f"{count(len(self.called), 'instance')} of {len(self.instances):,} called positive in "
-            f"{n_bags - len(self.bags_without_call)} of {count(n_bags, 'positive bag')} by "
-            f"{self.method}, at most {100 * self.fdr:g} % of them false on average "
-            f"({count(self.n_negatives, 'held-out negative')} of "
-            f"{count(self.n_negative_bags, 'bag')})."
+            f"{n_bags - len(self.bags_without_call)} of {count(n_bags, 'bag')}, at most "
+            f"{100 * self.fdr:g} % of them false on average.",
+            *self.notes,
         ]
-        return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
+
+    def __repr__(self) -> str:
+        alarms = [f"Alarm: {alarm}" for alarm in self.diagnosis.alarms]
+        return "\n".join([f"{self.method}: {self.diagnosis.headline}.", *alarms, *self.lines])
+
+    def _repr_html_(self) -> str:
+        lines = "<br>".join(map(html.escape, repr(self).splitlines()))
+        best = self.to_frame().sort_values("score", ascending=False).head(10)
+        return f"<p>{lines}</p>{best.to_html(index=False)}"
 
 
 def select_instances(
@@ -153,52 +157,60 @@ def select_instances(
     folder: str | os.PathLike[str] | None = None,
     callback: Callable[[int, int], None] | None = None,
 ) -> InstanceSelection:
-    """Call instances of positive bags positive, with a bounded share of false calls.
+    """Call instances positive, with a bounded share of false calls.
 
-    All instances of negative bags are negative under the standard assumption. The estimator is
-    fitted without each fold of bags and scores that fold. The held-out scores of the negative
-    bags give each instance of a positive bag a p-value (:func:`conformal_p_values`), and the
-    procedure of Benjamini and Hochberg calls instances so that on average at most the share
-    ``fdr`` of the calls is false. No instance label is used.
+    All instances of negative bags are negative under the standard assumption. Their scores by
+    models fitted without their bag give each other instance a p-value
+    (:func:`conformal_p_values`), and the procedure of Benjamini and Hochberg calls instances so
+    that on average at most the share ``fdr`` of the calls is false. No instance label is used.
+
+    A method that holds out bags in its own fit (SoftPIGMIL) is fitted once, and not at all if it
+    is fitted already: bags of the fit have the scores that it held out, and instances of all
+    other bags are scored and compared with the negatives of the fit. Labels of these bags are not
+    used. Other methods are fitted again without each fold of the bags.
 
     Parameters
     ----------
     estimator : estimator
-        A method that scores instances, or a pipeline or search around one. It is cloned.
+        A method that scores instances, or a pipeline or search around one, fitted or not. What is
+        fitted is a clone.
     bags : bags
         Anything :func:`pigmil.as_bags` takes, or bags on disk (:func:`pigmil.scan_bags`). Of
         these the bags to fit on are loaded if the estimator does not fit on disk; scores stream.
     y : array of shape (n_bags,), optional
-        Labels of two classes. Optional if ``bags`` has them.
+        Labels of two classes. Optional if ``bags`` has them, or the estimator is a fitted
+        SoftPIGMIL.
     fdr : float, default=0.1
         Level: the expected share of false calls.
     cv : int, default=5
-        Number of folds; fewer if a class has fewer bags.
+        Number of folds; fewer if a class has fewer bags. SoftPIGMIL has its own.
     groups : str, array of shape (n_bags,) or tuple, optional
         Bags of one group stay in one fold and count as dependent, for instance those of one
         patient; see :func:`pigmil.evaluation._splits.bag_groups`.
     random_state : int, default=0
         Seed of the folds.
     folder : path, optional
-        For bags on disk: keep the held-out scores there, in Parquet files by fold and block. After
-        an interruption the same call computes the rest.
+        For bags on disk: keep the scores of the folds there, in Parquet files by fold and block.
+        After an interruption the same call computes the rest.
     callback : callable, optional
         Called after each fit with the number of finished fits and of all fits.
 
     Returns
     -------
     InstanceSelection
+        With the verdict on the fit, ``diagnosis``.
 
     Notes
     -----
     The bound holds if the negatives of positive bags are distributed as those of negative bags.
     It fails where something merely comes along with the cause, or where no single instance makes
-    a bag positive; see :func:`pigmil.diagnose`.
+    a bag positive: read the verdict first.
 
     The folds depend on the content of the bags and not on their order. An increasing linear
     transformation of an estimator's scores changes nothing.
 
-    Cost: ``cv`` fits, and O(N log N) for N instances.
+    Cost: a hash of each instance and O(N log N) for N instances; for methods that hold out no
+    bags, ``cv`` fits.
 
     References
     ----------
@@ -207,69 +219,205 @@ def select_instances(
 
     Examples
     --------
-    >>> from pigmil import MISVM, select_instances
+    >>> from pigmil import SoftPIGMIL, select_instances
     >>> from pigmil.datasets import make_ring
-    >>> bags = make_ring(random_state=1)
-    >>> selection = select_instances(MISVM(), bags, fdr=0.1)
-    >>> bool(bags.instance_labels[selection.called].mean() >= 0.9)
+    >>> bags, others = make_ring(random_state=1), make_ring(random_state=2)
+    >>> model = SoftPIGMIL().fit(bags)
+    >>> selection = select_instances(model, others, fdr=0.1)
+    >>> bool(others.instance_labels[selection.called].mean() >= 0.9)
     True
     """
     if not 0 < fdr < 1:
         raise ValueError(f"fdr must lie between 0 and 1, got {fdr!r}.")
     bags = bags if is_lazy(bags) else as_bags(bags)
-    held_out = held_out_scores(
-        estimator, bags, y, cv=cv, groups=groups, random_state=random_state, folder=folder,
-        callback=callback,
+    labels = bags.y if y is None else np.asarray(y)
+    model = estimator if _is_fitted(estimator) else None
+    if getattr(last_step(estimator), "_holds_out_bags", False):
+        if model is None:
+            number = bag_groups(bags, groups)
+            model = fit_quietly(estimator, with_fold_groups(bags, number), _checked(labels, bags))
+        elif groups is not None:
+            raise ValueError(
+                "The folds of a fitted model are those of its fit; pass an unfitted estimator to "
+                "keep groups in one fold."
+            )
+        return _select_by_fit(model, bags, labels, fdr)
+    held_out = refit_folds(
+        estimator, bags, _checked(labels, bags), cv=cv, groups=groups, random_state=random_state,
+        folder=folder, callback=callback,
     )  # fmt: skip
-    return call_instances(held_out, bags, fdr=fdr, method=type(last_step(estimator)).__name__)
+    seen = None if model is None else instance_scores(model, bags)
+    method = type(last_step(estimator)).__name__
+    diagnosis = diagnose_scores(method, held_out, seen, ids=bags.ids)
+    return _call(bags, held_out.positive, held_out.scores, held_out, diagnosis, fdr)
 
 
-def call_instances(
-    held_out: HeldOutScores, bags: Bags, *, fdr: float = 0.1, method: str = "an estimator"
-) -> InstanceSelection:
-    """Call instances from the held-out scores of bags; see :func:`select_instances`."""
-    inside = held_out.positive[bags.bag_index]
-    rows = np.flatnonzero(inside).astype(np.int64)
-    units = held_out.units[bags.bag_index]
-    negatives, owners = held_out.scores[~inside], units[~inside]
-    p_values = conformal_p_values(held_out.scores[rows], negatives, owners)
-    adjusted = np.asarray(false_discovery_control(p_values))
-    least = float(conformal_p_values(np.array([np.inf]), negatives, owners)[0])
-    return InstanceSelection(
-        fdr=fdr,
-        method=method,
-        instances=rows,
-        bag_ids=bags.ids[bags.bag_index[rows]],
-        scores=held_out.scores[rows],
-        p_values=p_values,
-        adjusted=adjusted,
-        n_negatives=len(negatives),
-        n_negative_bags=int((~held_out.positive).sum()),
-        notes=_notes(p_values, adjusted, fdr, least),
-        held_out=held_out,
+def diagnose(estimator: Any, bags: Any = None, y: Any = None, **settings: Any) -> Diagnosis:
+    """Judge how far to trust the instances that a method finds, from bag labels alone.
+
+    Parameters
+    ----------
+    estimator : estimator
+        As in :func:`pigmil.select_instances`. If it is not fitted, a clone is fitted on the bags.
+    bags : bags, optional
+        The bags. A fitted SoftPIGMIL or PIGMIL needs none: it is judged by what it held out.
+    y : array of shape (n_bags,), optional
+        Labels of two classes. Optional if ``bags`` has them.
+    **settings
+        ``cv``, ``groups``, ``random_state`` and ``callback`` of :func:`pigmil.select_instances`.
+
+    Returns
+    -------
+    Diagnosis
+        ``print`` it for one screen of text.
+
+    Notes
+    -----
+    The verdict is "nothing found" unless the best instances of held-out positive bags are
+    significantly better than those of negative bags. It is "good" if the lower end of the
+    interval of the AUC is at least 0.75, the stability is at least 0.5, and there is no alarm;
+    otherwise it is "weak". So it is where the bags are too few for any test.
+
+    Bag labels cannot reveal everything: an instance that always comes with the cause looks like
+    the cause.
+
+    Cost: one fit of SoftPIGMIL, ``cv + 1`` fits of another method; none if it was fitted.
+
+    Examples
+    --------
+    >>> from pigmil import SoftPIGMIL, diagnose
+    >>> from pigmil.datasets import make_ring
+    >>> model = SoftPIGMIL().fit(make_ring(random_state=1))
+    >>> diagnose(model).verdict
+    'good'
+    """
+    method = last_step(estimator)
+    name = type(method).__name__
+    if bags is None:
+        if hasattr(method, "held_out_"):
+            return _judge_fit(method)
+        if not np.isnan(getattr(method, "held_out_auc_", np.nan)):
+            sizes = len(method.working_bags_.kept), method.negative_bags_.n_bags
+            return diagnose_area(name, method.held_out_auc_, *sizes)
+        raise ValueError(f"{name} keeps no scores of bags held out; give labelled bags.")
+    bags = bags if is_lazy(bags) else as_bags(bags)
+    if not _is_fitted(estimator) and not getattr(method, "_holds_out_bags", False):
+        labels = bags.y if y is None else np.asarray(y)
+        estimator = fit_quietly(estimator, bags, _checked(labels, bags))
+    return select_instances(estimator, bags, y, **settings).diagnosis
+
+
+def _is_fitted(estimator: Any) -> bool:
+    try:
+        check_is_fitted(estimator)
+    except NotFittedError:
+        return False
+    return True
+
+
+def _checked(labels: Any, bags: Bags) -> Any:
+    """Return labels of two classes, one per bag."""
+    if labels is None:
+        raise ValueError("The labels of the bags are needed: give y, or bags that have labels.")
+    if labels.shape != (bags.n_bags,):
+        raise ValueError(
+            f"One label per bag is needed: there are {bags.n_bags} bags, and y has shape "
+            f"{labels.shape}."
+        )
+    if len(np.unique(labels)) != 2:
+        raise ValueError(f"Labels of two classes are needed, got {np.unique(labels).tolist()}.")
+    return labels
+
+
+def _judge_fit(method: Any, ids: Any = None) -> Diagnosis:
+    """Judge a fitted method by the scores that it held out."""
+    if (method.held_out_.fold < 0).any():
+        raise ValueError(
+            "Held-out scores need two folds with bags of both classes; the bags of the fit "
+            "have a class of one bag or group."
+        )
+    return diagnose_scores(
+        type(method).__name__,
+        method.held_out_,
+        method.instance_scores_,
+        rival_auc=getattr(method, "rival_auc_", np.nan),
+        ids=ids,
     )
 
 
-def _notes(p_values: FloatArray, adjusted: FloatArray, fdr: float, least: float) -> tuple[str, ...]:
-    """Return why few or no instances are called, where that needs saying."""
-    notes = []
-    if not (adjusted <= fdr).any():
-        notes.append(
-            "Nothing is called: no instances stand out enough from those of negative bags."
+def _select_by_fit(model: Any, bags: Any, labels: Any, fdr: float) -> InstanceSelection:
+    """Call instances by a fitted method that holds out bags: of its own bags and of others."""
+    method, inner = model, bags  # the bags as the method sees them, inside pipelines
+    while hasattr(method, "best_estimator_") or hasattr(method, "steps"):
+        method = getattr(method, "best_estimator_", method)
+        if hasattr(method, "steps"):
+            inner = method[:-1].transform(inner) if len(method) > 1 else inner
+            method = method[-1]
+    if not hasattr(method, "held_out_"):
+        raise ValueError(f"Labels of two classes are needed, got {method.classes_.tolist()}.")
+    held_out = method.held_out_
+    place = _places(bag_digests(inner), held_out.digests)
+    known = np.flatnonzero(place >= 0)
+    positive = np.ones(bags.n_bags, dtype=bool)
+    positive[known] = held_out.positive[place[known]]
+    known_labels = np.array([]) if labels is None else labels[known]
+    differs = (known_labels == method.positive_label_) != positive[known][: len(known_labels)]
+    if differs.any() and np.isin(known_labels, method.classes_).all():
+        raise ValueError(
+            "These bags had other labels in the fit of the model; pass an unfitted estimator."
         )
-    needed = int(np.ceil(least * len(p_values) / fdr))
-    if needed > _MANY_NEEDED * len(p_values):
-        notes.append(
-            f"The smallest possible p-value is {least:.2g}, so that at least {needed} instances "
-            "must stand out before any is called. More negative bags would help."
-        )
-    return tuple(notes)
+    whole = np.array_equal(place, np.arange(len(held_out.positive)))
+    diagnosis = _judge_fit(method, bags.ids if whole else None)
+    scores = np.empty(bags.n_instances)
+    rows = segment_gather(held_out.offsets, place[known])
+    scores[segment_gather(bags.offsets, known)] = held_out.scores[rows]
+    if len(known) < bags.n_bags:
+        new = np.flatnonzero(place < 0)
+        rows = segment_gather(bags.offsets, new)
+        scores[rows] = method.decision_function_instances(inner[new])
+    return _call(bags, positive, scores, held_out, diagnosis, fdr)
 
 
-def held_out_scores(
+def _places(digests: IntArray, known: IntArray) -> IntArray:
+    """Return the position of each bag among those of a fit, -1 if it is not one of them."""
+    if np.array_equal(digests, known):  # copies of one bag may have different labels
+        return np.arange(len(known))
+    order = np.argsort(known, kind="stable")
+    place = order[np.searchsorted(known[order], digests).clip(max=len(known) - 1)]
+    return np.where(known[place] == digests, place, -1)
+
+
+def _call(
+    bags: Any,
+    positive: BoolArray,
+    scores: FloatArray,
+    held_out: HeldOutScores,
+    diagnosis: Diagnosis,
+    fdr: float,
+) -> InstanceSelection:
+    """Call instances of some bags by their scores and those of the negatives held out."""
+    rows = np.flatnonzero(np.repeat(positive, bags.sizes)).astype(np.int64)
+    sizes = np.diff(held_out.offsets)
+    negative = np.repeat(~held_out.positive, sizes)
+    units = np.repeat(held_out.units, sizes)[negative]
+    p_values = conformal_p_values(scores[rows], held_out.scores[negative], units)
+    return InstanceSelection(
+        fdr=fdr,
+        instances=rows,
+        bag_ids=bags.ids[bags.bag_index[rows]],
+        scores=scores[rows],
+        p_values=p_values,
+        adjusted=np.asarray(false_discovery_control(p_values)),
+        n_negatives=int(negative.sum()),
+        n_negative_bags=int((~held_out.positive).sum()),
+        diagnosis=diagnosis,
+    )
+
+
+def refit_folds(
     estimator: Any,
     bags: Bags,
-    y: Any = None,
+    y: Any,
     *,
     cv: int = 5,
     groups: Any = None,
@@ -277,19 +425,12 @@ def held_out_scores(
     folder: str | os.PathLike[str] | None = None,
     callback: Callable[[int, int], None] | None = None,
 ) -> HeldOutScores:
-    """Score every instance by a model fitted without its bag.
+    """Score every instance by a model fitted without its bag; see :func:`select_instances`.
 
-    Parameters
-    ----------
-    estimator, bags, y, cv, groups, random_state, folder, callback
-        See :func:`select_instances`.
-
-    Returns
-    -------
-    HeldOutScores
+    Scores are in standard deviations from the mean of the same fold, see
+    :func:`standardized_scores`.
     """
-    y = np.asarray(bags.y if y is None else y)
-    positive, label = positive_bags(estimator, bags, y)
+    positive = np.asarray(y == _positive_label(estimator, np.unique(y)))
     number = bag_groups(bags, groups)
     units = np.arange(bags.n_bags, dtype=np.int64) if number is None else number
     order = content_order(bags)
@@ -312,24 +453,18 @@ def held_out_scores(
     for k, (train, test) in enumerate(splits):
         train, test = order[train], order[test]
         fold[test] = k
-        rows = segment_gather(bags.offsets, test)
         part = None if folder is None else Path(folder) / f"fold-{k}"
         found = _score_held_out(estimator, bags[train], y[train], bags[test], part)
-        scores[rows] = standardized_scores(found)
+        scores[segment_gather(bags.offsets, test)] = standardized_scores(found)
         if callback is not None:
             callback(k + 1, len(splits))
-    return HeldOutScores(scores, positive, label, fold, units)
+    nothing = np.empty(0, dtype=np.int64)
+    summaries = summary_scores(bags, positive, fold)
+    return HeldOutScores(scores, bags.offsets, positive, fold, units, nothing, summaries)
 
 
-def positive_bags(estimator: Any, bags: Bags, y: Any) -> tuple[BoolArray, Any]:
-    """Return which bags the estimator takes for positive, and their label."""
-    if y.shape != (bags.n_bags,):
-        raise ValueError(
-            f"One label per bag is needed: there are {bags.n_bags} bags, and y has shape {y.shape}."
-        )
-    labels = np.unique(y)
-    if len(labels) != 2:
-        raise ValueError(f"Labels of two classes are needed, got {labels.tolist()}.")
+def _positive_label(estimator: Any, labels: Any) -> Any:
+    """Return the label of the bags that the estimator takes for positive."""
     chosen = [
         value
         for name, value in estimator.get_params().items()
@@ -338,16 +473,17 @@ def positive_bags(estimator: Any, bags: Bags, y: Any) -> tuple[BoolArray, Any]:
     label = chosen[0] if chosen else labels[1]
     if label not in labels:
         raise ValueError(f"pos_label={label!r} is not among the labels {labels.tolist()}.")
-    return np.asarray(y == label), label
+    return label
 
 
 def fit_quietly(estimator: Any, bags: Bags, y: Any) -> Any:
-    """Fit a clone, without its callback and without the warning about text labels."""
+    """Fit a clone, without its callback and without warnings that a verdict repeats."""
     model = clone(estimator)
     callbacks = [name for name in model.get_params() if name.split("__")[-1] == "callback"]
     model.set_params(**dict.fromkeys(callbacks))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PositiveLabelWarning)
+        warnings.simplefilter("ignore", ChanceWarning)
         return model.fit(bags, y)
 
 

@@ -192,6 +192,7 @@ def plot_heatmap(
     scores: Any,
     bag: int | str,
     *,
+    called: Any = None,
     value: str = "score",
     slide: str | None = None,
     tile_size: float | None = None,
@@ -216,6 +217,9 @@ def plot_heatmap(
         (:func:`pigmil.instance_scores`).
     bag : int or str
         Position or id of the bag.
+    called : array of int, optional
+        Flat indices of the instances called positive (``selection.called``); these tiles have an
+        outline.
     value : {"score", "percentile"}, default="score"
         Colour by score, with one scale for all bags, or by the percentile within the bag.
     slide : str, optional
@@ -274,6 +278,11 @@ def plot_heatmap(
     )  # fmt: skip
     drawn.set_cmap(drawn.cmap.with_extremes(bad="#b8b8b8"))
     ax.add_collection(drawn)
+    if called is not None:
+        outlined = tile_corners(tiles)[np.isin(tiles.rows, called)]
+        ax.add_collection(
+            collections.PolyCollection(outlined, facecolors="none", edgecolors="red", linewidths=1)
+        )
     corners = tiles.corners
     if thumbnail is None:
         ax.set_xlim(corners[:, 0].min(), corners[:, 0].max() + tiles.size)

@@ -46,7 +46,6 @@ def detection_summary(
     folds: int | None = None,
     groups: Any = None,
     selection: Any = None,
-    diagnosis: Any = None,
     images: str | None = None,
     image_folder: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
@@ -72,9 +71,8 @@ def detection_summary(
     groups : str, array or tuple of these, optional
         Column of ``bag_info``, or one value per bag; bags of a group stay in one fold.
     selection : InstanceSelection, optional
-        Instances called positive at a false-discovery level; the report opens with them.
-    diagnosis : Diagnosis, optional
-        From :func:`pigmil.diagnose`; its verdict and reasons are added to the answer.
+        Instances called positive at a false-discovery level, and how far to trust them; the report
+        opens with them.
     images : str, optional
         Column of ``instance_info`` with pictures of the instances: arrays, or paths of files.
     image_folder : path, optional
@@ -110,12 +108,13 @@ def detection_summary(
     thumbnails = None if images is None else Thumbnails(known, images, folder=image_folder)
     ranking = ranked_bags(model, known, thumbnails, selection)
     called = model.detected_instances_ if selection is None else selection.called
+    diagnosis = None if selection is None else selection.diagnosis
     summary = {
         "kind": "detection",
         "title": f"{model.card.name} on {sanitize(source)}",
         "method": model.card.name,
-        "facts": _facts(model, bags, positive, predictions, called, selection, diagnosis),
-        "answer": detection_answer(model, known, predictions, selection, diagnosis, thumbnails),
+        "facts": _facts(model, bags, positive, predictions, called, selection),
+        "answer": detection_answer(model, known, predictions, selection, thumbnails),
         "diagnosis": None if diagnosis is None else diagnosis.to_dict(),
         "bags": {
             "id": [sanitize(name) for name in known.ids],
@@ -142,9 +141,8 @@ def detection_summary(
 
 
 def _facts(
-    model: Any, bags: Bags, positive: Any, predictions: Any, detected: Any, selection: Any,
-    diagnosis: Any,
-) -> list[dict[str, str]]:  # fmt: skip
+    model: Any, bags: Bags, positive: Any, predictions: Any, detected: Any, selection: Any
+) -> list[dict[str, str]]:
     """Return the tiles under the title: a name, a short value and a note."""
     n_detected, n_bags = len(np.unique(detected)), len(np.unique(bags.bag_index[detected]))
     level = "" if selection is None else f", at a false-discovery rate of {100 * selection.fdr:g} %"
@@ -159,9 +157,9 @@ def _facts(
         ("Instances", f"{bags.n_instances:,}", sizes),
         ("Method", model.card.name, f"{model.card.title} ({model.card.year})"),
     ]
-    if diagnosis is not None:
-        note = f"confidence {diagnosis.confidence:.2f} of 1"
-        facts.insert(1, ("How sure", diagnosis.verdict, note))
+    if selection is not None:
+        note = f"confidence {selection.diagnosis.confidence:.2f} of 1"
+        facts.insert(1, ("How sure", selection.diagnosis.verdict, note))
     figures = predictions.get("figures")
     if figures:
         note = f"area under the ROC curve; accuracy {100 * figures['accuracy']:.0f} %"
@@ -193,7 +191,7 @@ def provenance(command: str | None, *, seed: Any, checksums: dict[str, str]) -> 
 
 def detection_answer(
     model: Any, bags: Bags, predictions: dict[str, Any], selection: Any = None,
-    diagnosis: Any = None, thumbnails: Thumbnails | None = None,
+    thumbnails: Thumbnails | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Return which instances make bags positive, and how sure that is.
 
@@ -206,10 +204,7 @@ def detection_answer(
     predictions : dict
         From :func:`pigmil.report._ranking.bag_predictions`.
     selection : InstanceSelection, optional
-        Instances called positive at a false-discovery level (``fdr``, ``instances``,
-        ``adjusted``, ``called``, ``notes``).
-    diagnosis : Diagnosis, optional
-        From :func:`pigmil.diagnose`; its verdict and reasons are shown.
+        Instances called positive at a false-discovery level, and how far to trust them.
     thumbnails : Thumbnails, optional
         Pictures of the instances.
 
@@ -239,16 +234,17 @@ def detection_answer(
             f"Bags that were held out are classified with an area under the ROC curve of "
             f"{probability(figures['area under the ROC curve'])} (0.5 is chance)."
         )
-    elif diagnosis is None:
+    elif selection is None:
         sure.append(predictions["why_not"])
     sure += _unused(model, bags)
     names, same = info_columns(bags)
     names += same
     rows, more = _best_rows(model, bags, selection, names, thumbnails)
+    lines = [] if selection is None else selection.diagnosis.lines
     return {
         "headline": headline + ".",
-        "verdict": None if diagnosis is None else verdict(diagnosis),
-        "sure": [*([] if diagnosis is None else reasons(diagnosis)), *sure],
+        "verdict": None if selection is None else selection.diagnosis.headline,
+        "sure": [*(sanitize(line, limit=600) for line in lines), *sure],
         "level": level,
         "columns": [{**column_title(bags, name), "of_bag": name in same} for name in names],
         "rows": rows,
@@ -272,30 +268,6 @@ def _calls(level: float | None, n_called: int, n_without: int) -> list[str]:
         f"On average at most {100 * level:g} % of the called instances are false: about "
         f"{level * n_called:,.0f} of {n_called:,}. {missed}"
     ]
-
-
-def verdict(diagnosis: Any) -> str:
-    """Return how far to trust the detection, in a few words."""
-    return f"{diagnosis.verdict}, confidence {diagnosis.confidence:.2f} of 1"
-
-
-def reasons(diagnosis: Any) -> list[str]:
-    """Return what the verdict of a diagnosis rests on, one sentence each."""
-    low, high = diagnosis.auc_interval
-    lines = [
-        *(f"Alarm: {alarm}" for alarm in diagnosis.alarms),
-        *diagnosis.reasons,
-        f"Held-out bags ranked by their best instance: area under the ROC curve "
-        f"{probability(diagnosis.auc)} (95 % interval {probability(low)} to {probability(high)}; "
-        "0.5 is chance).",
-    ]
-    if diagnosis.stability == diagnosis.stability:
-        lines.append(
-            f"Fitted on half of the bags each, two models pick the same instance in "
-            f"{100 * diagnosis.same_pick:.0f} % of the positive bags "
-            f"({100 * diagnosis.same_pick_by_chance:.0f} % by chance)."
-        )
-    return [sanitize(line, limit=600) for line in lines]
 
 
 def _unused(model: Any, bags: Bags) -> list[str]:

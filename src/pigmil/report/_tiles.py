@@ -26,6 +26,7 @@ _BANDS = (
     (-1.0, "pigmil rest", (68, 1, 84)),
 )
 _NO_SCORE = ("pigmil without score", (128, 128, 128))
+_CALLED = ("pigmil called", (230, 25, 25))
 
 
 @dataclass(frozen=True)
@@ -194,6 +195,7 @@ def write_geojson(
     bag: int | str,
     path: str | os.PathLike[str],
     *,
+    called: Any = None,
     slide: str | None = None,
     tile_size: float | None = None,
     scale: float | None = None,
@@ -201,13 +203,13 @@ def write_geojson(
     """Write the tiles of a bag as GeoJSON that QuPath imports as objects.
 
     Every tile is a closed polygon in pixels of level 0, of object type "tile", with the
-    measurements ``pigmil score``, ``rank`` and ``percentile`` within the bag. Its class is a band
-    of the percentile, since QuPath has one colour per class; for a continuous heat map use
-    QuPath's measurement maps.
+    measurements ``pigmil score``, ``rank`` and ``percentile`` within the bag. Its class is
+    "pigmil called" or a band of the percentile, since QuPath has one colour per class; for a
+    continuous heat map use QuPath's measurement maps.
 
     Parameters
     ----------
-    bags, scores, bag, slide, tile_size
+    bags, scores, bag, called, slide, tile_size
         As in :func:`plot_heatmap`.
     path : path
         The file, usually ``.geojson``.
@@ -251,7 +253,7 @@ def write_geojson(
         }
         for square, *values in zip(
             corners.tolist(), tiles.score.tolist(), tiles.rank.tolist(), tiles.percentile.tolist(),
-            strict=True,
+            np.isin(tiles.rows, [] if called is None else called).tolist(), strict=True,
         )
     ]  # fmt: skip
     path = Path(path)
@@ -261,12 +263,13 @@ def write_geojson(
     return path
 
 
-def _properties(score: float, rank: float, percentile: float) -> dict[str, Any]:
+def _properties(score: float, rank: float, percentile: float, called: bool) -> dict[str, Any]:
     """Return what QuPath reads of a tile."""
     name, colour = _NO_SCORE
     measurements: dict[str, float] = {}
     if np.isfinite(score):
-        name, colour = next((name, rgb) for low, name, rgb in _BANDS if percentile > low)
+        band = next((name, rgb) for low, name, rgb in _BANDS if percentile > low)
+        name, colour = _CALLED if called else band
         measurements = {
             "pigmil score": float(f"{score:.6g}"), "rank": int(rank),
             "percentile": round(percentile, 2),

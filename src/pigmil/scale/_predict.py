@@ -42,7 +42,7 @@ def stream(model: Any, method: str, bags: LazyBags) -> NDArray[Any]:
 def without_training_scores(model: Any) -> Any:
     """Return a shallow copy to be sent to workers, without what was kept of training instances."""
     light = copy.copy(model)
-    for name in ("instance_scores_", "held_out_scores_", "trace_"):
+    for name in ("instance_scores_", "held_out_", "trace_"):
         if name in vars(light):
             delattr(light, name)
     if hasattr(light, "steps"):
