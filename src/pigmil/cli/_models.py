@@ -206,7 +206,7 @@ def print_verdict(output: Output, method: Any) -> None:
     try:
         found = diagnose(method)
     except ValueError:
-        output.print(f"{method.card.name}: its fit does not tell how far to trust it.")
+        output.print(f"{method.card.name}: its fit does not show how far to trust it.")
         return
     output.print(f"{method.card.name}: {found.headline}.")
     for alarm in found.alarms:

@@ -451,7 +451,7 @@ def least_area(n_positive: int, n_negative: int) -> float:
     """Return the area under the ROC curve that chance reaches in one of a hundred sets of bags.
 
     ``1 / 2 + z sqrt((n_positive + n_negative + 1) / (12 n_positive n_negative))``, of the normal
-    approximation of the rank-sum test. Above 1 there are too few bags to tell.
+    approximation of the rank-sum test. Above 1 there are too few bags.
 
     Examples
     --------

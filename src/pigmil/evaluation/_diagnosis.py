@@ -127,7 +127,7 @@ def judge(
     auc, low : float
         Area under the ROC curve of held-out bags, and the lower end of its interval.
     least : float
-        Area that chance hardly reaches; above 1 if there are too few bags to tell.
+        Area that chance hardly reaches; above 1 if there are too few bags.
     lead : float, optional
         By how many standard errors the area exceeds that of summaries of whole bags.
     stability : float, optional
