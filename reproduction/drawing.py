@@ -1,6 +1,6 @@
 """Pictures of the paper's figures, from their numbers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import matplotlib as mpl
@@ -13,16 +13,15 @@ from reproduction.detection import DISPLAY_NAMES
 from reproduction.printed import SYNTHETIC
 
 # Distinguishable with any colour vision (Okabe and Ito).
-COLOURS = {"BASIC": "#0072B2", "RHOMBUS": "#D55E00", "RING": "#009E73"}
-CONFIGURATION_COLOURS = {
-    "PIGMIL|paper": "#D55E00",
-    "PIGMIL|faithful": "#009E73",
-    "PIGMIL": "#0072B2",
+SETS = {"BASIC": ("#0072B2", "o"), "RHOMBUS": ("#D55E00", "D"), "RING": ("#009E73", "s")}
+CONFIGURATIONS = {
+    "PIGMIL|paper": ("#D55E00", "o"),
+    "PIGMIL|faithful": ("#009E73", "o"),
+    "PIGMIL": ("#0072B2", "o"),
 }
 GREEN, RED, GREY, SKY, BLUE, YELLOW = (
     "#009E73", "#D00000", "#B8B8B8", "#56B4E9", "#0072B2", "#E69F00",
 )  # fmt: skip
-MARKERS = {"BASIC": "o", "RHOMBUS": "D", "RING": "s"}
 
 
 def _figure(width: float, height: float) -> Any:
@@ -81,9 +80,7 @@ def _scatter(points: Any, mark: Callable[[Any, Any], None]) -> Any:
             axes.set_title(f"{data}, {DISPLAY_NAMES[variant]}", fontsize=10)
             axes.set_aspect("equal", adjustable="datalim")
             axes.tick_params(labelsize=8)
-    handles, labels = grid[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
-    return figure
+    return _with_legend(figure, grid[0][0])
 
 
 def draw_four_bags(points: Any, lines: Any) -> Any:
@@ -121,9 +118,7 @@ def draw_four_bags(points: Any, lines: Any) -> Any:
         axes.plot([], [], c=colour, lw=2, label=text)
     axes.set(xlabel="first feature", ylabel="second feature")
     axes.margins(0.1)
-    handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
-    return figure
+    return _with_legend(figure, axes, columns=3)
 
 
 def _outline(points: Any, radius: float) -> Any:
@@ -193,7 +188,7 @@ def draw_influence(frame: Any) -> Any:
     axes = figure.subplots()
     near, far = frame[frame["delta"] <= 1], frame[frame["delta"] >= 1]
     axes.plot(near["delta"], near["influence"], c=RED, lw=2, label="near: ln Δ - 1")
-    axes.plot(far["delta"], far["influence"], c=COLOURS["BASIC"], lw=2, label="far: -exp(1 - Δ)")
+    axes.plot(far["delta"], far["influence"], c=BLUE, lw=2, label="far: -exp(1 - Δ)")
     axes.axhline(0, c="black", lw=0.6)
     axes.axvline(1, c=GREY, lw=0.8, ls=":")
     axes.plot([1], [-1], "o", c="black", ms=4)
@@ -236,52 +231,42 @@ def draw_graph(vertices: Any, edges: Any) -> Any:
     return figure
 
 
-def draw_ratio(frame: Any) -> Any:
-    """Draw one column per set and one row per reading of the ratio."""
-    meanings = _second(frame)
-    figure = _figure(11, 3.1 * len(meanings))
-    grid = figure.subplots(len(meanings), len(SYNTHETIC), sharey=True, squeeze=False)
-    for row, meaning in zip(grid, meanings, strict=True):
-        for axes, data in zip(row, SYNTHETIC, strict=True):
-            for name, colour in CONFIGURATION_COLOURS.items():
-                part = _part(frame, f"{name}, {meaning}", data)
-                _curve(axes, part, colour, DISPLAY_NAMES[name], "o")
-            axes.set_xscale("log", base=2)
-            axes.set_title(f"{data}: {meaning}", fontsize=10)
-            _ticks(axes, sorted(frame["x"].unique()), "ratio of D to S + C")
+def draw_curves(frame: Any, size: tuple[float, float], label: str, *, by_set: bool = False) -> Any:
+    """Draw accuracy against x: one row per reading, one panel per configuration or per set.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        One row per fit: ``variant`` ("configuration, reading"), ``data``, ``x``, accuracy.
+    size : tuple of float
+        Width of the figure and height of a row.
+    label : str
+        Of the horizontal axis.
+    by_set : bool, default=False
+        One panel per set and one line per configuration, with x on a logarithmic scale.
+    """
+    readings = list(dict.fromkeys(variant.partition(", ")[2] for variant in frame["variant"]))
+    panels, lines = (SETS, CONFIGURATIONS) if by_set else (CONFIGURATIONS, SETS)
+    figure = _figure(size[0], size[1] * len(readings))
+    grid = figure.subplots(len(readings), len(panels), sharey=True, squeeze=False)
+    for row, reading in zip(grid, readings, strict=True):
+        for axes, panel in zip(row, panels, strict=True):
+            for line, (colour, marker) in lines.items():
+                name, data = (line, panel) if by_set else (panel, line)
+                variant = f"{name}, {reading}" if reading else name
+                part = frame[(frame["variant"] == variant) & (frame["data"] == data)]
+                _curve(axes, part, colour, DISPLAY_NAMES.get(line, line), marker)
+            if by_set:
+                axes.set_xscale("log", base=2)
+            title = DISPLAY_NAMES.get(panel, panel)
+            axes.set_title(f"{title}: {reading}" if reading else title, fontsize=10)
+            xs = sorted(frame["x"].unique())
+            axes.set_xticks(xs, [f"1/{1 / x:g}" if 0 < x < 1 else f"{x:g}" for x in xs])
+            axes.minorticks_off()
+            axes.set(xlabel=label, ylim=(-4, 104))
+            axes.grid(axis="y", lw=0.4, c="#DDDDDD")
         row[0].set_ylabel("detection accuracy, %")
-    return _legend(figure, grid[0][0])
-
-
-def draw_noise(frame: Any) -> Any:
-    """Draw one column per configuration and one row per reading of noise."""
-    kinds = _second(frame)
-    figure = _figure(12, 3.3 * len(kinds))
-    grid = figure.subplots(len(kinds), len(CONFIGURATION_COLOURS), sharey=True, squeeze=False)
-    for row, kind in zip(grid, kinds, strict=True):
-        for axes, name in zip(row, CONFIGURATION_COLOURS, strict=True):
-            _sets(axes, frame, f"{name}, {kind}")
-            axes.set_title(f"{DISPLAY_NAMES[name]}: {kind}", fontsize=10)
-            _ticks(axes, sorted(frame["x"].unique()), "noise level")
-        row[0].set_ylabel("detection accuracy, %")
-    return _legend(figure, grid[0][0])
-
-
-def draw_working_set_size(frame: Any) -> Any:
-    """Draw one panel per configuration."""
-    figure = _figure(12, 3.5)
-    grid = figure.subplots(1, len(CONFIGURATION_COLOURS), sharey=True)
-    for axes, name in zip(grid, CONFIGURATION_COLOURS, strict=True):
-        _sets(axes, frame, name)
-        axes.set_title(DISPLAY_NAMES[name], fontsize=10)
-        _ticks(axes, sorted(frame["x"].unique()), "working set, % of a bag")
-    grid[0].set_ylabel("detection accuracy, %")
-    return _legend(figure, grid[0])
-
-
-def _sets(axes: Any, frame: Any, variant: str) -> None:
-    for data in SYNTHETIC:
-        _curve(axes, _part(frame, variant, data), COLOURS[data], data, MARKERS[data])
+    return _with_legend(figure, grid[0][0])
 
 
 def _curve(axes: Any, part: Any, colour: str, label: str, marker: str) -> None:
@@ -293,30 +278,12 @@ def _curve(axes: Any, part: Any, colour: str, label: str, marker: str) -> None:
     axes.plot(mean.index, mean, c=colour, marker=marker, ms=4, lw=1.6, label=label)
 
 
-def _ticks(axes: Any, values: Sequence[float], label: str) -> None:
-    axes.set_xticks(values, [_short(value) for value in values])
-    axes.minorticks_off()
-    axes.set(xlabel=label, ylim=(-4, 104))
-    axes.grid(axis="y", lw=0.4, c="#DDDDDD")
-
-
-def _short(value: float) -> str:
-    return f"1/{1 / value:g}" if 0 < value < 1 else f"{value:g}"
-
-
-def _legend(figure: Any, axes: Any) -> Any:
+def _with_legend(figure: Any, axes: Any, columns: int | None = None) -> Any:
+    """Return the figure with the legend of its axes below it."""
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    place: Any = {"loc": "outside lower center", "ncols": columns or len(labels)}
+    figure.legend(handles, labels, frameon=False, **place)
     return figure
-
-
-def _part(frame: Any, variant: str, data: str) -> Any:
-    return frame[(frame["variant"] == variant) & (frame["data"] == data)]
-
-
-def _second(frame: Any) -> list[str]:
-    """Return the suffixes of the variants after the configuration, in their order."""
-    return list(dict.fromkeys(variant.split(", ", 1)[1] for variant in frame["variant"]))
 
 
 def draw_ranks(results: Any) -> Any:

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -262,13 +263,13 @@ def _ratio(run: Run, ratios: Sequence[float]) -> Outcome:
         for name, data in itertools.product(CONFIGURATIONS, SYNTHETIC)
         for ratio in ratios
     ]
-    frame = _run_variants(run, wanted)
-    return Outcome(
+    return _curves(
+        run,
+        wanted,
         "figure_ratio",
         "Accuracy against the ratio of D to S + C",
-        frame,
-        claims.ratio_claims(frame),
-        drawing.draw_ratio,
+        claims.ratio_claims,
+        partial(drawing.draw_curves, size=(11, 3.1), label="ratio of D to S + C", by_set=True),
         "The paper scales D 'to different levels' and says that ratio 2 is twice the magnitude of "
         "S + C. Four readings: D multiplied by the ratio within the printed weight, or rescaled to "
         "that many times the mean of the other two terms; alpha on C as in Definition 9, or on S "
@@ -283,13 +284,13 @@ def _noise(run: Run, levels: Sequence[int]) -> Outcome:
         for name, data in itertools.product(CONFIGURATIONS, SYNTHETIC)
         for level in levels
     ]
-    frame = _run_variants(run, wanted)
-    return Outcome(
+    return _curves(
+        run,
+        wanted,
         "figure_noise",
         "Accuracy against the level of noise",
-        frame,
-        claims.noise_claims(frame),
-        drawing.draw_noise,
+        claims.noise_claims,
+        partial(drawing.draw_curves, size=(12, 3.3), label="noise level"),
         "Level k relabels (k - 1) 10 % of the positives and k 10 % of the negatives. Two "
         "readings: the instances change sides between positive and negative bags, or nothing "
         "moves and only the truth that is compared with changes.",
@@ -305,20 +306,29 @@ def _working_set(run: Run, fractions: Sequence[int]) -> Outcome:
         for name, data in itertools.product(CONFIGURATIONS, SYNTHETIC)
         for percent in fractions
     ]
-    frame = _run_variants(run, wanted)
-    return Outcome(
+    return _curves(
+        run,
+        wanted,
         "figure_working_set",
         "Accuracy against the size of the working sets",
-        frame,
-        claims.working_set_claims(frame),
-        drawing.draw_working_set_size,
+        claims.working_set_claims,
+        partial(drawing.draw_curves, size=(12, 3.5), label="working set, % of a bag"),
     )
 
 
-def _run_variants(run: Run, wanted: list[tuple[str, Detection]]) -> Any:
-    """Return one row per fit: variant, data, x, seed, accuracy."""
+def _curves(
+    run: Run,
+    wanted: list[tuple[str, Detection]],
+    name: str,
+    title: str,
+    claims_of: Callable[[Any], list[Claim]],
+    draw: Callable[[Any], Any],
+    notes: str = "",
+) -> Outcome:
+    """Compute a figure of curves from one row per fit: variant, data, x, seed, accuracy."""
     rows = run([detection for _, detection in wanted])
     seeds = len(rows) // len(wanted)
     columns = ["variant", "data", "x", "seed", "detection_accuracy", "covered"]
     variants = [variant for variant, _ in wanted for _ in range(seeds)]
-    return pd.DataFrame(rows).assign(variant=variants).reindex(columns=columns)
+    frame = pd.DataFrame(rows).assign(variant=variants).reindex(columns=columns)
+    return Outcome(name, title, frame, claims_of(frame), draw, notes)

@@ -11,6 +11,7 @@ from importlib import metadata
 from typing import Any
 
 from pigmil import __version__
+from pigmil.report import Cell, Table
 from reproduction.claims import FAILS, HOLDS, OPEN, Check, Claim
 from reproduction.detection import CONFIGURATIONS, DISPLAY_NAMES
 from reproduction.sections import bullets
@@ -32,15 +33,8 @@ def environment(command: str, *, seconds: float, n_jobs: int | None) -> dict[str
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "pigmil": __version__,
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": {name: metadata.version(name) for name in PACKAGES},
     }
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "not installed"
 
 
 def strict_json(value: Any) -> str:
@@ -99,11 +93,14 @@ def _claim_table(claims: Sequence[Claim]) -> list[str]:
     if not claims:
         return []
     counts = Counter(claim.verdict for claim in claims)
-    head = "| about | claim | verdict | " + " | ".join(DISPLAY_NAMES.values()) + " |"
-    rows = []
-    for claim in claims:
-        cells = [_cell_verdict(claim, name) for name in CONFIGURATIONS]
-        rows.append(f"| {claim.about} | {claim.text} | **{claim.verdict}** | {' | '.join(cells)} |")
+    columns = ["about", "claim", "verdict", *DISPLAY_NAMES.values()]
+    rows = [
+        [
+            *(claim.about, claim.text, Cell(claim.verdict, bold=True)),
+            *(_cell_verdict(claim, name) for name in CONFIGURATIONS),
+        ]
+        for claim in claims
+    ]
     return [
         f"**Of {len(claims)} claims of the paper {counts[HOLDS]} hold, {counts[FAILS]} do not hold "
         f"and {counts[OPEN]} cannot be decided.** A claim holds if the difference it is about is "
@@ -111,7 +108,7 @@ def _claim_table(claims: Sequence[Claim]) -> list[str]:
         "of a point or more is excluded by two standard errors; otherwise, or where everything is "
         "at 100 % already, or where readings of the paper disagree, it cannot be decided. Where "
         "the paper can be read in several ways the columns count them.",
-        "\n".join([head, "|---" * (3 + len(CONFIGURATIONS)) + "|", *rows]),
+        Table(columns, rows, left=range(len(columns))).markdown(),
     ]
 
 

@@ -1,10 +1,23 @@
 """Fixtures shared by all tests."""
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 import hypothesis
 import pytest
+
+# Files that need an extra; without it, as in `make test-fast`, they are not collected.
+NEEDED = {
+    "cloudpickle": ("core/test_isolation.py",),
+    "matplotlib": ("core/test_full_disk.py",),
+    "pandas": ("bags/test_transform.py",),
+    "polars": ("bags/test_convert.py", "bags/test_info.py"),
+    "skops": ("estimators/test_persistence.py", "estimators/test_model_attacks.py"),
+}
+collect_ignore = [
+    name for package, names in NEEDED.items() if find_spec(package) is None for name in names
+]
 
 hypothesis.settings.register_profile("project", deadline=None, derandomize=True, max_examples=50)
 # Kernels as plain Python are some hundred times slower: fewer examples show that they run.

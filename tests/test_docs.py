@@ -2,8 +2,6 @@
 
 import ast
 import contextlib
-import doctest
-import importlib.util
 import io
 import re
 import shlex
@@ -12,7 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from sklearn.utils.estimator_checks import check_estimator
 
 from pigmil import all_estimators
 from pigmil.estimators import get_estimator
@@ -150,7 +147,9 @@ def test_the_reference_lists_every_public_name():
         assert not missing, room
 
 
-def test_the_pasted_method_passes_lint_types_and_checks(tmp_path, monkeypatch):
+def test_the_pasted_method_passes_lint_and_types(tmp_path):
+    for tool in ("ruff", "mypy"):
+        pytest.importorskip(tool, reason="the development tools are not installed")
     pasted = python_blocks(DOCS / "guide" / "add_method.md")[0].text
     in_package = ROOT / "src" / "pigmil" / "estimators" / "mean_distance.py"
     for command in (["check"], ["format", "--check"]):
@@ -168,13 +167,6 @@ def test_the_pasted_method_passes_lint_types_and_checks(tmp_path, monkeypatch):
     ]  # fmt: skip
     done = subprocess.run(call, capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    name = "pigmil.estimators.mean_distance"  # importable, because the checks pickle it
-    spec = importlib.util.spec_from_file_location(name, tmp_path / "mean_distance.py")
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, name, module)
-    spec.loader.exec_module(module)
-    check_estimator(module.MeanDistance(), on_skip=None)
-    assert doctest.testmod(module).failed == 0
 
 
 def test_every_format_that_is_written_is_shown():

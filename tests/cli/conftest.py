@@ -48,6 +48,17 @@ def table(folder):
 
 
 @pytest.fixture
+def rows_of(folder):
+    """Return the rows of a table in the folder as dictionaries of text."""
+
+    def rows_of(name, delimiter=","):
+        with (folder / name).open(newline="") as file:
+            return list(csv.DictReader(file, delimiter=delimiter))
+
+    return rows_of
+
+
+@pytest.fixture
 def pigmil(folder):
     def run(*arguments):
         found = CliRunner().invoke(app, [str(part) for part in arguments], catch_exceptions=False)

@@ -1,6 +1,5 @@
 """``pigmil heatmap`` on slides with planted tiles."""
 
-import csv
 import json
 
 import numpy as np
@@ -42,14 +41,13 @@ def test_heat_maps_of_a_saved_model(pigmil, slides, folder):
     assert tiles[4]["geometry"]["coordinates"][0][0] == [256, 256]
 
 
-def test_all_bags_by_default_and_the_ranking_keeps_the_coordinates(pigmil, slides, folder):
+def test_all_bags_by_default_and_the_ranking_keeps_the_coordinates(pigmil, slides, folder, rows_of):
     assert pigmil("fit", slides, "-o", "m.skops", "-m", "SIL").status == 0
     found = pigmil("heatmap", "m.skops", slides, "--as", "geojson", "-o", "maps")
     assert "wrote 12 files to maps  (12 bags as geojson)" in found.out
     assert len(list((folder / "maps").iterdir())) == 12
     assert pigmil("predict", "m.skops", slides, "--instances", "ranked.csv").status == 0
-    with (folder / "ranked.csv").open(newline="") as file:
-        first = next(csv.DictReader(file))
+    first = rows_of("ranked.csv")[0]
     assert (first["coords_0"], first["coords_1"]) == ("256", "256")
 
 

@@ -1,6 +1,5 @@
-"""The method of the guide, pasted: every step that it names, then all tests and a command."""
+"""The method of the guide, pasted: every step that it names, then all its tests."""
 
-import csv
 import os
 import re
 import shutil
@@ -8,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -18,12 +16,6 @@ COPIED = (
     "src", "tests/code_blocks.py", "tests/common", "tests/conftest.py",
     "tests/estimators/test_persistence.py", "tests/test_docs.py", "tests/test_readme.py",
 )  # fmt: skip
-# They fail while the row of the README, the page or the line of the index is missing.
-COMPLETE = (
-    "tests/test_readme.py::test_the_table_of_methods_is_complete",
-    "tests/test_docs.py::test_every_method_has_a_page_and_every_page_a_method",
-    "tests/test_docs.py::test_the_reference_lists_every_public_name",
-)
 
 
 class Clone:
@@ -78,8 +70,6 @@ def test_the_pasted_method_passes_all_tests_after_the_named_steps(clone):
         "    from pigmil.estimators.max_pooling_lr import MaxPoolingLR as MaxPoolingLR\n",
         "    from pigmil.estimators.mean_distance import MeanDistance as MeanDistance\n",
     )
-    done = clone.run("pytest", "-q", "-p", "no:cacheprovider", *COMPLETE)
-    assert "3 failed" in done.stdout, done.stdout
     # Steps 4 to 6: the page, the README and the index.
     for place in ("`docs/methods/<method>.md`", "**The README table**", "`docs/api/index.rst`"):
         assert place in guide
@@ -94,26 +84,5 @@ def test_the_pasted_method_passes_all_tests_after_the_named_steps(clone):
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-4000:]
     assert int(re.search(r"(\d+) passed", done.stdout)[1]) > 80
-    for tool in (("ruff", "check", "src"), ("ruff", "format", "--check", "src")):
-        done = clone.run(*tool)
-        assert done.returncode == 0, done.stdout
-    assert_it_runs_on_the_command_line(clone)
-
-
-def assert_it_runs_on_the_command_line(clone):
-    rng = np.random.RandomState(0)
-    with (clone.folder / "table.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["bag", "label", "a", "b"])
-        for bag in range(20):
-            for row in range(4):
-                shift = 6 if bag % 2 and row == 3 else 0
-                writer.writerow([f"b{bag}", bag % 2, *(rng.normal(size=2) + shift).round(3)])
-    done = clone.run("pigmil.cli", "detect", "table.csv", "-m", "Mean distance", "--no-report")
-    assert done.returncode == 0, done.stderr
-    assert "Mean distance detected" in done.stdout
-    with (clone.folder / "table-instances.csv").open(newline="") as file:
-        best = [row for row in csv.DictReader(file) if row["best_of_bag"] == "true"]
-    assert {row["instance"] for row in best} == {"3"}
     done = clone.run("pigmil.cli", "methods", "meandistance")
     assert "Only as an example." in done.stdout

@@ -1,6 +1,5 @@
 """Errors: one message with a hint, the right exit status, and no files."""
 
-import csv
 import functools
 import os
 
@@ -41,6 +40,7 @@ LABELLED = (*COLUMNS, "--positive", "yes")
         (("detect", "molecules.csv", *LABELLED, "--set", "foo=1"), "expected name=value"),
         (("detect", "molecules.csv", *LABELLED, "-m", "PIGMIL", "--set", "reading__damping=7"),
          "from 0 to 1"),
+        (("detect", "molecules.csv", *LABELLED, "--workers", "0"), "--workers: The number"),
         (("convert", "molecules.csv", "molecules.csv"), "overwrite the data"),
         (("convert", "molecules.csv", "out.xyz", *COLUMNS), "--to-format: out.xyz"),
         (("detect", "molecules.csv", "--read", "bags=x"), "expected name=value"),
@@ -70,35 +70,30 @@ def test_usage_errors_have_status_two(pigmil):
     assert pigmil("detect", "x.csv", "--top", "-1").status == 2
 
 
-def test_errors_for_machines(pigmil, folder):
+def test_errors_for_machines_and_for_developers(pigmil, folder):
     found = pigmil("detect", "nowhere.csv", "--json")
     assert found.status == found.json["status"] == 2
     assert "nowhere.csv" in found.json["error"]
-
-
-def test_debug_shows_where(pigmil, folder):
     found = pigmil("detect", "nowhere.csv", "--debug")
     assert found.status == 2
     assert "Traceback" in found.err
 
 
-def test_a_fault_of_ours_has_status_one(pigmil, monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "status", "message"),
+    [
+        (ZeroDivisionError("oh"), 1, "ZeroDivisionError: oh (--debug shows where)"),
+        (KeyboardInterrupt(), 130, "stopped; finished work is kept"),
+    ],
+)
+def test_a_fault_of_ours_and_a_stop_have_a_status(pigmil, monkeypatch, error, status, message):
     def broken(*_, **__):
-        raise ZeroDivisionError("oh")
+        raise error
 
     monkeypatch.setattr("pigmil.estimators.all_estimators", broken)
     found = pigmil("methods", "--json")
-    assert found.status == found.json["status"] == 1
-    assert "ZeroDivisionError: oh (--debug shows where)" in found.err
-
-
-def test_stopped_has_status_130(pigmil, monkeypatch):
-    def stopped(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("pigmil.estimators.all_estimators", stopped)
-    found = pigmil("methods", "--json")
-    assert found.status == found.json["status"] == 130
+    assert found.status == found.json["status"] == status
+    assert message in found.err
 
 
 def test_damaged_and_untrusted_models_are_refused_with_the_reason(pigmil, table, folder):
@@ -117,7 +112,7 @@ def test_damaged_and_untrusted_models_are_refused_with_the_reason(pigmil, table,
     assert not (folder / "built").exists()
 
 
-def test_other_features_are_refused(pigmil, table, folder):
+def test_other_features_are_refused_and_other_labels_not_compared(pigmil, table, folder):
     assert pigmil("fit", table, *LABELLED, "-o", "m.skops", "-m", "MISVM").status == 0
     (folder / "other.csv").write_text("bag,mass,size\na,1,2\n")
     found = pigmil("predict", "m.skops", "other.csv")
@@ -127,12 +122,8 @@ def test_other_features_are_refused(pigmil, table, folder):
     found = pigmil("predict", "m.skops", "wide.npz")
     assert found.status == 2
     assert "3 features, but StandardScaler is expecting 2" in found.err
-
-
-def test_labels_the_model_does_not_know_are_not_compared(pigmil, table, folder):
-    assert pigmil("fit", table, *LABELLED, "-o", "m.skops", "-m", "MISVM").status == 0
-    (folder / "other.csv").write_text("bag,label,mass,charge\na,7,1,2\nb,8,5,5\n")
-    found = pigmil("predict", "m.skops", "other.csv", "--json")
+    (folder / "unknown.csv").write_text("bag,label,mass,charge\na,7,1,2\nb,8,5,5\n")
+    found = pigmil("predict", "m.skops", "unknown.csv", "--json")
     assert found.status == 0
     assert "accuracy" not in found.json
     assert "7, 8" in found.err
@@ -185,11 +176,10 @@ def test_a_step_called_impute_need_not_impute(saved, pigmil, folder):
     assert (folder / "ring-predictions.csv").exists()
 
 
-def test_predictions_of_three_classes_have_a_column_per_class(saved, pigmil, folder):
+def test_predictions_of_three_classes_have_a_column_per_class(saved, pigmil, rows_of):
     path = saved(lambda bags: SIL(probability=True).fit(bags, np.arange(12) % 3))
     assert pigmil("predict", path, "ring.csv", "-o", "p.csv").status == 0
-    with (folder / "p.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_of("p.csv")
     assert len(rows) == 12
     for row in rows:
         for name in ("decision", "probability"):

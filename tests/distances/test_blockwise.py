@@ -86,7 +86,7 @@ def test_double_precision_on_request():
 @given(seed=st.integers(0, 1000), density=st.sampled_from([0.0, 0.05, 0.5]))
 def test_sparse_is_dense(seed, density):
     rng = np.random.default_rng(seed)
-    dense = sp.random_array((25, 40), density=density, rng=rng, format="csr")
+    dense = sp.random_array((25, 40), density=density, random_state=rng, format="csr")
     matrix = sp.csr_array(dense)
     expected = naive(dense.toarray(), dense.toarray())
     np.testing.assert_allclose(assemble(matrix, matrix), expected, rtol=1e-9, atol=1e-12)

@@ -132,7 +132,8 @@ def test_median_unit_by_hand_and_by_sample():
 
 
 def test_unit_of_sparse_instances():
-    dense = sp.random_array((60, 8), density=0.3, rng=np.random.default_rng(2), format="csr")
+    rng = np.random.default_rng(2)
+    dense = sp.random_array((60, 8), density=0.3, random_state=rng, format="csr")
     for rule in ("auto", "median"):
         assert length_unit(dense, rule) == pytest.approx(length_unit(dense.toarray(), rule))
 

@@ -1,5 +1,6 @@
 """The page in real headless Chromium: it opens, answers, and runs nothing of the data's."""
 
+import re
 import shutil
 
 import numpy as np
@@ -90,19 +91,12 @@ def test_opens_without_complaints_and_draws_everything(browser, page, scheme):
     )
     assert len(drawn) == 5
     assert all(drawn)
+    ground = tab.run("return getComputedStyle(document.body).backgroundColor")
+    brightness = sum(map(int, re.findall(r"\d+", ground)[:3])) / 3
+    assert (brightness < 128) == (scheme == "dark")
 
 
-def test_dark_follows_the_wish_of_the_reader(browser, page):
-    ground = "return getComputedStyle(document.body).backgroundColor"
-    axis = "return document.getElementById('map-figure').layout.font.color"
-    light = Tab(browser, page)
-    seen = light.run(ground), light.run(axis)
-    dark = Tab(browser, page, scheme="dark")
-    assert dark.run(ground) != seen[0]
-    assert dark.run(axis) != seen[1]
-
-
-@pytest.mark.parametrize("width", [360, 390, 768, 1400])
+@pytest.mark.parametrize("width", [360, 1400])
 def test_fits_the_screen_without_broken_numbers(browser, page, width):
     tab = Tab(browser, page, width=width)
     tab.run("document.querySelectorAll('details').forEach(d => d.open = true)")
@@ -113,14 +107,6 @@ def test_fits_the_screen_without_broken_numbers(browser, page, width):
     )
     assert heights
     assert max(heights) < 45  # a broken number needs two lines
-
-
-def test_map_and_graph_are_on_the_first_two_screens(browser, page):
-    tab = Tab(browser, page, width=1400)
-    tops = tab.run(
-        "return ['map', 'graph'].map(n => document.getElementById(n).getBoundingClientRect().top)"
-    )
-    assert max(tops) < 2 * 900
 
 
 def test_few_rows_until_asked_for_more(browser, page, rhombus_summary):
@@ -137,13 +123,12 @@ def test_few_rows_until_asked_for_more(browser, page, rhombus_summary):
     assert tab.run(opened) == 3
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_heat_maps_are_drawn_where_the_tiles_are(browser, rhombus, tmp_path, scheme):
+def test_heat_maps_are_drawn_where_the_tiles_are(browser, rhombus, tmp_path):
     bags, model = rhombus
     coords = np.column_stack([np.arange(320) % 8, np.zeros(320)]) * 100
     placed = bags.with_info(instance_info={"coords": coords})
     summary = detection_summary(model, placed, source="tiles", folds=0)
-    tab = Tab(browser, write_report(summary, tmp_path / "tiles.html"), scheme=scheme)
+    tab = Tab(browser, write_report(summary, tmp_path / "tiles.html"))
     assert tab.complaints() == []
     pixels = (
         "const c = document.querySelector('canvas[data-heat]'); const i = c.getContext('2d');"
@@ -158,7 +143,7 @@ def test_heat_maps_are_drawn_where_the_tiles_are(browser, rhombus, tmp_path, sch
     assert len(set(by_score)) <= len(distinct) + 1
     tab.run("document.getElementById('percentile').click()")
     assert tab.run(pixels) != by_score
-    phone = Tab(browser, tmp_path / "tiles.html", width=390, scheme=scheme)
+    phone = Tab(browser, tmp_path / "tiles.html", width=390)
     cut_off = (
         "return [...document.querySelectorAll('#answer .scroll, details.bag[open] .scroll')]"
         ".filter(s => s.scrollWidth > s.clientWidth + 1).length"

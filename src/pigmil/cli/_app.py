@@ -66,19 +66,9 @@ def methods(
         return
     cards = all_estimators()
     output.result = {"methods": [asdict(card) for card in cards]}
-    output.table(
-        ["method", "year", "detects", "classifies", "when to use"],
-        [
-            (
-                card.name,
-                card.year,
-                *map(_yes_or_no, (card.detects, card.classifies)),
-                card.when_to_use,
-            )
-            for card in cards
-        ],
-        left=(0, 4),
-    )
+    shown = ("name", "year", "detects", "classifies", "when_to_use")
+    rows = [[_yes_or_no(getattr(card, field)) for field in shown] for card in cards]
+    output.table(["method", "year", "detects", "classifies", "when to use"], rows, left=(0, 4))
     output.print("`pigmil methods NAME` shows the paper and the cost of a method.")
 
 

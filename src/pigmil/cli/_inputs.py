@@ -3,6 +3,7 @@
 import ast
 import functools
 import inspect
+import itertools
 import shlex
 from collections.abc import Collection
 from contextlib import AbstractContextManager
@@ -247,11 +248,8 @@ def _load_by_name(name: str) -> "Bags":
 
     known = datasets.list_datasets()
     if name not in known:
-        try:
-            beside = [path for path in Path(name).parent.iterdir() if path.name[0] != "."]
-        except OSError:
-            beside = []
-        hint = did_you_mean(name, [*map(str, beside[:10_000]), *known])
+        beside = itertools.islice(Path(name).parent.glob("[!.]*"), 10_000)
+        hint = did_you_mean(name, [*map(str, beside), *known])
         raise BagFormatError(
             f"There is no file '{name}' (working folder: {Path.cwd()}), and no data set of that "
             f"name.{hint or ' See `pigmil datasets list`.'}"

@@ -93,8 +93,8 @@ def comparison_summary(results: Any, *, command: str | None = None) -> dict[str,
         ],
         "provenance": provenance(
             command,
-            seed=", ".join(map(str, seeds)) or None,
-            checksums={sanitize(row["data"]): row["checksum"] for row in results.rows},
+            ", ".join(map(str, seeds)) or None,
+            {sanitize(row["data"]): row["checksum"] for row in results.rows},
         ),
     }
 
@@ -170,11 +170,12 @@ def single_set(results: Any, metric: str | None = None) -> dict[str, Any]:
         for name in available
     }
     deviation = results.table(main, statistic="std").iloc[0]
-    low, high = (means[main] - deviation).copy(), (means[main] + deviation).copy()
+    low, high = means[main] - deviation, means[main] + deviation
     intervals: Any = results.intervals(main) if main in INTERVALS else ()
-    for row in intervals.itertuples() if len(intervals) else ():
-        if row.low == row.low:
-            low[row.method], high[row.method] = row.low, row.high
+    if len(intervals):
+        by_method = intervals.set_index("method")
+        low.update(by_method["low"])
+        high.update(by_method["high"])
     lesser = main in results.lesser_is_better
     order = means[main].sort_values(ascending=lesser, na_position="last", kind="stable").index
     rows: list[dict[str, Any]] = []

@@ -91,10 +91,12 @@ def plot_bags(
     ax = _axes(ax, (5.5, 5))
     look: dict[str, Any] = {"s": 22, "alpha": 0.75, "linewidths": 0}
     if scores is not None:
-        values = instance_scores(scores, bags) if hasattr(scores, "fit") else np.asarray(scores)
-        values = np.ma.masked_invalid(values)
-        low, high = colour_range(values.filled(np.nan))
-        drawn = ax.scatter(*points.T, c=values, vmin=low, vmax=high, plotnonfinite=True, **look)
+        values = all_scores_of(bags, scores)
+        low, high = colour_range(values)
+        drawn = ax.scatter(
+            *points.T, c=np.ma.masked_invalid(values), vmin=low, vmax=high, plotnonfinite=True,
+            **look,
+        )  # fmt: skip
         ax.figure.colorbar(drawn, ax=ax, label="score")
     for mask, colour, marker, name in _kinds(bags, labels) if scores is None else []:
         ax.scatter(*points[mask].T, c=colour, marker=marker, label=name, **look)

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_matrix
 from sklearn.decomposition import PCA, TruncatedSVD
-from sklearn.utils.sparsefuncs import mean_variance_axis
+from sklearn.preprocessing import StandardScaler
 
-from pigmil._core.errors import import_optional
+from pigmil._core.errors import BagsError, import_optional
 from pigmil._core.segments import segment_argmax
 from pigmil._core.text import count, sanitize
 from pigmil._core.typing import FloatArray, IntArray
@@ -104,6 +103,8 @@ def instance_map(model: Any, bags: Bags, original: Bags, selection: Any = None) 
     low, high = colour_range(scores)
     owner = bags.bag_index[rows]
     view = near_view(points[rows])
+    bounds = np.array(view or [[-np.inf, np.inf]] * 2)
+    outside = (points[rows] < bounds[:, 0]) | (points[rows] > bounds[:, 1])
     return {
         "x": rounded(points[rows, 0]),
         "y": rounded(points[rows, 1]),
@@ -115,7 +116,7 @@ def instance_map(model: Any, bags: Bags, original: Bags, selection: Any = None) 
         "range": rounded([low, high]),
         "detected": detected[rows].tolist(),
         "view": view,
-        "far": 0 if view is None else _outside(points[rows], view),
+        "far": int(outside.any(axis=1).sum()),
         "note": sampled,
     }
 
@@ -141,11 +142,6 @@ def near_view(points: FloatArray) -> list[list[float]] | None:
     high = np.minimum(high + margin, points.max(axis=0))
     pad = 0.03 * (high - low)
     return [[float(a), float(b)] for a, b in zip(low - pad, high + pad, strict=True)]
-
-
-def _outside(points: FloatArray, view: list[list[float]]) -> int:
-    low, high = np.array(view).T
-    return int(np.any((points < low) | (points > high), axis=1).sum())
 
 
 def _drawn_rows(model: Any, bags: Bags, scores: FloatArray, detected: Any) -> IntArray:
@@ -371,16 +367,14 @@ def feature_differences(bags: Bags, detected: IntArray, positive: Any) -> dict[s
         return None
     order = usable[np.argsort(-np.abs(difference[usable]), kind="stable")][:TOP_FEATURES]
     names = bags.get_feature_names()
-    columns = {
-        "name": [sanitize(names[column]) for column in order],
-        "difference": rounded(difference[order]),
-        "detected": rounded(mean[order]),
-        "negative": rounded(reference[order]),
-    }
+    numbers = zip(*map(rounded, (difference[order], mean[order], reference[order])), strict=True)
+    keys = ("difference", "detected", "negative")
     note = f"The {len(order)} largest of {count(len(usable), 'feature')}."
-    rows = zip(*columns.values(), strict=True)
     return {
-        "rows": [dict(zip(columns, row, strict=True)) for row in rows],
+        "rows": [
+            {"name": sanitize(names[column]), **dict(zip(keys, values, strict=True))}
+            for column, values in zip(order, numbers, strict=True)
+        ],
         "largest": rounded(np.abs(difference[order]).max())[0],
         "note": note if len(order) < len(usable) else None,
     }
@@ -388,12 +382,8 @@ def feature_differences(bags: Bags, detected: IntArray, positive: Any) -> dict[s
 
 def _moments(values: Any) -> tuple[FloatArray, FloatArray]:
     """Return mean and standard deviation of each column; missing values are left out."""
-    if hasattr(values, "tocsr"):
-        mean, variance = mean_variance_axis(csr_matrix(values, dtype=np.float64), axis=0)
-        return mean, np.sqrt(variance)
-    known = np.ma.masked_invalid(np.asarray(values, dtype=np.float64))
-    mean, deviation = known.mean(axis=0), known.std(axis=0)
-    return np.ma.filled(mean, np.nan), np.ma.filled(deviation, np.nan)
+    scaler = StandardScaler(with_mean=False).fit(values)
+    return scaler.mean_, np.sqrt(scaler.var_)
 
 
 def open_picture(path: str | os.PathLike[str]) -> Any:
@@ -428,11 +418,13 @@ class Thumbnails:
     ) -> None:  # fmt: skip
         if column not in bags.instance_info:
             known = ", ".join(map(repr, bags.instance_info)) or "no columns"
-            raise ValueError(f"There is no column {column!r} with pictures; there are {known}.")
+            raise BagsError(
+                f"There is no column {column!r} with pictures; there are {known}.",
+                parameter="images",
+            )
         self.values = bags.instance_info[column]
         self.folder, self.left, self.warned = Path(folder or "."), limit, False
-        self.range = (0.0, 1.0)
-        if self.values.ndim in (3, 4) and self.values.dtype.kind in "fiub" and self.values.size:
+        if self.values.ndim in (3, 4):
             self.range = (float(self.values.min()), float(self.values.max()))
 
     def of(self, row: int) -> str | None:
@@ -461,16 +453,14 @@ class Thumbnails:
             scaled = (np.asarray(value, dtype=np.float64) - low) / max(high - low, 1e-300)
             return image.fromarray((255 * scaled).clip(0, 255).astype(np.uint8))
         path = (self.folder / str(value)).resolve()
-        if not str(value) or not path.is_file():
-            return None
-        if not path.is_relative_to(self.folder.resolve()):
-            if not self.warned:
-                warnings.warn(
-                    f"The picture {str(value)[:200]!r} is outside the folder "
-                    f"'{self.folder.resolve()}' and was not opened; others may be too.",
-                    UserWarning,
-                    stacklevel=2,
-                )
-                self.warned = True
-            return None
-        return open_picture(path)
+        if path.is_relative_to(self.folder.resolve()):
+            return open_picture(path)
+        if path.is_file() and not self.warned:
+            self.warned = True
+            warnings.warn(
+                f"The picture {str(value)[:200]!r} is outside the folder "
+                f"'{self.folder.resolve()}' and was not opened; others may be too.",
+                UserWarning,
+                stacklevel=2,
+            )
+        return None

@@ -4,7 +4,7 @@ import os
 import platform
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -109,7 +109,7 @@ def detection_summary(
     ranking = ranked_bags(model, known, thumbnails, selection)
     called = model.detected_instances_ if selection is None else selection.called
     diagnosis = None if selection is None else selection.diagnosis
-    summary = {
+    return {
         "kind": "detection",
         "title": f"{model.card.name} on {sanitize(source)}",
         "method": model.card.name,
@@ -130,14 +130,9 @@ def detection_summary(
         "graph": graph_picture(model, bags),
         "updating": updating_replay(model, bags),
         "provenance": provenance(
-            command, seed=seed, checksums={sanitize(source): content_sha256(known)}
+            command, seed, {sanitize(source): content_sha256(known)}, model.get_params(deep=False)
         ),
     }
-    summary["provenance"]["parameters"] = {
-        name: str(to_json_safe(value, text=sanitize))
-        for name, value in sorted(model.get_params(deep=False).items())
-    }
-    return summary
 
 
 def _facts(
@@ -171,21 +166,21 @@ def _facts(
     return [{"name": name, "value": value, "note": note} for name, value, note in facts]
 
 
-def provenance(command: str | None, *, seed: Any, checksums: dict[str, str]) -> dict[str, Any]:
-    """Return the command, versions, seed, data checksums and date of a report."""
+def provenance(
+    command: str | None, seed: Any, checksums: dict[str, str], parameters: Any = None
+) -> dict[str, Any]:
+    """Return the command, versions, seed, checksums, date and parameters behind a report."""
     versions = {"pigmil": __version__, "Python": platform.python_version()}
-    for name in _PACKAGES:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return {
         "command": None if command is None else sanitize(command, limit=2000),
         "seed": to_json_safe(seed, text=sanitize),
-        "versions": versions,
+        "versions": versions | {name: version(name) for name in _PACKAGES},
         "checksums": checksums,
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "parameters": {},
+        "parameters": {
+            name: str(to_json_safe(value, text=sanitize))
+            for name, value in sorted((parameters or {}).items())
+        },
     }
 
 
@@ -259,11 +254,12 @@ def _calls(level: float | None, n_called: int, n_without: int) -> list[str]:
             "No false-discovery level was computed: read the scores as a ranking, and the first "
             "instances of each bag as the best candidates."
         ]
-    verb = "has" if n_without == 1 else "have"
-    missed = f"{count(n_without, 'positive bag')} {verb} no call."
-    missed = missed if n_without else "Every positive bag has a call."
     if not n_called:
         return [f"No instance stands out enough for a level of {100 * level:g} %."]
+    missed = "Every positive bag has a call."
+    if n_without:
+        verb = "has" if n_without == 1 else "have"
+        missed = f"{count(n_without, 'positive bag')} {verb} no call."
     return [
         f"On average at most {100 * level:g} % of the called instances are false: about "
         f"{level * n_called:,.0f} of {n_called:,}. {missed}"
@@ -292,12 +288,11 @@ def _best_rows(
 ) -> tuple[list[dict[str, Any]], int]:
     """Return the instances called positive, or the best one of each positive bag."""
     order = ranked_rows(model, bags)
-    levels = None
+    levels = np.full(bags.n_instances, np.nan)
     if selection is None:
         _, first = np.unique(bags.bag_index[order], return_index=True)
         order = order[np.sort(first)]
     else:
-        levels = np.full(bags.n_instances, np.nan)
         levels[selection.instances] = selection.adjusted
         order = order[np.isin(order, selection.called)]
         order = order[np.argsort(levels[order], kind="stable")]
@@ -305,7 +300,7 @@ def _best_rows(
         {
             "bag": sanitize(bags.ids[bags.bag_index[row]]),
             "bag_number": int(bags.bag_index[row]),
-            "level": None if levels is None else probability(levels[row]),
+            "level": None if selection is None else probability(levels[row]),
             **instance_fields(model, bags, row, names, thumbnails),
         }
         for row in order[:_TOP_ROWS].tolist()

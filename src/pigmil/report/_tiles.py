@@ -100,7 +100,7 @@ def scored_tiles(
     corners = coordinates[rows]
     size = _tile_size(bags, number, rows, corners) if tile_size is None else float(tile_size)
     if not size > 0:
-        raise ValueError(f"tile_size must be positive; got {tile_size!r}.")
+        raise BagsError(f"tile_size must be positive; got {tile_size!r}.", parameter="tile_size")
     return Tiles(number, rows, corners, size, score, rank, percentile)
 
 
@@ -131,15 +131,14 @@ def _rows_of_slide(bags: Bags, rows: IntArray, slide: str | None) -> IntArray:
     """Return the rows of one slide; raise if the bag has several and none is named."""
     names = _slide_names(bags, rows)
     slides = list(dict.fromkeys(names))
-    if slide is not None and not slides:
-        raise ValueError(f"slide={slide!r}: the instances do not have the name of their slide.")
+    known = ", ".join(map(repr, slides[:5])) or "no names of slides"
+    if slide is not None and slide not in slides:
+        raise ValueError(f"slide={slide!r}: this bag has {known}.")
     if slide is None and len(slides) > 1:
         raise ValueError(
-            f"This bag joins {len(slides)} slides, whose coordinates overlap: "
-            f"{', '.join(map(repr, slides[:5]))}. Choose one with slide=."
+            f"This bag joins {len(slides)} slides, whose coordinates overlap: {known}. Choose one "
+            "with slide=."
         )
-    if slide is not None and slide not in slides:
-        raise ValueError(f"slide={slide!r}: this bag has {', '.join(map(repr, slides[:5]))}.")
     return rows if slide is None else rows[np.array(names) == slide]
 
 

@@ -131,13 +131,9 @@ def _environment(*, escape: bool) -> Any:
         lstrip_blocks=True,
     )
     environment.filters.update(number=number, probability=probability, md=escape_markdown)
-    environment.filters["table"] = _table_html if escape else lambda one: Table(**one).markdown()
+    form = Table.html if escape else Table.markdown
+    environment.filters["table"] = lambda values: form(Table(**values))
     return environment
-
-
-def _table_html(values: dict[str, Any]) -> Any:
-    markup = import_optional("markupsafe", extra="report", purpose="Writing a report")
-    return markup.Markup(Table(**values).html())
 
 
 def _template_text(name: str) -> str:

@@ -191,7 +191,9 @@ def cluster_client(address: str | None = None, n_workers: int | None = None) -> 
     distributed = import_optional("distributed", extra="scale", purpose="Working on a cluster")
     if address is None:
         if n_workers is not None and n_workers < 1:
-            raise ClusterError(f"The number of workers must be at least 1; got {n_workers}.")
+            raise ClusterError(
+                f"The number of workers must be at least 1; got {n_workers}.", parameter="workers"
+            )
         with safe_children(), sys.modules["dask"].config.set(_LOCAL_SETTINGS):
             try:
                 cluster = distributed.LocalCluster(
