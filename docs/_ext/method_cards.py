@@ -94,7 +94,7 @@ class MethodCard(_Written):
             ("Paper", f"{card.paper}" + ("" if str(card.year) in card.paper else f", {card.year}")),
             ("Does", " and ".join(does)),
             ("Use it for", card.when_to_use),
-            ("Cost of a fit", f"``{card.cost}``"),
+            ("Cost of a fit", card.cost),
         ]
         if card.grid:
             tuned = "; ".join(

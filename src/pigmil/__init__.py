@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from pigmil.estimators.citation_knn import CitationKNN as CitationKNN
     from pigmil.estimators.clustering_mil import ClusteringMIL as ClusteringMIL
     from pigmil.estimators.diverse_density import DD as DD
-    from pigmil.estimators.em_dd import EMDD as EMDD
+    from pigmil.estimators.diverse_density import EMDD as EMDD
     from pigmil.estimators.kde import KDE as KDE
     from pigmil.estimators.kde import KDEMax as KDEMax
     from pigmil.estimators.kde import KDEMin as KDEMin
@@ -80,8 +80,8 @@ if TYPE_CHECKING:
     from pigmil.estimators.mi_kernel import MIKernel as MIKernel
     from pigmil.estimators.mi_net import MINet as MINet
     from pigmil.estimators.mi_sim import MiSim as MiSim
+    from pigmil.estimators.mi_svm import MISVM as MISVM
     from pigmil.estimators.mi_svm import MiSVM as MiSVM
-    from pigmil.estimators.mi_svm_bag import MISVM as MISVM
     from pigmil.estimators.mild import MILD as MILD
     from pigmil.estimators.miles import MILES as MILES
     from pigmil.estimators.milis import MILIS as MILIS

@@ -145,26 +145,6 @@ def test_networks_side_by_side_are_trained_as_if_alone(method, bags):
             np.testing.assert_allclose(one[number], expected, atol=2e-3)
 
 
-@pytest.mark.parametrize("gated", [True, False])
-def test_attention_by_a_loop(gated, bags):
-    model = ABMIL(gated=gated, **{**SMALL, "n_networks": 1}).fit(bags)
-    w1, b1, w2, b2, out, out_bias, *attention = [array[0].astype(float) for array in model.weights_]
-    logits = []
-    for bag in bags:
-        features, raw = [], []
-        for x in (bag - model.centre_) / model.spread_:
-            h = np.maximum(np.maximum(x @ w1 + b1, 0) @ w2 + b2, 0)
-            gate = np.tanh(h @ attention[0] + attention[1])
-            if gated:
-                gate = gate / (1 + np.exp(-(h @ attention[2] + attention[3])))
-            features.append(h)
-            raw.append(float(gate @ attention[-1][:, 0]))
-        share = np.exp(raw) / np.exp(raw).sum()
-        mean = sum(a * h for a, h in zip(share, features, strict=True))
-        logits.append(float(mean @ out[:, 0] + out_bias[0]))
-    np.testing.assert_allclose(model.decision_function(bags), logits, atol=1e-8)
-
-
 def test_scores_by_logit_attention_and_both(bags):
     models = {
         by: ABMIL(score_by=by, **{**SMALL, "n_networks": 1}).fit(bags)
@@ -244,26 +224,3 @@ def test_bags_of_one_group_are_on_one_side():
     planted_bags = planted(3).with_info(bag_info={FOLD_GROUP: np.arange(30) // 3})
     model = MINet(**{**SMALL, "max_epochs": 3, "n_networks": 3}).fit(planted_bags)
     assert np.isfinite(model.decision_function(planted_bags)).all()
-
-
-@pytest.mark.parametrize("method", [METHODS[0], METHODS[4]], ids=str)
-def test_several_classes_and_probabilities(method):
-    """Three classes, by a shift along the first or the second feature, or none."""
-    rng = np.random.default_rng(5)
-    y = np.arange(36) % 3
-    parts = [rng.normal(size=(3, 3)) for _ in y]
-    for part, label in zip(parts, y, strict=True):
-        if label:
-            part[0, label - 1] += 6
-    three = Bags.from_list(parts, y=y)
-    model = clone(method).fit(three)
-    decision = model.decision_function(three)
-    assert decision.shape == (36, 3)
-    np.testing.assert_array_equal(model.predict(three), decision.argmax(axis=1))
-    assert (model.predict(three) == y).mean() > 0.7
-    assert model.decision_function_instances(three).shape == (108, 3)
-    two = three[y < 2]
-    calibrated = clone(method).set_params(probability=True).fit(two)
-    probability = calibrated.predict_proba(two)
-    np.testing.assert_allclose(probability.sum(axis=1), 1.0)
-    np.testing.assert_array_equal(probability.argmax(axis=1), calibrated.predict(two))

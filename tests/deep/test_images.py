@@ -6,13 +6,14 @@ from sklearn.base import clone
 
 import pigmil
 from pigmil import ABMIL, Bags, MINet
-from pigmil.estimators._convolution import (
+from pigmil.estimators._deep import (
     centre_and_spread_of_pixels,
     convolution_shapes,
     convolve_numpy,
     convolve_torch,
+    dropout_factors,
+    padded_rows,
 )
-from pigmil.estimators._deep import dropout_factors, padded_rows
 
 torch = pytest.importorskip("torch", reason="ABMIL and MI-Net are trained with torch")
 pytestmark = [

@@ -131,15 +131,6 @@ def test_migraph_by_hand():
     assert found == pytest.approx((0.5 + 0.5 * np.exp(-1)) / 2)
 
 
-@pytest.mark.parametrize("method", ALL, ids=name)
-def test_degenerate_bags_are_survived(method):
-    single = Bags.from_list([np.ones((1, 2)), np.zeros((1, 2)), np.zeros((3, 2))])
-    scores = method.fit(single, [1, 0, 0]).decision_function(single)
-    assert np.isfinite(scores).all()
-    same = Bags.from_list([np.ones((2, 2))] * 4)
-    assert np.isfinite(method.fit(same, [0, 1, 0, 1]).decision_function(same)).all()
-
-
 def test_only_support_bags_are_kept():
     bags = make_basic(random_state=1)
     method = MiGraph().fit(bags)

@@ -95,8 +95,6 @@ def test_fewer_instances_than_clusters_and_copies_are_survived():
     bags = Bags.from_list([np.ones((3, 2)), np.ones((1, 2)), np.zeros((2, 2))], y=[1, 1, 0])
     method = ClusteringMIL(n_clusters=10, random_state=0).fit(bags)
     assert method.predict(bags).tolist() == [1, 1, 0]
-    same = Bags.from_list([np.ones((2, 2))] * 4)
-    assert np.isfinite(ClusteringMIL(random_state=0).fit(same, [0, 1, 0, 1]).instance_scores_).all()
 
 
 def test_class_weight_changes_which_radius_is_best():
@@ -110,12 +108,6 @@ def test_class_weight_changes_which_radius_is_best():
     bags = Bags.from_list([[[0.0]], [[2.0]], [[3.0]], [[8.0]], [[9.0]]], y=[1, 0, 0, 1, 0])
     wide = ClusteringMIL(n_clusters=1, class_weight={1: 5.0}, random_state=0).fit(bags)
     assert wide.predict(bags[[0, 3]]).tolist() == [1, 1]
-
-
-@pytest.mark.parametrize("wrong", [{"n_clusters": 0}, {"n_clusters": "many"}, {"cv": 1}])
-def test_wrong_parameters_are_refused(wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        ClusteringMIL(**wrong).fit(planted(0))
 
 
 @pytest.mark.parametrize("exponent", [-80, 60])

@@ -21,7 +21,7 @@ from pigmil.estimators._noisy_or import (
     pick_starts,
 )
 from pigmil.estimators._selection import min_error_threshold
-from pigmil.estimators.em_dd import alternate
+from pigmil.estimators.diverse_density import alternate
 
 
 def plain_loss(parts, positive, concept, scales):
@@ -120,20 +120,6 @@ def test_climb_reaches_a_stationary_point():
     gradient = model.loss(np.concatenate([found.point - model.centre, found.scales]))[1]
     assert np.abs(gradient).max() < 1e-3
     assert found.loss < model.loss(np.concatenate([-model.centre, np.ones(2)]))[0]
-
-
-def test_one_large_bag_does_not_provide_all_starts():
-    bags = Bags.from_list([np.zeros((4, 1)), np.ones((1, 1)), np.ones((2, 1))])
-    densities = np.array([-1.0, -2.0, -3.0, -4.0, -50.0, -9.0, -8.0])
-    starts = pick_starts(
-        bags,
-        np.full(3, True),
-        densities,
-        n_start_bags=None,
-        n_starts=4,
-        rng=np.random.RandomState(0),
-    )
-    assert starts.tolist() == [0, 6, 4, 1]
 
 
 def test_starts_are_the_densest_instances_of_the_drawn_bags():

@@ -6,7 +6,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from pigmil import SIL, Bags
 from pigmil.estimators import _selection, all_estimators, get_estimator
-from pigmil.estimators._selection import FOLD_GROUP, grouped_folds, inner_folds, stratified_folds
+from pigmil.estimators._selection import FOLD_GROUP, grouped_folds, inner_folds
 from pigmil.evaluation._cells import Entry, compute_cell
 from pigmil.evaluation._splits import bag_groups, bag_splits
 
@@ -64,12 +64,6 @@ def test_folds_of_groups_do_not_depend_on_the_order_of_bags():
     second = np.array(inner_folds(bags[order], bags.y[order] == 1))
     np.testing.assert_array_equal(first[:, order], second)
     assert len(first) == 5
-
-
-def test_without_groups_folds_are_those_of_bags():
-    bags = patients()
-    expected = stratified_folds(bags.y == 1, order=_selection.content_order(bags))
-    np.testing.assert_array_equal(inner_folds(bags, bags.y == 1), expected)
 
 
 def forbid_folds_of_bags(monkeypatch, seen):

@@ -16,14 +16,7 @@ from pigmil import BagKISVM, Bags, InsKISVM
 from pigmil.estimators._kernels import solve_nonnegative_qp
 from pigmil.estimators._key_instances import Atoms, mix_kernels
 from pigmil.estimators._svm_solvers import kernel_values
-
-
-def toy_bags(seed=0, n_bags=8, largest=3):
-    rng = np.random.default_rng(seed)
-    parts = [rng.normal(size=(rng.integers(1, largest + 1), 2)) for _ in range(n_bags)]
-    for number in range(0, n_bags, 2):
-        parts[number][-1] += 2.0
-    return Bags.from_list(parts, y=[1, 0] * (n_bags // 2))
+from tests.estimators.toy import toy_bags
 
 
 def rows_of(bags, level, gamma):
@@ -180,7 +173,7 @@ def test_the_mixture_is_the_best_on_a_grid(seed, n_matrices):
 def test_cutting_planes_never_rise_and_reach_the_optimum_over_all_assignments(
     method, level, seed, C
 ):
-    bags = toy_bags(seed, n_bags=6)
+    bags = toy_bags(seed, n_bags=6, largest=3)
     fitted = method(C=C, gamma=0.5, length_unit=1.0, tol=1e-4, max_iter=200).fit(bags)
     assert (np.diff(fitted.objectives_) <= 0).all()
     assert fitted.mixture_.sum() == pytest.approx(1.0)
@@ -211,20 +204,10 @@ def test_kernel_of_combinations(gamma, keep, double, form, monkeypatch):
         np.testing.assert_allclose(found, whole[wanted][:, others], atol=close)
 
 
-@pytest.mark.parametrize("method", [BagKISVM, InsKISVM])
-def test_rows_computed_again_and_in_single_precision_give_the_same_model(method, monkeypatch):
-    bags = toy_bags(9, n_bags=20, largest=5)
-    kept = method(C=10.0, tol=1e-3).fit(bags)
-    monkeypatch.setattr(key_module, "_KEEP_VALUES", 0)
-    monkeypatch.setattr(key_module, "_DOUBLE_ROWS", 0)
-    again = method(C=10.0, tol=1e-3).fit(bags)
-    assert again.objectives_[-1] == pytest.approx(kept.objectives_[-1], rel=3e-3)
-
-
 def test_a_restricted_problem_out_of_steps_warns(monkeypatch):
     monkeypatch.setattr(key_module, "_MAX_WEIGHT_STEPS", 1)
     with pytest.warns(ConvergenceWarning, match="ran out of steps"):
-        BagKISVM(C=100.0).fit(toy_bags(7))
+        BagKISVM(C=100.0).fit(toy_bags(7, n_bags=8, largest=3))
 
 
 def test_too_few_assignments_warn():

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.svm import SVC
 
 from pigmil import Bags, MiSim
+from pigmil._core.segments import quota
 from pigmil.datasets import make_basic, make_rhombus, make_ring
 from pigmil.distances import length_unit
 from pigmil.distances.similarity import log_density
@@ -18,17 +18,13 @@ from pigmil.estimators._selection import (
     one_se_threshold,
     stratified_folds,
 )
-from pigmil.estimators.mi_sim import bounded_candidates
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=8), st.integers(1, 60))
 def test_bound_is_met_as_closely_as_possible(sizes, bound):
-    sizes = np.array(sizes)
-    taken = bounded_candidates(sizes, bound)
-    level = taken.max()
-    np.testing.assert_array_equal(taken, np.minimum(sizes, level))
-    assert taken.sum() <= max(bound, len(sizes))
-    if level < sizes.max():
+    level = quota(np.array(sizes), bound)
+    assert np.minimum(sizes, level).sum() <= max(bound, len(sizes))
+    if level < max(sizes):
         assert np.minimum(sizes, level + 1).sum() > bound
 
 
@@ -179,11 +175,3 @@ def test_threshold_other_than_zero_needs_a_gain_above_one_standard_error(seed, w
             gain += cost if (value > best) == is_positive else -cost
             spread += cost**2
     assert cut == (best if gain > spread**0.5 else 0.0)
-
-
-def test_detection_on_the_ring_and_the_same_from_sparse_instances():
-    bags = make_ring(2)
-    model = MiSim().fit(bags)
-    assert (bags.instance_labels[model.detected_instances_] == 1).mean() >= 0.95
-    sparse = MiSim().fit(bags.with_instances(sp.csr_array(bags.instances)))
-    assert (bags.instance_labels[sparse.detected_instances_] == 1).mean() >= 0.95

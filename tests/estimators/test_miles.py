@@ -12,6 +12,7 @@ import pigmil.estimators.miles as miles_module
 from pigmil import MILES, Bags
 from pigmil.estimators._kernels import descend
 from pigmil.estimators.miles import fit_l1_svm
+from tests.estimators.toy import toy_bags
 
 
 def whole_programme(X, positive, costs):
@@ -43,14 +44,6 @@ def assert_optimal(X, positive, costs, model):
     primal = np.abs(model.weights).sum() + costs @ slack
     assert primal == pytest.approx(model.alphas.sum(), rel=1e-5, abs=1e-6)
     assert primal == pytest.approx(model.objective, rel=1e-6, abs=1e-9)
-
-
-def toy_bags(seed=0, n_bags=14, d=2):
-    rng = np.random.default_rng(seed)
-    parts = [rng.normal(size=(rng.integers(1, 5), d)) for _ in range(n_bags)]
-    for number in range(0, n_bags, 2):
-        parts[number][0] += 3.0
-    return Bags.from_list(parts, y=[1, 0] * (n_bags // 2))
 
 
 def test_one_column_by_hand():
@@ -152,7 +145,7 @@ def test_a_walk_by_hand():
 
 
 def test_the_fitted_model_is_the_optimum_over_all_instances():
-    bags = toy_bags()
+    bags = toy_bags(0, 14, largest=4, shift=3.0, place=0)
     method = MILES(gamma=0.7, C=3.0, length_unit=1.0, class_weight={0: 0.5}).fit(bags)
     X = np.array(
         [
@@ -184,7 +177,7 @@ def test_contributions_by_hand():
 
 @given(seed=st.integers(0, 10**6), chunk=st.sampled_from([1, 5, 8192]))
 def test_contributions_add_up_to_the_decision_value(seed, chunk):
-    bags = toy_bags(seed)
+    bags = toy_bags(seed, 14, largest=4, shift=3.0, place=0)
     method = MILES(score_by="contribution").fit(bags)
     before = miles_module._CHUNK_INSTANCES
     miles_module._CHUNK_INSTANCES = chunk
@@ -205,17 +198,8 @@ def test_contributions_add_up_to_the_decision_value(seed, chunk):
         assert scores[start:end][takes_part].sum() == pytest.approx(value, abs=1e-9)
 
 
-def test_an_instance_scores_as_a_bag_of_its_own():
-    bags = toy_bags(2)
-    method = MILES(score_by="alone").fit(bags)
-    singles = Bags.from_list([row[None] for row in bags.instances])
-    np.testing.assert_allclose(
-        method.decision_function_instances(bags), method.decision_function(singles), atol=1e-9
-    )
-
-
 def test_large_embeddings_in_single_precision_agree(monkeypatch):
-    bags = toy_bags(3)
+    bags = toy_bags(3, 14, largest=4, shift=3.0, place=0)
     exact = MILES().fit(bags)
     monkeypatch.setattr(solvers_module, "_DOUBLE_VALUES", 1)
     monkeypatch.setattr(solvers_module, "_CHUNK_PROTOTYPES", 7)

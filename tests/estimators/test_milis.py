@@ -10,14 +10,7 @@ from sklearn.svm import SVC
 from pigmil import MILIS, Bags
 from pigmil.estimators._svm_solvers import embed_by_instances
 from pigmil.estimators.milis import _initial_prototypes, _move
-
-
-def toy_bags(seed=0, n_bags=16, shift=2.0):
-    rng = np.random.default_rng(seed)
-    parts = [rng.normal(size=(rng.integers(1, 6), 2)) for _ in range(n_bags)]
-    for number in range(0, n_bags, 2):
-        parts[number][-1] += shift
-    return Bags.from_list(parts, y=[1, 0] * (n_bags // 2))
+from tests.estimators.toy import toy_bags
 
 
 def hinge_loss(values, positive, costs):
@@ -119,15 +112,6 @@ def test_pruning_drops_light_prototypes():
         pruned.prototype_instances_, everything.prototype_instances_[heavy]
     )
     np.testing.assert_array_equal(pruned.bag_prototypes_, everything.bag_prototypes_)
-
-
-def test_an_instance_scores_as_a_bag_of_its_own():
-    bags = toy_bags(2)
-    method = MILIS().fit(bags)
-    singles = Bags.from_list([row[None] for row in bags.instances])
-    np.testing.assert_allclose(
-        method.decision_function_instances(bags), method.decision_function(singles), atol=1e-9
-    )
 
 
 def wide_bags():

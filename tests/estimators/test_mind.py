@@ -79,8 +79,3 @@ def test_any_classifier_decides(classifier):
     agreement = (method.predict(new) == expected).mean()
     assert agreement >= 0.95
     assert not hasattr(classifier, "classes_"), "the user's classifier was fitted, not a clone"
-
-
-def test_identical_bags_are_survived():
-    bags = Bags.from_list([np.ones((2, 2))] * 4)
-    assert np.isfinite(MInD().fit(bags, [0, 1, 0, 1]).decision_function(bags)).all()

@@ -16,11 +16,17 @@ from pigmil import (
     MMIL,
     BagKISVM,
     Bags,
+    CitationKNN,
     ClusteringMIL,
     InsKISVM,
+    MIGraph,
+    MiGraph,
+    MIKernel,
+    MInD,
     MiSim,
     MiSVM,
 )
+from tests.estimators.toy import toy_bags
 
 KERNEL_METHODS = [MiSVM, MISVM, BagKISVM, InsKISVM, MILES, MILIS, MILD, MiSim]
 METHODS = [*KERNEL_METHODS, MMIL, APR, DD, EMDD, ClusteringMIL]
@@ -35,6 +41,15 @@ OTHER_FORMS = [
     MiSim(combine="sum"),
 ]
 FORMS = [*(method() for method in METHODS), *OTHER_FORMS]
+OF_BAGS = [
+    MIKernel(),
+    MIKernel(normalization=None),
+    MIKernel(kernel="min-max"),
+    MiGraph(),
+    MIGraph(balance=True),
+    MInD(),
+    CitationKNN(),
+]
 ODD = {
     "one instance each": ([np.zeros((1, 2)), np.ones((1, 2))], [1, 0]),
     "nothing differs": ([np.zeros((2, 3))] * 4, [0, 1, 0, 1]),
@@ -47,22 +62,14 @@ ODD = {
 }
 
 
-def toy_bags(seed=1, n_bags=24):
-    rng = np.random.default_rng(seed)
-    parts = [rng.normal(size=(rng.integers(1, 6), 2)) for _ in range(n_bags)]
-    for part in parts[::2]:
-        part[-1] += 2.5
-    return Bags.from_list(parts, y=[1, 0] * (n_bags // 2))
-
-
 @pytest.mark.parametrize("case", ODD)
-@pytest.mark.parametrize("model", FORMS, ids=str)
+@pytest.mark.parametrize("model", [*FORMS, *OF_BAGS], ids=str)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_degenerate_bags_have_finite_scores(model, case):
     bags = Bags.from_list(ODD[case][0], y=ODD[case][1])
     model = clone(model).fit(bags)
     assert np.isfinite(model.decision_function(bags)).all()
-    assert np.isfinite(model.decision_function_instances(bags)).all()
+    assert not model.card.detects or np.isfinite(model.instance_scores_).all()
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -78,7 +85,7 @@ def test_one_positive_bag_is_recognised(method):
     ids=str,
 )
 def test_sparse_instances_give_the_same_model(model):
-    bags = toy_bags()
+    bags = toy_bags(1, 24, shift=2.5)
     sparse = bags.with_instances(sp.csr_array(bags.instances))
     exact = {"tol": 1e-6} if "tol" in model.get_params() else {}
     model.set_params(
@@ -91,9 +98,18 @@ def test_sparse_instances_give_the_same_model(model):
 
 @pytest.mark.parametrize("method", [*KERNEL_METHODS[:4], MiSim, MMIL, DD, EMDD, APR, ClusteringMIL])
 def test_the_best_instance_decides_for_its_bag_and_is_detected(method):
-    bags = toy_bags()
+    bags = toy_bags(1, 24, shift=2.5)
     model = method().fit(bags)
     parts = np.split(model.decision_function_instances(bags), bags.offsets[1:-1])
     np.testing.assert_allclose(model.decision_function(bags), [part.max() for part in parts])
     best = bags.offsets[:-1] + [np.argmax(part) for part in parts]
     np.testing.assert_array_equal(model.detected_instances_, best[bags.y == 1])
+
+
+@pytest.mark.parametrize("model", [MILES(score_by="alone"), MILIS()])
+def test_an_instance_scores_as_a_bag_of_its_own(model):
+    bags = toy_bags(2)
+    model.fit(bags)
+    singles = Bags.from_list([row[None] for row in bags.instances])
+    expected = model.decision_function(singles)
+    np.testing.assert_allclose(model.decision_function_instances(bags), expected, atol=1e-9)

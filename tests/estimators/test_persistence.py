@@ -104,32 +104,19 @@ def test_foreign_types_are_named_and_refused(bags, tmp_path):
         pigmil.load_model(path)
 
 
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 not a zip", b"\x80\x04pickle", b"{}" * 500])
-def test_damaged_files_are_refused(content, tmp_path):
-    path = tmp_path / "model.skops"
-    path.write_bytes(content)
-    with pytest.raises(ModelFileError, match=r"model\.skops"):
-        pigmil.load_model(path)
-
-
-def test_a_truncated_file_is_refused(bags, tmp_path):
+def test_damaged_files_are_refused(bags, tmp_path):
     path = pigmil.save_model(pigmil.KDEMin().fit(bags), tmp_path / "model.skops")
     whole = path.read_bytes()
-    for share in (0.2, 0.5, 0.9, 0.99):
-        path.write_bytes(whole[: int(share * len(whole))])
-        with pytest.raises(ModelFileError, match="damaged"):
+    cut = [whole[: int(share * len(whole))] for share in (0.2, 0.5, 0.9, 0.99)]
+    for content in (b"", b"PK\x03\x04 not a zip", b"\x80\x04pickle", b"{}" * 500, *cut):
+        path.write_bytes(content)
+        with pytest.raises(ModelFileError, match=r"model\.skops.* is damaged"):
             pigmil.load_model(path)
-
-
-def test_a_changed_byte_never_gets_past_as_another_error(bags, tmp_path):
-    path = pigmil.save_model(pigmil.KDEMin().fit(bags), tmp_path / "model.skops")
-    whole = bytearray(path.read_bytes())
-    rng = np.random.default_rng(0)
-    for position in rng.integers(0, len(whole), 60):
-        changed = whole.copy()
+    for position in np.random.default_rng(0).integers(0, len(whole), 60):
+        changed = bytearray(whole)
         changed[position] ^= 0xFF
         path.write_bytes(bytes(changed))
-        with contextlib.suppress(ModelFileError):
+        with contextlib.suppress(ModelFileError):  # no other error
             pigmil.load_model(path)
 
 
@@ -140,13 +127,7 @@ def test_missing_file_and_other_versions(bags, tmp_path, monkeypatch):
     monkeypatch.setattr("pigmil._core.version.__version__", "9.9.9")
     with pytest.warns(UserWarning, match=r"here are pigmil 9\.9\.9"):
         pigmil.load_model(path)
-
-
-def test_a_newer_format_is_refused(bags, tmp_path, monkeypatch):
-    path = tmp_path / "model.skops"
-    with monkeypatch.context() as patch:
-        patch.setattr("pigmil.estimators.persistence._FORMAT", 9)
-        pigmil.save_model(pigmil.KDEMin().fit(bags), path)
+    monkeypatch.setattr("pigmil.estimators.persistence._FORMAT", 9)
     with pytest.raises(ModelFileError, match="does not read"):
         pigmil.load_model(path)
 

@@ -1,25 +1,21 @@
 """Kernel SVMs over instances that are trained again while labels change: mi-SVM and MI-SVM."""
 
 import warnings
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from pigmil._core._sklearn_compat import StrOptions
+from pigmil._core.segments import offsets_of
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import length_unit
 from pigmil.estimators._parameters import with_parameters
-from pigmil.estimators._svm_solvers import (
-    fit_gram_svm,
-    fit_svc,
-    kernel_scores,
-    kernel_values,
-)
-from pigmil.estimators.base import AcceptsWeights, MaxInstanceClassifier
+from pigmil.estimators._svm_solvers import fit_gram_svm, fit_svc, kernel_scores, kernel_values
+from pigmil.estimators.base import MaxInstanceClassifier
 
 # Above this many instances kernel rows are not kept (7000 of 7000 values are 200 MB).
 _KEEP_INSTANCES = 7000
@@ -53,11 +49,13 @@ class InstanceSVM:
         All instances that may take part.
     gamma : float or None
         Width of the Gaussian kernel, None for the linear one.
-    C, costs, tol
+    C, tol
         As in :func:`pigmil.estimators._svm_solvers.fit_linear_svm`.
     weights : array of shape (n_instances,), optional
         Further factors on the cost of each instance.
     """
+
+    _shares_slack: ClassVar[bool] = False  # whether several rows may have one slack
 
     def __init__(
         self,
@@ -104,36 +102,75 @@ class InstanceSVM:
         array of shape (n_instances,)
             Of all instances, including those that were not trained on.
         """
-        if not self._keeps:
+        if not (self._keeps or self._shares_slack):
             return self._fit_some(signs, costs)
         active = self._first_active(signs)
-        if self._last_scores is not None:
-            # Where most rows are support vectors, rows near their margin are soon violated: without
-            # them every training would be solved twice.
-            near = np.flatnonzero((signs != 0) & (signs * self._last_scores < 1 + _NEAR))
-            if len(near) < 2 * len(self._active):
-                active = np.union1d(active, near)
+        part = np.zeros(len(active))  # signed dual variables of the active instances
         while True:
-            part, self.intercept = fit_gram_svm(
-                self._gram(active),
-                signs[active] > 0,
-                C=self.C,
-                costs=costs,
-                weights=self.weights[active],
-                tol=self.tol,
-            )
+            part = self._solve(active, part, signs, costs)
             scores = self._decide(active, part)
-            lacking = np.where(signs == 0, 0.0, 1 - self.tol - signs * scores)
+            lacking = self._violations(scores, signs, active)
             lacking[active] = 0.0
-            entering = np.flatnonzero(lacking > 0)
-            if entering.size == 0:
+            violated = np.flatnonzero(lacking > 0)
+            if violated.size == 0:
                 break
-            most = max(_START_ROWS // 2, len(active))
-            order = np.argsort(-lacking[entering], kind="stable")
-            active = np.concatenate([active, entering[order[:most]]])
+            entering = self._entering(violated, lacking[violated], len(active))
+            active = np.concatenate([active, entering])
+            part = np.concatenate([part, np.zeros(len(entering))])
         self._active = active[part != 0]
         self._last_scores = scores
         return scores
+
+    def objective(self, scores: FloatArray, signs: Signs, costs: tuple[float, float]) -> float:
+        """Return the value that :meth:`fit` minimises, at the solution of the last training."""
+        norm = self.signed @ (scores - self.intercept)
+        return float(norm / 2 + self.C * self._loss(scores, signs, costs))
+
+    def _solve(
+        self, active: IntArray, part: FloatArray, signs: Signs, costs: tuple[float, float]
+    ) -> FloatArray:
+        """Train on the active instances from ``part``; set the intercept, return the new part."""
+        part, self.intercept = fit_gram_svm(
+            self._gram(active),
+            signs[active] > 0,
+            C=self.C,
+            costs=costs,
+            weights=self.weights[active],
+            tol=self.tol,
+        )
+        return part
+
+    def _violations(self, scores: FloatArray, signs: Signs, active: IntArray) -> FloatArray:
+        """Return by how much every instance violates its margin, beyond the tolerance."""
+        return np.where(signs == 0, 0.0, 1 - self.tol - signs * scores)
+
+    def _entering(self, violated: IntArray, lacking: FloatArray, n_active: int) -> IntArray:
+        """Return the violated instances to add; ``lacking`` says by how much they are violated."""
+        most = max(_START_ROWS // 2, n_active)
+        return violated[np.argsort(-lacking, kind="stable")[:most]]
+
+    def _loss(self, scores: FloatArray, signs: Signs, costs: tuple[float, float]) -> float:
+        """Return the sum of the slacks, weighted by their costs."""
+        factors = self.weights * np.where(signs > 0, costs[1], costs[0])
+        hinge = np.maximum(0.0, 1.0 - signs * scores) * factors
+        return float(hinge[signs != 0].sum())
+
+    def _fit_some(self, signs: Signs, costs: tuple[float, float]) -> FloatArray:
+        rows, shares = np.flatnonzero(signs), [1.0, 1.0]
+        if len(rows) > _MOST_ROWS:
+            spread = [spread_evenly(np.flatnonzero(signs == sign)) for sign in (-1, 1)]
+            rows = np.concatenate([chosen for chosen, _ in spread])
+            shares = [share for _, share in spread]
+        signed, self.intercept = fit_svc(
+            self.instances[rows],
+            signs[rows] > 0,
+            gamma=self.gamma,
+            C=self.C,
+            costs=(costs[0] * shares[0], costs[1] * shares[1]),
+            weights=self.weights[rows],
+            tol=self.tol,
+        )
+        return self._decide(rows, signed)
 
     def _first_active(self, signs: Signs) -> IntArray:
         """Return the support vectors of the last training, and some instances of each class."""
@@ -141,7 +178,14 @@ class InstanceSVM:
             rows[:: max(1, len(rows) // (_START_ROWS // 2 if self._active.size == 0 else 20))]
             for rows in (np.flatnonzero(signs > 0), np.flatnonzero(signs < 0))
         ]
-        return np.unique(np.concatenate([self._active[signs[self._active] != 0], *spread]))
+        active = np.unique(np.concatenate([self._active[signs[self._active] != 0], *spread]))
+        if self._last_scores is not None and not self._shares_slack:
+            # Where most rows are support vectors, rows near their margin are soon violated: without
+            # them every training would be solved twice.
+            near = np.flatnonzero((signs != 0) & (signs * self._last_scores < 1 + _NEAR))
+            if len(near) < 2 * len(self._active):
+                active = np.union1d(active, near)
+        return active
 
     def _gram(self, active: IntArray) -> FloatArray:
         """Return the kernel among the active instances."""
@@ -171,38 +215,15 @@ class InstanceSVM:
             scores += signed[some] @ self._kept[support[some]].astype(np.float64, copy=False)
         return scores
 
-    def _fit_some(self, signs: Signs, costs: tuple[float, float]) -> FloatArray:
-        rows, shares = np.flatnonzero(signs), (1.0, 1.0)
-        if len(rows) > _MOST_ROWS:
-            negatives, shares_of_negatives = spread_evenly(np.flatnonzero(signs < 0))
-            positives, shares_of_positives = spread_evenly(np.flatnonzero(signs > 0))
-            rows = np.concatenate([negatives, positives])
-            shares = shares_of_negatives, shares_of_positives
-        signed, self.intercept = fit_svc(
-            self.instances[rows],
-            signs[rows] > 0,
-            gamma=self.gamma,
-            C=self.C,
-            costs=(costs[0] * shares[0], costs[1] * shares[1]),
-            weights=self.weights[rows],
-            tol=self.tol,
-        )
-        return self._decide(rows, signed)
-
-    def objective(self, scores: FloatArray, signs: Signs, costs: tuple[float, float]) -> float:
-        """Return ``|w|^2 / 2 + C sum of cost_i hinge_i`` at the solution of the last training."""
-        norm = self.signed @ (scores - self.intercept)
-        factors = self.weights * np.where(signs > 0, costs[1], costs[0])
-        hinge = np.maximum(0.0, 1.0 - signs * scores) * factors
-        return float(norm / 2 + self.C * hinge[signs != 0].sum())
-
 
 class SharedSlackSVM(InstanceSVM):
     """An SVM in which the negative instances of a bag share one slack.
 
     Minimises ``|w|^2 / 2 + C sum over positive rows of cost_1 hinge_i + C sum over bags of cost_0
     max over its negative rows of hinge_i``. The dual is that of an SVM with the dual variables of
-    the negative rows of a bag capped by ``C`` together.
+    the negative rows of a bag capped by ``C`` together. Rows enter a working set when their
+    violation exceeds the slack of their bag: at first the positive rows and some negative ones,
+    then the worst row of every bag.
 
     Parameters
     ----------
@@ -212,68 +233,60 @@ class SharedSlackSVM(InstanceSVM):
         Bag of every row.
     """
 
+    _shares_slack = True
+
     def __init__(self, instances: Any, owner: IntArray, **parameters: Any) -> None:
         super().__init__(instances, **parameters)
         self.owner = owner
+        self.n_bags = int(owner.max()) + 1
 
-    def fit(self, signs: Signs, costs: tuple[float, float] = (1.0, 1.0)) -> FloatArray:
-        """Train and return the decision value of every row; see :meth:`InstanceSVM.fit`.
+    def _first_active(self, signs: Signs) -> IntArray:
+        return np.union1d(np.flatnonzero(signs > 0), super()._first_active(signs))
 
-        Rows enter a working set when their violation exceeds the slack of their bag: at first the
-        positive rows and some negative ones, then the worst row of every bag.
-        """
+    def _solve(
+        self, active: IntArray, part: FloatArray, signs: Signs, costs: tuple[float, float]
+    ) -> FloatArray:
         from pigmil.estimators._kernels import solve_shared_slack
 
-        active = np.unique(np.concatenate([np.flatnonzero(signs > 0), self._first_active(signs)]))
-        n_bags = self.owner.max() + 1
-        part = np.zeros(len(active))
-        while True:
-            sign = signs[active].astype(np.float64)
-            # Every positive row is a separate group.
-            labels = np.where(sign > 0, n_bags + active, self.owner[active])
-            groups, first_row, group = np.unique(labels, return_index=True, return_inverse=True)
-            caps = self.C * np.where(groups >= n_bags, costs[1], costs[0])
-            caps *= self.weights[active[first_row]]
-            part, self.intercept, violation = solve_shared_slack(
-                self._gram(active), sign, group, caps, part, self.tol, _MAX_STEPS
+        sign = signs[active].astype(np.float64)
+        # Every positive row is a separate group.
+        labels = np.where(sign > 0, self.n_bags + active, self.owner[active])
+        groups, first_row, group = np.unique(labels, return_index=True, return_inverse=True)
+        caps = self.C * np.where(groups >= self.n_bags, costs[1], costs[0])
+        caps *= self.weights[active[first_row]]
+        alphas, self.intercept, violation = solve_shared_slack(
+            self._gram(active), sign, group, caps, part * sign, self.tol, _MAX_STEPS
+        )
+        if violation > self.tol:
+            warnings.warn(
+                "The SVM of a round ran out of steps before its tolerance; lower C or raise tol.",
+                ConvergenceWarning,
+                stacklevel=5,
             )
-            if violation > self.tol:
-                warnings.warn(
-                    "The SVM of a round ran out of steps before its tolerance; lower C or raise "
-                    "tol.",
-                    ConvergenceWarning,
-                    stacklevel=4,
-                )
-            scores = self._decide(active, part * sign)
-            slacks = self._slacks(scores, signs, active)
-            lacking = np.where(signs < 0, 1.0 + scores - slacks[self.owner] - self.tol, 0.0)
-            lacking[active] = 0.0
-            entering = np.flatnonzero(lacking > 0)
-            if entering.size == 0:
-                break
-            # The worst row of every bag, which alone can raise its slack.
-            order = entering[np.lexsort((-lacking[entering], self.owner[entering]))]
-            first = np.unique(self.owner[order], return_index=True)[1]
-            active = np.concatenate([active, order[first]])
-            part = np.concatenate([part, np.zeros(len(first))])
-        self._active = np.flatnonzero(self.signed)
-        return scores
+        return np.asarray(alphas * sign)
 
     def _slacks(self, scores: FloatArray, signs: Signs, rows: IntArray) -> FloatArray:
         """Return the slack of every bag over the given negative rows."""
         negatives = rows[signs[rows] < 0]
-        slacks = np.zeros(self.owner.max() + 1)
+        slacks = np.zeros(self.n_bags)
         np.maximum.at(slacks, self.owner[negatives], 1.0 + scores[negatives])
         return slacks
 
-    def objective(self, scores: FloatArray, signs: Signs, costs: tuple[float, float]) -> float:
-        """Return the value that :meth:`fit` minimises."""
-        norm = self.signed @ (scores - self.intercept)
-        bag_weights = np.zeros(self.owner.max() + 1)
+    def _violations(self, scores: FloatArray, signs: Signs, active: IntArray) -> FloatArray:
+        slacks = self._slacks(scores, signs, active)
+        return np.where(signs < 0, 1.0 + scores - slacks[self.owner] - self.tol, 0.0)
+
+    def _entering(self, violated: IntArray, lacking: FloatArray, n_active: int) -> IntArray:
+        # The worst row of every bag, which alone can raise its slack.
+        order = violated[np.lexsort((-lacking, self.owner[violated]))]
+        return order[np.unique(self.owner[order], return_index=True)[1]]
+
+    def _loss(self, scores: FloatArray, signs: Signs, costs: tuple[float, float]) -> float:
+        bag_weights = np.zeros(self.n_bags)
         bag_weights[self.owner] = self.weights
         slack = bag_weights @ self._slacks(scores, signs, np.arange(len(signs)))
         hinge = self.weights[signs > 0] @ np.maximum(0.0, 1.0 - scores[signs > 0])
-        return float(norm / 2 + self.C * (costs[1] * hinge + costs[0] * slack))
+        return float(costs[1] * hinge + costs[0] * slack)
 
 
 def spread_evenly(rows: IntArray) -> tuple[IntArray, float]:
@@ -292,64 +305,10 @@ def spread_evenly(rows: IntArray) -> tuple[IntArray, float]:
     return rows[places], len(rows) / _MOST_OF_A_CLASS
 
 
-def alternate(
-    svm: InstanceSVM,
-    signs: Signs,
-    impute: Callable[[FloatArray], Signs],
-    costs_of: Callable[[Signs], tuple[float, float]],
-    *,
-    max_iter: int,
-) -> tuple[FloatArray, Signs, list[float], str]:
-    """Train on imputed labels and impute from the trained scores until the labels stop changing.
-
-    With equal costs no step raises the objective, so there are finitely many; with unequal ones
-    labels may recur. The loop then ends with the best of the cycle.
-
-    Parameters
-    ----------
-    svm : InstanceSVM
-        Trained in place; on return it holds the model of the result.
-    signs : array of int8 of shape (n_instances,)
-        First labels: 1, -1, and 0 for instances that are not trained on.
-    impute : callable
-        Labels from the scores of all instances.
-    costs_of : callable
-        Cost factors of the two classes for given labels.
-    max_iter : int
-        Largest number of trainings.
-
-    Returns
-    -------
-    scores : array of shape (n_instances,)
-        Decision value of every instance under the last model.
-    signs : array of int8 of shape (n_instances,)
-        The labels that model was trained on.
-    objectives : list of float
-        The objective of every training.
-    problem : str
-        Why imputing from ``scores`` does not give ``signs`` again; empty if it does.
-    """
-    objectives: list[float] = []
-    history: list[Signs] = []
-    while True:
-        costs = costs_of(signs)
-        scores = svm.fit(signs, costs)
-        objectives.append(svm.objective(scores, signs, costs))
-        history.append(signs)
-        imputed = impute(scores)
-        if np.array_equal(imputed, signs):
-            return scores, signs, objectives, ""
-        recurs = [step for step, past in enumerate(history) if np.array_equal(past, imputed)]
-        if recurs or len(history) >= max_iter:
-            break
-        signs = imputed
-    if not recurs:
-        return scores, signs, objectives, f"after max_iter={max_iter} rounds; raise max_iter"
-    first = recurs[0]
-    signs = history[first + int(np.argmin(objectives[first:]))]
-    scores = svm.fit(signs, costs_of(signs))
-    cycle = f"but repeated a cycle of {len(history) - first} rounds; the best is kept"
-    return scores, signs, objectives, cycle
+def averages(rows: IntArray, sizes: IntArray, n_instances: int) -> Any:
+    """Return one row per group of instances: the mean of the group as a combination."""
+    weights = np.repeat(1.0 / sizes, sizes)
+    return sp.csr_array((weights, rows, offsets_of(sizes)), shape=(len(sizes), n_instances))
 
 
 @with_parameters
@@ -365,9 +324,7 @@ class KernelInstanceClassifier(MaxInstanceClassifier):
     tol: float = 1e-3
 
     _accepts_sparse = True
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "kernel": [StrOptions({"rbf", "linear"})],
-    }
+    _parameter_constraints: ClassVar[dict[str, Any]] = {"kernel": [StrOptions({"rbf", "linear"})]}
 
     def _set_kernel_width(self, instances: Any, weights: FloatArray | None = None) -> None:
         """Set ``gamma`` per squared distance, given per squared unit of length; None if linear."""
@@ -390,37 +347,3 @@ class KernelInstanceClassifier(MaxInstanceClassifier):
             self.intercept_,
             self.kernel_width_,
         )
-
-
-class WitnessSVM(AcceptsWeights, KernelInstanceClassifier):
-    """Base class of mi-SVM and MI-SVM: the alternation and the scores.
-
-    A subclass defines in ``_fit`` the first labels and how labels are imputed.
-    """
-
-    def _alternate(
-        self,
-        svm: InstanceSVM,
-        start: Signs,
-        impute: Callable[[FloatArray], Signs],
-        costs_of: Callable[[Signs], tuple[float, float]] | None = None,
-    ) -> tuple[FloatArray, Signs]:
-        """Run the alternation, keep its model, and return the scores and labels of its end."""
-
-        def instance_costs(signs: Signs) -> tuple[float, float]:
-            used = signs != 0
-            return self._class_costs(signs[used] > 0, svm.weights[used])
-
-        scores, signs, objectives, problem = alternate(
-            svm, start, impute, costs_of or instance_costs, max_iter=self.max_iter
-        )
-        if problem:
-            warnings.warn(
-                f"The labels of {type(self).__name__} did not converge {problem}.",
-                ConvergenceWarning,
-                stacklevel=5,
-            )
-        self._set_support(svm.instances, svm.signed, svm.intercept)
-        self.objectives_ = np.array(objectives)
-        self.n_iter_ = len(objectives)
-        return scores, signs

@@ -7,7 +7,6 @@ of the negative bags, a kernel matrix. The programme mixes these matrices.
 
 import itertools
 import warnings
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -96,25 +95,6 @@ class Atoms:
         return values
 
 
-@dataclass(frozen=True, slots=True)
-class KeySolution:
-    """Result of the cutting-plane method.
-
-    Attributes
-    ----------
-    coefficients : array of shape (n_atoms,)
-        The decision value of x is ``sum of coefficient_a (k(a, x) + 1)``.
-    objectives : list of float
-        Optimum of the restricted programme in every round; it never rises.
-    mixture : array
-        Weight of every assignment.
-    """
-
-    coefficients: FloatArray
-    objectives: list[float]
-    mixture: FloatArray
-
-
 class KeyInstanceProgramme:
     """The programme ``min over mixtures of max over a >= 0 of sum a - a (sum mu_t Q_t + D) a / 2``.
 
@@ -155,11 +135,20 @@ class KeyInstanceProgramme:
         self._across: list[FloatArray] = []
         self._matrix = self._empty_matrix()
 
-    def solve(self, max_iter: int) -> KeySolution:
+    def solve(self, max_iter: int) -> tuple[FloatArray, list[float], FloatArray]:
         """Add the most violated assignment until it lowers the optimum by less than ``tol``.
 
         There are at least five rounds if assignments help; at most ``max_iter`` assignments, and no
         more than 400 MB of their kernels.
+
+        Returns
+        -------
+        coefficients : array of shape (n_atoms,)
+            The decision value of x is ``sum of coefficient_a (k(a, x) + 1)``.
+        objectives : list of float
+            Optimum of the restricted programme in every round; it never rises.
+        mixture : array
+            Weight of every assignment.
         """
         each = self.n_positive * len(self.ridge) * np.dtype(self.atoms.dtype).itemsize
         room = max(2, _ASSIGNMENT_BYTES // each)
@@ -199,7 +188,7 @@ class KeyInstanceProgramme:
                 "A restricted problem of KI-SVM ran out of steps before its tolerance; lower C or "
                 "raise tol."
             )
-        return KeySolution(self._coefficients(mixture, alphas), objectives, mixture)
+        return self._coefficients(mixture, alphas), objectives, mixture
 
     def _add(self, key: IntArray) -> None:
         self.assignments.append(key)

@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from pigmil._core.segments import segment_gather, segment_ids, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.distances import length_unit, squared_distance_blocks
+from pigmil.distances import length_unit, squared_distances
 from pigmil.estimators._parameters import AT_LEAST_ONE, NOT_NEGATIVE, with_parameters
 from pigmil.estimators._standardise import centre_and_spread, standardised
 from pigmil.estimators.base import MaxInstanceClassifier
@@ -271,9 +271,7 @@ def log_density_at(queries: Any, bags: Bags, positive: BoolArray, scale: float) 
         # Blocks of a few whole rows, so that no bag is split.
         for start in range(0, queries.shape[0], step := max(1, _BLOCK // part.n_instances)):
             rows = slice(start, start + step)
-            squared = np.empty((len(result[rows]), part.n_instances))
-            for inner, columns, block in squared_distance_blocks(queries[rows], part.instances):
-                squared[inner, columns] = block
+            squared = squared_distances(queries[rows], part.instances)
             e = np.minimum(-(scale**2) * squared, _NEAREST)
             none = np.add.reduceat(_log_complement(e), part.offsets[:-1], axis=1)
             log_bag = _log_any(e, none, part.offsets) if marked else none

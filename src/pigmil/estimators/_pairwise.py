@@ -83,10 +83,8 @@ class BagKernelSVM(AcceptsWeights, PairwiseBagClassifier):
         )
         self.support_description_ = described[rows]
 
-    def _add_left_out(self, bags: Bags, kept: IntArray) -> None:
-        super()._add_left_out(bags, kept)
-        for model in getattr(self, "estimators_", [self]):
-            model.support_ = kept[model.support_]
+    def _renumber(self, bags: Bags, kept: IntArray, rows: IntArray) -> None:
+        self.support_ = kept[self.support_]
 
     def _described_gram(
         self, bags: Bags, weights: FloatArray | None = None

@@ -62,11 +62,8 @@ kernel_width_ : float or None
     ``gamma / unit^2``; None for the linear kernel.
 """
 
-import functools
-import os
 import re
 from dataclasses import dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, metadata
 from inspect import signature
 from numbers import Integral, Real
 from typing import Any, TypeVar, dataclass_transform
@@ -132,6 +129,7 @@ def with_parameters(method: Method) -> Method:
 
 # Field of a card -> how its paragraph in the docstring of a method begins.
 _PARAGRAPHS = {
+    "cost": "Cost",
     "when_to_use": "When to use",
     "default_chosen": "Defaults",
     "shortfall": "Below its published figures",
@@ -149,9 +147,9 @@ class Card:
     title : str
         The full name or the title of its idea.
     cost : str
-        Time of a fit in bags (B), instances (N), features (d) and what else matters.
+        Time and memory of a fit; the paragraph "Cost:" in the docstring of the method if not given.
     when_to_use : str
-        When to use it; the paragraph "When to use:" in the docstring of the method if not given.
+        When to use it; the paragraph "When to use:" if not given.
     paper : str
         Authors, title and venue; the first reference in the docstring if not given.
     year : int
@@ -176,7 +174,7 @@ class Card:
 
     name: str
     title: str
-    cost: str
+    cost: str = ""
     when_to_use: str = ""
     paper: str = ""
     year: int = 0
@@ -201,8 +199,6 @@ class Card:
         return replace(self, detects=detects, classifies=classifies, **missing)
 
 
-# Pages whose name is not that of the class: names must differ by more than case.
-PAGES = {"MIGraph": "pigmil.MIGraph-edges", "MISVM": "pigmil.MISVM-bags"}
 _PREFIXES = ("svm_", "network_")  # distinguish entries of one parameter
 _ENTRIES = {
     entry.partition(" : ")[0]: entry.rstrip()
@@ -220,32 +216,3 @@ def fill_shared_entries(text: str | None) -> str | None:
         return "\n".join(match[1] + line for line in found.splitlines())
 
     return text and re.sub(r"^( *)\{(\w+)\}$", entry, text, flags=re.MULTILINE)
-
-
-class DocLinks:
-    """Mixin that lets scikit-learn's HTML picture of an estimator link to our documentation.
-
-    The address of the documentation is the variable ``PIGMIL_DOCS`` of the environment (a folder of
-    built pages, such as ``file:///home/me/pigmil/docs/_build/html``, will do), or the one in the
-    metadata of the installed package. Without an address there is no link.
-    """
-
-    _doc_link_module = "pigmil"
-
-    @property
-    def _doc_link_template(self) -> str:
-        address = os.environ.get("PIGMIL_DOCS") or _documentation_address()
-        return f"{address.rstrip('/')}/api/generated/{{page}}.html" if address else ""
-
-    def _doc_link_url_param_generator(self) -> dict[str, str]:
-        name = type(self).__name__
-        return {"page": PAGES.get(name, f"pigmil.{name}")}
-
-
-@functools.cache
-def _documentation_address() -> str:
-    try:
-        entries = metadata("pigmil").get_all("Project-URL") or []
-    except PackageNotFoundError:
-        return ""
-    return dict(entry.split(", ", 1) for entry in entries).get("Documentation", "")

@@ -5,16 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import embed_bags
-from pigmil.estimators._selection import (
-    choose_setting,
-    inner_folds,
-    logistic_slope,
-)
+from pigmil.estimators._selection import choose_setting, inner_splits, logistic_slope
 from pigmil.estimators._svm_solvers import LinearSVM, centred, fit_gram_svm
 
 COSTS = (1.0, 10.0, 100.0, 1000.0)
@@ -124,7 +119,7 @@ def fit_prototype_svm(
     """
     decays = DECAYS if decay == "cv" else (float(decay),)
     cs = COSTS if C == "cv" else (float(C),)
-    folds = _folds(bags, positive)
+    folds = inner_splits(bags, positive)
     # One pass over the data: another width is a power of the same similarities.
     base = embed_bags(bags, prototypes, decays[0] / unit**2)
     trials = {}
@@ -196,7 +191,7 @@ def _scaled_gram(base: FloatArray, power: float, scaled: bool) -> FloatArray:
 def _fold_grams(
     base: FloatArray,
     prototype_bag: IntArray,
-    folds: list[tuple[NDArray[Any], NDArray[Any]]],
+    folds: list[tuple[IntArray, IntArray]],
     power: float,
     scaled: bool,
 ) -> list[FloatArray]:
@@ -240,19 +235,10 @@ def _spread(values: FloatArray) -> Any:
     return np.where(spread <= 1e-9, np.inf, spread)
 
 
-def _folds(bags: Bags, positive: BoolArray) -> list[tuple[NDArray[Any], NDArray[Any]]]:
-    """Return training and held-out bags of every fold; the order of the bags changes nothing."""
-    everything = np.arange(len(positive))
-    folds = inner_folds(bags, positive)
-    if not folds:
-        return [(everything, everything)]  # too few bags to hold any out
-    return [(np.flatnonzero(~held_out), np.flatnonzero(held_out)) for held_out in folds]
-
-
 def _held_out(
     grams: list[FloatArray],
     positive: BoolArray,
-    folds: list[tuple[NDArray[Any], NDArray[Any]]],
+    folds: list[tuple[IntArray, IntArray]],
     C: float,
     costs: tuple[float, float],
 ) -> tuple[FloatArray, bool]:

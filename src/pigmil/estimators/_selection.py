@@ -262,14 +262,19 @@ def grouped_folds(
     return []
 
 
+def inner_splits(bags: Bags | LazyBags, positive: BoolArray) -> list[tuple[IntArray, IntArray]]:
+    """Return training and held-out bags of every fold; all bags twice if none can be held out."""
+    everything = np.arange(len(positive))
+    folds = inner_folds(bags, positive)
+    splits = [(np.flatnonzero(~held_out), np.flatnonzero(held_out)) for held_out in folds]
+    return splits or [(everything, everything)]
+
+
 def select_by_cv(
     score_held_out: Callable[[IntArray, IntArray], Sequence[FloatArray]],
     positive: BoolArray,
     folds: Sequence[BoolArray],
-    *,
-    costs: tuple[float, float] = (1.0, 1.0),
-    choose_threshold: bool = False,
-    one_se: bool = False,
+    **options: Any,
 ) -> Selection:
     """Choose the setting that labels most held-out bags correctly.
 
@@ -282,13 +287,8 @@ def select_by_cv(
         Class of every bag.
     folds : sequence of array of bool of shape (n_bags,)
         Held-out bags of each fold; every bag is held out once.
-    costs : (float, float), default=(1.0, 1.0)
-        Weight of a negative and of a positive bag.
-    choose_threshold : bool, default=False
-        Call bags positive above :func:`one_se_threshold` of each setting instead of above 0.
-    one_se : bool, default=False
-        Take the first setting within one standard error of the best. Settings are then listed
-        from the simplest to the most complex. Otherwise the first of the best is taken.
+    **options
+        Of :func:`choose_setting`.
 
     Returns
     -------
@@ -303,16 +303,11 @@ def select_by_cv(
     >>> select_by_cv(lambda train, test: values[:, test], positive, folds).index
     1
     """
-    fold_values = []
-    for fold in folds:
-        train, test = np.flatnonzero(~fold), np.flatnonzero(fold)
-        fold_values.append((test, np.array(score_held_out(train, test))))
-    values = np.empty((len(fold_values[0][1]), len(positive)))
-    for test, scores in fold_values:
-        values[:, test] = scores
-    return choose_setting(
-        values, positive, costs=costs, choose_threshold=choose_threshold, one_se=one_se
-    )
+    scores = [score_held_out(np.flatnonzero(~fold), np.flatnonzero(fold)) for fold in folds]
+    values = np.empty((len(scores[0]), len(positive)))
+    for fold, of_fold in zip(folds, scores, strict=True):
+        values[:, fold] = of_fold
+    return choose_setting(values, positive, **options)
 
 
 def choose_setting(
@@ -329,8 +324,15 @@ def choose_setting(
     ----------
     values : array of shape (n_settings, n_bags)
         Decision value of each bag by a model that has not seen it, for each setting.
-    positive, costs, choose_threshold, one_se
-        As in :func:`select_by_cv`.
+    positive : array of bool of shape (n_bags,)
+        Class of every bag.
+    costs : (float, float), default=(1.0, 1.0)
+        Weight of a negative and of a positive bag.
+    choose_threshold : bool, default=False
+        Call bags positive above :func:`one_se_threshold` of each setting instead of above 0.
+    one_se : bool, default=False
+        Take the first setting within one standard error of the best. Settings are then listed
+        from the simplest to the most complex. Otherwise the first of the best is taken.
     """
     weights = np.where(positive, costs[1], costs[0])
     thresholds = [

@@ -296,10 +296,6 @@ def centred(gram: FloatArray) -> FloatArray:
     return gram
 
 
-def _as_dict(costs: tuple[float, float]) -> dict[int, float]:
-    return {0: costs[0], 1: costs[1]}
-
-
 def with_short_indices(X: Any) -> Any:
     """Return sparse rows with the 32-bit indices that libsvm and k-means require."""
     if not sp.issparse(X):

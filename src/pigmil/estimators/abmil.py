@@ -95,12 +95,7 @@ class ABMIL(DeepMIL):
     gated: bool = True
     score_by: str = "logit"
 
-    card: ClassVar[Card] = Card(
-        name="ABMIL",
-        title="Attention-based deep multiple-instance learning",
-        cost="O(n_networks n_epochs N p), p weights",
-        extra="deep",
-    )
+    card = Card("ABMIL", "Attention-based deep multiple-instance learning", extra="deep")
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "attention_size": AT_LEAST_ONE,

@@ -18,10 +18,7 @@ _BISECTIONS = 60
 
 
 def grow_box(
-    instances: FloatArray,
-    offsets: IntArray,
-    negatives: FloatArray | None = None,
-    n_seeds: int = 1,
+    instances: FloatArray, offsets: IntArray, negatives: FloatArray | None = None, n_seeds: int = 1
 ) -> IntArray:
     """Choose one instance of every bag so that the box around them is small.
 
@@ -266,11 +263,7 @@ class APR(MaxInstanceClassifier):
     epsilon: float = 0.01
     n_seeds: int = 1
 
-    card = Card(
-        name="APR",
-        title="Axis-parallel rectangle, iterated discrimination",
-        cost="O(B+ N+ d + N- d) per round, few rounds",
-    )
+    card = Card("APR", "Axis-parallel rectangle, iterated discrimination")
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "margin": NOT_NEGATIVE,

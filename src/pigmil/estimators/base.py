@@ -20,18 +20,16 @@ from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags, as_bags, check_no_missing, is_plain_table
 from pigmil.estimators._parameters import (
     Card,
-    DocLinks,
     complete_constraints,
     fill_shared_entries,
     with_parameters,
 )
-from pigmil.estimators._selection import inner_folds, logistic_slope, min_error_threshold
+from pigmil.estimators._selection import inner_splits, logistic_slope, min_error_threshold
 from pigmil.estimators._svm_solvers import class_costs
 from pigmil.scale import LazyBags, map_instances, stream
 
 _LARGEST_VALUE = 1e150  # whose square, summed over features, is still finite
 _LARGEST_LOGIT = 36.0  # probabilities of 0 and 1 in double precision
-_LARGEST_SCORE = 1e100  # per unit of the features: beyond it a model is damaged or does not fit
 
 
 def _has_probabilities(method: "BaseMIL") -> bool:
@@ -46,7 +44,7 @@ def _detects(method: "BaseMIL") -> bool:
     return True
 
 
-class BaseMIL(DocLinks, BaseEstimator, metaclass=ABCMeta):
+class BaseMIL(BaseEstimator, metaclass=ABCMeta):
     """Base class of all methods.
 
     A subclass implements ``_fit(bags, positive)`` and, if it detects, ``_score_instances(bags)``;
@@ -136,18 +134,24 @@ class BaseMIL(DocLinks, BaseEstimator, metaclass=ABCMeta):
         self._calibrate(bags, y, *weighted)
 
     def _add_left_out(self, bags: Bags, kept: IntArray) -> None:
-        """Let the detection refer to all bags that were given, also those of weight 0."""
-        if not self.card.detects:
-            return
-        for model in getattr(self, "estimators_", []):
-            model._add_left_out(bags, kept)
+        """Let fitted attributes refer to all bags that were given, also those of weight 0."""
         rows = segment_gather(bags.offsets, kept)
-        self.detected_instances_ = rows[self.detected_instances_]
-        fitted, self.instance_scores_ = (
-            self.instance_scores_,
-            self.decision_function_instances(bags),
-        )
-        self.instance_scores_[rows] = fitted
+        models = getattr(self, "estimators_", [])
+        for model in models:
+            model._add_left_out(bags, kept)
+        if not models:
+            self._renumber(bags, kept, rows)
+        if self.card.detects:
+            self.detected_instances_ = rows[self.detected_instances_]
+            fitted = self.instance_scores_
+            self.instance_scores_ = self.decision_function_instances(bags)
+            self.instance_scores_[rows] = fitted
+
+    def _renumber(self, bags: Bags, kept: IntArray, rows: IntArray) -> None:
+        """Let further attributes of a model refer to all bags.
+
+        ``kept`` and ``rows`` are the places among all bags and instances of those fitted on.
+        """
 
     def _fit_one_vs_rest(self, bags: Bags, y: NDArray[Any], *weights: FloatArray) -> None:
         """Fit one model per class, and collect what they detect."""
@@ -339,7 +343,7 @@ class BaseMIL(DocLinks, BaseEstimator, metaclass=ABCMeta):
         bags = self._check_X(X, reset=False)
         columns = [getattr(model, hook)(bags) for model in getattr(self, "estimators_", [self])]
         scores = columns[0] if len(columns) == 1 else np.column_stack(columns)
-        return _checked_scores(np.asarray(scores, dtype=np.float64), bags)
+        return np.asarray(scores, dtype=np.float64)
 
     @available_if(_detects)
     def decision_function_instances(self, X: Any) -> FloatArray:
@@ -506,11 +510,10 @@ class MILClassifier(ClassifierMixin, BaseMIL):
         for label in labels:
             positive = y == label
             values = np.empty(bags.n_bags)
-            for fold in inner_folds(bags, positive) or [np.full(bags.n_bags, True)]:
-                train = np.flatnonzero(~fold) if not fold.all() else np.arange(bags.n_bags)
+            for train, test in inner_splits(bags, positive):
                 own = [values[train] for values in weights]
                 model = self._binary_clone(label).fit(bags[train], positive[train], *own)
-                values[fold] = map_instances(model._score_bags, bags[np.flatnonzero(fold)])
+                values[test] = map_instances(model._score_bags, bags[test])
             scores.append(values)
             truths.append(positive)
         self.probability_slope_ = logistic_slope(
@@ -561,21 +564,11 @@ def decision_values(classifier: Any, X: Any) -> FloatArray:
     return np.clip(logit, -_LARGEST_LOGIT, _LARGEST_LOGIT)
 
 
-def _checked_scores(scores: FloatArray, bags: Bags) -> FloatArray:
-    """Return the scores; raise an error if they overflowed."""
-    with np.errstate(invalid="ignore"):
-        if (np.abs(scores) <= _LARGEST_SCORE).all():
-            return scores
-    values = bags.instances.data if bags.is_sparse else bags.instances
-    largest = float(np.abs(values).max()) if values.size else 0.0
-    bound = _LARGEST_SCORE * max(1.0, largest)
-    bad = np.flatnonzero(~(np.abs(scores) <= bound))
-    if bad.size:
-        raise ValueError(
-            f"{bad.size} of {scores.size} scores overflow, the first is {scores.flat[bad[0]]:.3g}. "
-            "Scale the features as in fit; if they are, the model is damaged: fit it again."
-        )
-    return scores
+def spread_out(values: NDArray[Any], places: IntArray, size: int) -> NDArray[Any]:
+    """Return an array with the values at their places, and zeros elsewhere."""
+    result = np.zeros(size, dtype=values.dtype)
+    result[places] = values
+    return result
 
 
 def _check_magnitude(bags: Bags) -> None:

@@ -58,6 +58,7 @@ class CitationKNN(PairwiseBagClassifier):
 
     The decision value is (positive - negative - 1/2) / votes: above 0 if there are more positive
     than negative votes, and never exactly 0.
+
     Cost: O(N^2 d) in instances and features, in blocks.
 
     When to use: Few bags, no tuning, and a meaningful distance between instances.
@@ -86,9 +87,8 @@ class CitationKNN(PairwiseBagClassifier):
     _accepts_sparse = True
     _pairwise_parameters = frozenset({"rank"})
     card = Card(
-        name="Citation-kNN",
-        title="Nearest neighbours among bags, references and citers",
-        cost="O(N^2 d)",
+        "Citation-kNN",
+        "Nearest neighbours among bags, references and citers",
         grid={"rank": (None,)},
     )
 

@@ -16,11 +16,7 @@ from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import squared_distance_blocks
 from pigmil.estimators._parameters import AT_LEAST_ONE, Card, with_parameters
-from pigmil.estimators._selection import (
-    inner_folds,
-    instance_keys,
-    select_by_cv,
-)
+from pigmil.estimators._selection import inner_folds, instance_keys, select_by_cv
 from pigmil.estimators._standardise import centre_and_spread, standardised
 from pigmil.estimators._svm_solvers import with_short_indices
 from pigmil.estimators.base import MaxInstanceClassifier
@@ -106,11 +102,7 @@ class ClusteringMIL(MaxInstanceClassifier):
     random_state: Any = None
 
     _accepts_sparse = True
-    card = Card(
-        name="Clustering MIL",
-        title="Sphere around a cluster of positive instances",
-        cost="O(i k N+ d + k (N d + B log B)), i iterations, k clusters",
-    )
+    card = Card("Clustering MIL", "Sphere around a cluster of positive instances")
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_clusters": [

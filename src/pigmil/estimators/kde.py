@@ -11,8 +11,6 @@ from pigmil.estimators._parameters import Card, with_parameters
 from pigmil.estimators.base import AcceptsWeights
 from pigmil.scale import LazyBags, map_instances
 
-_COST = "O(N_query N_negative d)"
-
 
 @with_parameters
 class _KernelDensity(AcceptsWeights):
@@ -103,11 +101,7 @@ class KDEMin(_KernelDensity):
     """
 
     _reduction = "nearest"
-    card = Card(
-        name="KDE_min",
-        title="Kernel density of the nearest instance of each negative bag",
-        cost=_COST,
-    )
+    card = Card("KDE_min", "Kernel density of the nearest instance of each negative bag")
 
 
 class KDE(_KernelDensity):
@@ -118,6 +112,8 @@ class KDE(_KernelDensity):
 
     Notes
     -----
+    Cost: as :class:`KDEMin`.
+
     When to use: A quick first result if negatives do not surround the positives.
 
     Defaults: gamma is 1, in units of length_unit; the paper prints none.
@@ -129,11 +125,7 @@ class KDE(_KernelDensity):
     """
 
     _reduction = "sum"
-    card = Card(
-        name="KDE",
-        title="Kernel density of all negative instances",
-        cost=_COST,
-    )
+    card = Card("KDE", "Kernel density of all negative instances")
 
 
 class KDEMax(_KernelDensity):
@@ -143,6 +135,8 @@ class KDEMax(_KernelDensity):
 
     Notes
     -----
+    Cost: as :class:`KDEMin`.
+
     When to use: Only if positives lie outside the convex hull of the negatives.
 
     Defaults: gamma is 1, in units of length_unit; the paper prints none.
@@ -154,8 +148,4 @@ class KDEMax(_KernelDensity):
     """
 
     _reduction = "farthest"
-    card = Card(
-        name="KDE_max",
-        title="Kernel density of the farthest instance of each negative bag",
-        cost=_COST,
-    )
+    card = Card("KDE_max", "Kernel density of the farthest instance of each negative bag")

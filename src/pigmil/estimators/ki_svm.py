@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from pigmil._core.segments import offsets_of, segment_gather
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.estimators._instance_svm import KernelInstanceClassifier
+from pigmil.estimators._instance_svm import KernelInstanceClassifier, averages
 from pigmil.estimators._key_instances import Atoms, KeyInstanceProgramme
 from pigmil.estimators._parameters import Card, with_parameters
 from pigmil.estimators._selection import content_order
@@ -37,8 +37,8 @@ class _KISVM(KernelInstanceClassifier):
         order = content_order(bags)
         chosen = order[positive[order]]
         rows = segment_gather(bags.offsets, chosen)
-        single = _averages(rows, np.ones(len(rows), dtype=np.int64), bags.n_instances)
-        means = _averages(rows, bags.sizes[chosen], bags.n_instances)
+        single = averages(rows, np.ones(len(rows), dtype=np.int64), bags.n_instances)
+        means = averages(rows, bags.sizes[chosen], bags.n_instances)
         negative, shares = self._negative_rows(bags, order[~positive[order]])
         combination = sp.csr_array(sp.vstack([single, means, negative]))
         costs = self._class_costs(positive)
@@ -48,13 +48,12 @@ class _KISVM(KernelInstanceClassifier):
         atoms = Atoms(bags.instances, combination, self.kernel_width_, n_kept)
         offsets = offsets_of(bags.sizes[chosen])
         programme = KeyInstanceProgramme(atoms, offsets, 1.0 / row_costs, self.tol)
-        solution = programme.solve(self.max_iter)
+        coefficients, objectives, self.mixture_ = programme.solve(self.max_iter)
 
-        weights = combination.T @ solution.coefficients
+        weights = combination.T @ coefficients
         self._set_support(bags.instances, weights, float(weights.sum()))
-        self.objectives_ = np.array(solution.objectives)
-        self.mixture_ = solution.mixture
-        self.n_iter_ = len(solution.objectives)
+        self.objectives_ = np.array(objectives)
+        self.n_iter_ = len(objectives)
         self._set_detection(bags, positive, self._score_instances(bags))
 
 
@@ -143,15 +142,12 @@ class BagKISVM(_KISVM):
     """
 
     card = Card(
-        name="Bag-KI-SVM",
-        title="Key-instance SVM, one constraint per bag",
-        cost="O(N^2 d + rounds (MKL of B rows))",
-        grid={"gamma": (0.02, 1.0)},
+        "Bag-KI-SVM", "Key-instance SVM, one constraint per bag", grid={"gamma": (0.02, 1.0)}
     )
 
     def _negative_rows(self, bags: Bags, negatives: IntArray) -> tuple[Any, FloatArray]:
         rows = segment_gather(bags.offsets, negatives)
-        means = _averages(rows, bags.sizes[negatives], bags.n_instances)
+        means = averages(rows, bags.sizes[negatives], bags.n_instances)
         return means, np.ones(len(negatives))
 
 
@@ -168,6 +164,9 @@ class InsKISVM(_KISVM):
 
     Notes
     -----
+    Cost: O(n_support n_instances n_features) for the kernel; then, in every round, a problem of
+    n_support rows.
+
     When to use: A convex alternative to MI-SVM; every negative instance must stay negative.
 
     Defaults: gamma is scikit-learn's "scale"; C was chosen on Elephant, Fox, Tiger, a newsgroup,
@@ -180,9 +179,8 @@ class InsKISVM(_KISVM):
     """
 
     card = Card(
-        name="Ins-KI-SVM",
-        title="Key-instance SVM, one constraint per negative instance",
-        cost="O(S N d + rounds (MKL of S rows)), S support vectors",
+        "Ins-KI-SVM",
+        "Key-instance SVM, one constraint per negative instance",
         grid={"gamma": (0.02, 1.0)},
     )
 
@@ -192,10 +190,4 @@ class InsKISVM(_KISVM):
         most = _MOST_NEGATIVES if bags.n_instances <= _MANY_INSTANCES else _FEWER_NEGATIVES
         step = -(-len(rows) // most)
         rows, shares = rows[::step], step * shares[::step]
-        return _averages(rows, np.ones(len(rows), dtype=np.int64), bags.n_instances), shares
-
-
-def _averages(rows: IntArray, sizes: IntArray, n_instances: int) -> Any:
-    """Return one row per group of instances: the mean of the group as a combination."""
-    weights = np.repeat(1.0 / sizes, sizes)
-    return sp.csr_array((weights, rows, offsets_of(sizes)), shape=(len(sizes), n_instances))
+        return averages(rows, np.ones(len(rows), dtype=np.int64), bags.n_instances), shares

@@ -65,8 +65,10 @@ class MaxPoolingLR(LinearScores):
 
     Notes
     -----
-    Cost: O(n_instances n_features) per iteration, in blocks of bags. The problem is not convex;
-    the fit starts from zero weights, where every instance counts the same, and is deterministic.
+    Cost: O(n_instances n_features) per iteration, in blocks of bags.
+
+    The problem is not convex; the fit starts from zero weights, where every instance counts the
+    same, and is deterministic.
 
     When to use: A first, linear answer on data of any size; positives in one direction.
 
@@ -94,15 +96,10 @@ class MaxPoolingLR(LinearScores):
     tol: float = 1e-5
 
     _fits_lazy_bags = True
-    card: ClassVar[Card] = Card(
-        name="Max-pooling LR",
-        title="Logistic regression pooled by log-sum-exp",
-        cost="O(iterations N d)",
-        grid={"C": (0.1, 1.0, 10.0)},
+    card = Card(
+        "Max-pooling LR", "Logistic regression pooled by log-sum-exp", grid={"C": (0.1, 1.0, 10.0)}
     )
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "sharpness": POSITIVE,
-    }
+    _parameter_constraints: ClassVar[dict[str, Any]] = {"sharpness": POSITIVE}
 
     def _fit(
         self, bags: Bags | LazyBags, positive: BoolArray, weights: FloatArray | None = None

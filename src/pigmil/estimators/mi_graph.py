@@ -81,9 +81,8 @@ class MiGraph(BagKernelSVM):
     _describes_bags = False
     _pairwise_parameters = frozenset({"gamma", "length_unit"})
     card = Card(
-        name="miGraph",
-        title="Set kernel weighted by the affinity graph of each bag",
-        cost="O(N^2 d + B^3)",
+        "miGraph",
+        "Set kernel weighted by the affinity graph of each bag",
         grid={"gamma": (1.0, 0.3, 3.0)},
     )
 
@@ -170,9 +169,8 @@ class MIGraph(BagKernelSVM):
 
     _pairwise_parameters = frozenset({"gamma", "edge_gamma", "balance", "length_unit"})
     card = Card(
-        name="MIGraph",
-        title="Kernel of the nodes and edges of each bag's graph",
-        cost="O(N^2 d + E + B^3), E edges",
+        "MIGraph",
+        "Kernel of the nodes and edges of each bag's graph",
         grid={"gamma": (1.0, 0.3, 3.0)},
     )
 

@@ -91,9 +91,8 @@ class MIKernel(BagKernelSVM):
 
     _pairwise_parameters = frozenset({"gamma", "power", "kernel", "normalization", "length_unit"})
     card = Card(
-        name="MI-Kernel",
-        title="Multi-instance set kernel",
-        cost="O(N^2 d + B^3)",
+        "MI-Kernel",
+        "Multi-instance set kernel",
         grid={"normalization": ("feature-space", None), "gamma": (1.0, 0.3, 3.0), "C": (10.0, 1.0)},
     )
 

@@ -90,12 +90,7 @@ class MINet(DeepMIL):
     level: str = "embedding"
     pooling: str = "max"
 
-    card: ClassVar[Card] = Card(
-        name="MI-Net",
-        title="Multiple-instance neural network",
-        cost="O(n_networks n_epochs N p), p weights",
-        extra="deep",
-    )
+    card = Card("MI-Net", "Multiple-instance neural network", extra="deep")
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "level": [StrOptions({"embedding", "instance"})],

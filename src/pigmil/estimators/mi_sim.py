@@ -18,22 +18,12 @@ from pigmil.estimators._parameters import (
     Card,
     with_parameters,
 )
-from pigmil.estimators._selection import (
-    inner_folds,
-    min_error_threshold,
-    select_by_cv,
-)
+from pigmil.estimators._selection import inner_folds, min_error_threshold, select_by_cv
 from pigmil.estimators._standardise import centre_and_spread, standardised
 from pigmil.estimators._svm_solvers import fit_svm
 from pigmil.estimators.base import MaxInstanceClassifier
 from pigmil.exemplars import exemplar_svms
-from pigmil.graph import (
-    consistency,
-    edge_weights,
-    normalise_weights,
-    ranking_scores,
-    similarity,
-)
+from pigmil.graph import consistency, edge_weights, normalise_weights, ranking_scores, similarity
 
 COSTS = {"linear": (0.01, 0.1), "rbf": (10.0,)}
 WIDTHS = (0.3, 1.0)
@@ -47,28 +37,6 @@ class Setting(NamedTuple):
     kernel: str
     C: float
     gamma: float
-
-
-def bounded_candidates(sizes: IntArray, bound: int) -> IntArray:
-    """Return the number of instances of each bag in a graph of at most ``bound`` vertices.
-
-    Every bag may enter the same number, or all its instances if it has fewer; the number is the
-    largest that keeps the total within the bound, and at least 1.
-
-    Parameters
-    ----------
-    sizes : array of int of shape (n_bags,)
-        Instances of each positive bag.
-    bound : int
-        Largest number of vertices, exceeded only by more bags than that.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> bounded_candidates(np.array([1, 5, 9]), 9)
-    array([1, 4, 4])
-    """
-    return np.minimum(sizes, quota(sizes, bound))
 
 
 def _first_of_each(values: FloatArray, sizes: IntArray, how_many: IntArray) -> IntArray:
@@ -169,7 +137,7 @@ class MiSim(MaxInstanceClassifier):
     kernel with C 0.01 (or RBF with gamma 0.3), and the threshold is that with fewest errors on the
     training bags.
 
-    Cost for m candidates: the exemplar SVMs O(m n_negatives n_features), confidences
+    Cost: for m candidates the exemplar SVMs O(m n_negatives n_features), confidences
     O(m^2 n_features), consistency about half a microsecond per edge, 21 SVMs of top instances
     against negatives.
 
@@ -213,11 +181,7 @@ class MiSim(MaxInstanceClassifier):
     n_jobs: int | None = None
 
     _accepts_sparse = True
-    card = Card(
-        name="mi-Sim",
-        title="Discriminative and consistent similarities in instance-level MIL",
-        cost="O(m N- d + m^2 d) for m candidates, and 21 SVMs of N- instances",
-    )
+    card = Card("mi-Sim", "Discriminative and consistent similarities in instance-level MIL")
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "C": POSITIVE_OR_CV,
@@ -319,7 +283,8 @@ class MiSim(MaxInstanceClassifier):
         unit = length_unit(bags.instances)
         density = log_density(bags.instances[inside], negative_bags, unit=unit)
         sizes = bags.sizes[positive]
-        allowed = bounded_candidates(sizes, self.max_candidates)
+        # The same number of every bag, or all its instances if it has fewer.
+        allowed = np.minimum(sizes, quota(sizes, self.max_candidates))
         return np.sort(inside[_first_of_each(density, sizes, allowed)])
 
     def _rank(self, candidates: Any, negatives: Any) -> FloatArray:

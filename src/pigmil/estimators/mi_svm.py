@@ -1,12 +1,120 @@
-"""mi-SVM: an SVM over instances whose labels are imputed until they stop changing."""
+"""mi-SVM and MI-SVM: SVMs over instances whose labels are imputed until they stop changing."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
 
-from pigmil._core.segments import segment_argmax, segment_gather
+from pigmil._core._sklearn_compat import StrOptions
+from pigmil._core.segments import segment_argmax, segment_mean
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.estimators._instance_svm import InstanceSVM, Signs, WitnessSVM
-from pigmil.estimators._parameters import Card
+from pigmil.estimators._instance_svm import (
+    InstanceSVM,
+    KernelInstanceClassifier,
+    SharedSlackSVM,
+    Signs,
+    averages,
+)
+from pigmil.estimators._parameters import Card, with_parameters
+from pigmil.estimators.base import AcceptsWeights, spread_out
+
+
+def alternate(
+    svm: InstanceSVM,
+    signs: Signs,
+    impute: Callable[[FloatArray], Signs],
+    costs_of: Callable[[Signs], tuple[float, float]],
+    *,
+    max_iter: int,
+) -> tuple[FloatArray, Signs, list[float], str]:
+    """Train on imputed labels and impute from the trained scores until the labels stop changing.
+
+    With equal costs no step raises the objective, so there are finitely many; with unequal ones
+    labels may recur. The loop then ends with the best of the cycle.
+
+    Parameters
+    ----------
+    svm : InstanceSVM
+        Trained in place; on return it holds the model of the result.
+    signs : array of int8 of shape (n_instances,)
+        First labels: 1, -1, and 0 for instances that are not trained on.
+    impute : callable
+        Labels from the scores of all instances.
+    costs_of : callable
+        Cost factors of the two classes for given labels.
+    max_iter : int
+        Largest number of trainings.
+
+    Returns
+    -------
+    scores : array of shape (n_instances,)
+        Decision value of every instance under the last model.
+    signs : array of int8 of shape (n_instances,)
+        The labels that model was trained on.
+    objectives : list of float
+        The objective of every training.
+    problem : str
+        Why imputing from ``scores`` does not give ``signs`` again; empty if it does.
+    """
+    objectives: list[float] = []
+    history: list[Signs] = []
+    while True:
+        costs = costs_of(signs)
+        scores = svm.fit(signs, costs)
+        objectives.append(svm.objective(scores, signs, costs))
+        history.append(signs)
+        imputed = impute(scores)
+        if np.array_equal(imputed, signs):
+            return scores, signs, objectives, ""
+        recurs = [step for step, past in enumerate(history) if np.array_equal(past, imputed)]
+        if recurs or len(history) >= max_iter:
+            break
+        signs = imputed
+    if not recurs:
+        return scores, signs, objectives, f"after max_iter={max_iter} rounds; raise max_iter"
+    first = recurs[0]
+    signs = history[first + int(np.argmin(objectives[first:]))]
+    scores = svm.fit(signs, costs_of(signs))
+    cycle = f"but repeated a cycle of {len(history) - first} rounds; the best is kept"
+    return scores, signs, objectives, cycle
+
+
+class WitnessSVM(AcceptsWeights, KernelInstanceClassifier):
+    """Base class of mi-SVM and MI-SVM: the alternation and the scores.
+
+    A subclass defines in ``_fit`` the first labels and how labels are imputed.
+    """
+
+    def _alternate(
+        self,
+        svm: InstanceSVM,
+        start: Signs,
+        impute: Callable[[FloatArray], Signs],
+        costs_of: Callable[[Signs], tuple[float, float]] | None = None,
+    ) -> tuple[FloatArray, Signs]:
+        """Run the alternation, keep its model, and return the scores and labels of its end."""
+
+        def instance_costs(signs: Signs) -> tuple[float, float]:
+            used = signs != 0
+            return self._class_costs(signs[used] > 0, svm.weights[used])
+
+        scores, signs, objectives, problem = alternate(
+            svm, start, impute, costs_of or instance_costs, max_iter=self.max_iter
+        )
+        if problem:
+            warnings.warn(
+                f"The labels of {type(self).__name__} did not converge {problem}.",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+        self._set_support(svm.instances, svm.signed, svm.intercept)
+        self.objectives_ = np.array(objectives)
+        self.n_iter_ = len(objectives)
+        return scores, signs
 
 
 class MiSVM(WitnessSVM):
@@ -59,7 +167,9 @@ class MiSVM(WitnessSVM):
     -----
     Cost: a training takes O(n_support n_instances n_features) for the kernel, once for all
     rounds; memory O(n_support n_instances), below 200 MB. Above 7000 instances nothing is kept
-    between rounds. Where positive bags hold mostly negatives, the time grows with about the third
+    between rounds.
+
+    Where positive bags hold mostly negatives, the time grows with about the third
     power of the bags, for two reasons. First, most instances become support vectors, and libsvm
     then takes about seven steps per instance, each over all instances: a square. Second, each round
     changes few labels, and more bags need more rounds. On the bags of
@@ -90,9 +200,8 @@ class MiSVM(WitnessSVM):
     """
 
     card = Card(
-        name="mi-SVM",
-        title="Maximum-margin formulation over instance labels",
-        cost="O(rounds (S N d + SVM of N instances)), S support vectors; rounds grow with bags",
+        "mi-SVM",
+        "Maximum-margin formulation over instance labels",
         grid={"gamma": (0.25, 1.0), "C": (10.0, 100.0)},
     )
 
@@ -114,10 +223,141 @@ class MiSVM(WitnessSVM):
         self.imputed_positive_ = signs > 0
         self._set_detection(bags, positive, scores)
 
-    def _add_left_out(self, bags: Bags, kept: IntArray) -> None:
-        super()._add_left_out(bags, kept)
-        if hasattr(self, "estimators_"):
-            return
-        imputed = np.zeros(bags.n_instances, dtype=bool)
-        imputed[segment_gather(bags.offsets, kept)] = self.imputed_positive_
-        self.imputed_positive_ = imputed
+    def _renumber(self, bags: Bags, kept: IntArray, rows: IntArray) -> None:
+        self.imputed_positive_ = spread_out(self.imputed_positive_, rows, bags.n_instances)
+
+
+@with_parameters
+class MISVM(WitnessSVM):
+    """MI-SVM: maximise the margin of bags, each positive one through its witness.
+
+    Implements the published programme and heuristic. Every positive bag is first represented by
+    the mean of its instances; an SVM is trained on these witnesses and all instances of negative
+    bags, where the instances of a negative bag share one slack; the witness of a bag becomes its
+    highest-scored instance; until no witness changes. The best instance decides for its bag.
+
+    Departs from the paper: the Gaussian kernel is measured in ``length_unit``; class weights and a
+    check for cycles are added. ``negative_slack="instance"`` gives every instance of a negative bag
+    its own slack, which weights large negative bags more.
+
+    Parameters
+    ----------
+    {kernel}
+    C : float, default=10.0
+        Cost of the slack of a bag.
+    gamma : float, default=0.1
+        Width of the Gaussian kernel, ``exp(-gamma |x - x'|^2 / unit^2)``; 0.5 is scikit-learn's
+        "scale".
+    {length_unit}
+    negative_slack : {"bag", "instance"}, default="bag"
+        Whether the instances of a negative bag share one slack, as published, or have one each.
+        With ``"instance"`` and more than 15000 instances, 2500 of each class, spread evenly, are
+        trained on.
+    class_weight : "balanced", dict or None, default=None
+        Factors on ``C``; "balanced" counts bags, or with ``negative_slack="instance"`` witnesses
+        against instances of negative bags.
+    {max_iter}
+    {tol}
+    {probability}
+    {pos_label}
+
+    Attributes
+    ----------
+    detected_instances_ : array of int of shape (n_positive_bags,)
+        Flat index of the witness of each positive training bag.
+    instance_scores_ : array of shape (n_instances,)
+        Decision value of each training instance.
+    support_instances_ : array or CSR of shape (n_support, n_features)
+        Support vectors.
+    dual_coef_ : array of shape (n_support,)
+        Their signed dual variables.
+    {intercept_}
+    {kernel_width_}
+    objectives_ : array
+        Objective of every training; from the second on it never rises.
+    n_iter_ : int
+        Number of trainings.
+
+    Notes
+    -----
+    The mean of a large bag lies amid its instances: an SVM that starts from there can learn that
+    the centre of the data is positive, and stay there. Then choose a smaller ``gamma``.
+
+    On Musk-1, Tiger and Elephant the decision values are those of the package misvm up to a shift
+    (``benchmarks/bench_misvm.py``): misvm takes as intercept the mean over all support vectors of
+    what would put each on its margin, also where the optimum has it inside. Of 492 bags it labels
+    12 differently at C = 1 and 1 at C = 10.
+
+    Cost: a training takes O(n_support n_instances n_features) for the kernel, once for all
+    rounds; memory O(n_support n_instances), below 400 MB. Above 7000 instances nothing is kept
+    between rounds.
+
+    When to use: One instance makes a bag positive, and one concept covers them all; fast.
+
+    Defaults: gamma has the highest mean top-1 hit rate of 0.02, 0.05, 0.1, 0.2 and 0.5 on 35
+    labelled development sets, none of them MNIST or pbmc_cd56nk. C was chosen on Elephant, Fox,
+    Tiger, a newsgroup, mutagenesis and breast cells.
+
+    References
+    ----------
+    Andrews, Tsochantaridis, Hofmann: Support Vector Machines for Multiple-Instance Learning.
+    NIPS 15, 2002.
+
+    Examples
+    --------
+    >>> from pigmil.datasets import make_ring
+    >>> from pigmil.estimators.mi_svm import MISVM
+    >>> bags = make_ring(random_state=0)
+    >>> len(MISVM().fit(bags).detected_instances_)
+    20
+    """
+
+    gamma: float = 0.1
+    negative_slack: str = "bag"
+
+    card = Card(
+        "MI-SVM",
+        "Maximum-margin formulation over bags with witnesses",
+        grid={"gamma": (0.1, 0.02, 0.5)},
+    )
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "negative_slack": [StrOptions({"bag", "instance"})]
+    }
+
+    def _fit(self, bags: Bags, positive: BoolArray, weights: FloatArray | None = None) -> None:
+        # Rows: all instances, then the mean of every positive bag, the witness to start from.
+        means = _bag_means(bags, positive)
+        rows = (sp.vstack if bags.is_sparse else np.vstack)([bags.instances, means])
+        owner = np.concatenate([bags.bag_index, np.flatnonzero(positive)])
+        own = None if weights is None else weights[owner]
+        n_instances = bags.n_instances
+        self._set_kernel_width(bags.instances, None if own is None else own[:n_instances])
+        others = np.zeros(rows.shape[0], dtype=np.int8)
+        others[:n_instances][~positive[bags.bag_index]] = -1
+        start = others.copy()
+        start[n_instances:] = 1
+
+        def impute(scores: FloatArray) -> Signs:
+            signs = others.copy()
+            signs[segment_argmax(scores[:n_instances], bags.offsets)[positive]] = 1
+            return signs
+
+        def bag_costs(_: Signs) -> tuple[float, float]:
+            return self._class_costs(positive, weights)
+
+        settings: Any = {"gamma": self.kernel_width_, "C": self.C, "tol": self.tol, "weights": own}
+        if self.negative_slack == "instance":
+            scores, _ = self._alternate(InstanceSVM(rows, **settings), start, impute)
+        else:
+            svm = SharedSlackSVM(rows, owner, **settings)
+            scores, _ = self._alternate(svm, start, impute, bag_costs)
+        self._set_detection(bags, positive, scores[:n_instances])
+
+
+def _bag_means(bags: Bags, positive: BoolArray) -> Any:
+    """Return the mean instance of every positive bag."""
+    if not bags.is_sparse:
+        return segment_mean(bags.instances, bags.offsets)[positive]
+    average = averages(np.arange(bags.n_instances), bags.sizes, bags.n_instances)
+    return (average @ bags.instances)[np.flatnonzero(positive)]

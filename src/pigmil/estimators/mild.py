@@ -13,11 +13,7 @@ from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import embed_bags, length_unit, nearest_in_bags
 from pigmil.estimators._parameters import POSITIVE_OR_CV, Card, with_parameters
-from pigmil.estimators._selection import (
-    inner_folds,
-    min_error_threshold,
-    select_by_cv,
-)
+from pigmil.estimators._selection import inner_folds, min_error_threshold, select_by_cv
 from pigmil.estimators._svm_solvers import fit_svm
 from pigmil.estimators.base import MILClassifier
 
@@ -168,11 +164,7 @@ class MILD(MILClassifier):
     class_weight: Any = "balanced"
 
     _accepts_sparse = True
-    card = Card(
-        name="MILD",
-        title="Multiple-instance learning via disambiguation",
-        cost="O(N+ (N d + B log B)), and some SVMs of bags",
-    )
+    card = Card("MILD", "Multiple-instance learning via disambiguation")
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "level": [StrOptions({"bag", "instance"})],
@@ -232,10 +224,7 @@ class MILD(MILClassifier):
         costs = COSTS if self.C == "cv" else (float(self.C),)
         widths = WIDTHS if self.gamma == "cv" else (float(self.gamma),)
         if not folds:
-            return (
-                10.0 if self.C == "cv" else costs[0],
-                1.0 if self.gamma == "cv" else widths[0],
-            )
+            return (10.0 if self.C == "cv" else costs[0], 1.0 if self.gamma == "cv" else widths[0])
         settings = list(itertools.product(costs, widths))
         fold_of = np.argmax(folds, axis=0)
 

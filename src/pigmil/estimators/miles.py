@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from pigmil._core._sklearn_compat import StrOptions
-from pigmil._core.segments import offsets_of, segment_gather, segment_reduce
+from pigmil._core.segments import offsets_of, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import embed_bags, length_unit
 from pigmil.estimators._parameters import Card, with_parameters
 from pigmil.estimators._svm_solvers import embed_by_instances, kernel_scores, kernel_values
-from pigmil.estimators.base import AcceptsWeights, MILClassifier
+from pigmil.estimators.base import AcceptsWeights, MILClassifier, spread_out
 
 _CHUNK_INSTANCES = 8192
 _FEW_COLUMNS = 32  # that enter in a round, or half as many as have a weight already
@@ -113,14 +113,10 @@ class MILES(AcceptsWeights, MILClassifier):
     class_weight: Any = None
 
     _accepts_sparse = True
-    card = Card(
-        name="MILES",
-        title="Multiple-instance learning via embedded instance selection",
-        cost="O(N^2 d + LP of B rows)",
-    )
+    card = Card("MILES", "Multiple-instance learning via embedded instance selection")
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "score_by": [StrOptions({"alone", "contribution"})],
+        "score_by": [StrOptions({"alone", "contribution"})]
     }
 
     def _fit(self, bags: Bags, positive: BoolArray, weights: FloatArray | None = None) -> None:
@@ -142,14 +138,9 @@ class MILES(AcceptsWeights, MILClassifier):
         self.n_iter_ = model.n_rounds
         self._set_detection(bags, positive, self._score_instances(bags))
 
-    def _add_left_out(self, bags: Bags, kept: IntArray) -> None:
-        super()._add_left_out(bags, kept)
-        if hasattr(self, "estimators_"):
-            return
-        rows = segment_gather(bags.offsets, kept)
+    def _renumber(self, bags: Bags, kept: IntArray, rows: IntArray) -> None:
         self.prototype_instances_ = rows[self.prototype_instances_]
-        dual, self.dual_coef_ = self.dual_coef_, np.zeros(bags.n_bags)
-        self.dual_coef_[kept] = dual
+        self.dual_coef_ = spread_out(self.dual_coef_, kept, bags.n_bags)
 
     def _score_bags(self, bags: Bags) -> FloatArray:
         return embed_bags(bags, self.prototypes_, self.decay_) @ self.coef_ + self.intercept_

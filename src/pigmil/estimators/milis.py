@@ -121,10 +121,7 @@ class MILIS(MILClassifier):
 
     _accepts_sparse = True
     card = Card(
-        name="MILIS",
-        title="Multiple-instance learning with instance selection",
-        cost="O(N^2 d + rounds (B N + SVM of B rows))",
-        grid={"C": (10.0, 100.0)},
+        "MILIS", "Multiple-instance learning with instance selection", grid={"C": (10.0, 100.0)}
     )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {

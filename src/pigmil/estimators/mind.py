@@ -89,9 +89,8 @@ class MInD(AcceptsWeights, PairwiseBagClassifier):
     _accepts_sparse = True
     _pairwise_parameters = frozenset({"dissimilarity", "rank"})
     card = Card(
-        name="MInD",
-        title="Multiple-instance dissimilarity",
-        cost="O(N^2 d + B^3)",
+        "MInD",
+        "Multiple-instance dissimilarity",
         grid={"dissimilarity": ("hausdorff", "mean-min", "min-min"), "C": (100.0, 1000.0)},
     )
 

@@ -9,7 +9,6 @@ from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
 from pigmil._core._sklearn_compat import Interval, StrOptions
-from pigmil._core.segments import segment_gather
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.estimators._logistic import (
@@ -21,6 +20,7 @@ from pigmil.estimators._logistic import (
     minimise_penalised,
 )
 from pigmil.estimators._parameters import Card, with_parameters
+from pigmil.estimators.base import spread_out
 from pigmil.scale import LazyBags
 
 _MAX_ITER = 500  # of L-BFGS in one M-step
@@ -124,15 +124,12 @@ class MMIL(LinearScores):
     tol: float = 1e-3
 
     _fits_lazy_bags = True
-    card: ClassVar[Card] = Card(
-        name="MMIL",
-        title="Mixture modelling for multiple-instance learning",
-        cost="O(rounds iterations N d)",
-        grid={"C": (0.1, 1.0, 10.0)},
+    card = Card(
+        "MMIL", "Mixture modelling for multiple-instance learning", grid={"C": (0.1, 1.0, 10.0)}
     )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "positive_share": [StrOptions({"em"}), Interval(Real, 0, 1, closed="neither")],
+        "positive_share": [StrOptions({"em"}), Interval(Real, 0, 1, closed="neither")]
     }
 
     def _fit(
@@ -173,13 +170,9 @@ class MMIL(LinearScores):
         self.instance_probabilities_ = probabilities
         self._set_linear(bags, positive, blocks, (coef, intercept), weights=bag_weights)
 
-    def _add_left_out(self, bags: Bags, kept: IntArray) -> None:
-        super()._add_left_out(bags, kept)
-        if hasattr(self, "estimators_"):
-            return
-        probabilities = np.zeros(bags.n_instances)
-        probabilities[segment_gather(bags.offsets, kept)] = self.instance_probabilities_
-        self.instance_probabilities_ = probabilities
+    def _renumber(self, bags: Bags, kept: IntArray, rows: IntArray) -> None:
+        n_instances = bags.n_instances
+        self.instance_probabilities_ = spread_out(self.instance_probabilities_, rows, n_instances)
 
     def _maximise(
         self,

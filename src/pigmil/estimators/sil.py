@@ -83,18 +83,14 @@ class SIL(AcceptsWeights, MaxInstanceClassifier):
 
     _accepts_sparse = True
     _fits_lazy_bags = True
-    card: ClassVar[Card] = Card(
-        name="SIL",
-        title="Single-instance learning",
-        cost="That of the classifier on N instances",
-    )
+    card = Card("SIL", "Single-instance learning")
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "estimator": [
             HasMethods(["fit", "decision_function"]),
             HasMethods(["fit", "predict_proba"]),
             None,
-        ],
+        ]
     }
 
     def _fit(

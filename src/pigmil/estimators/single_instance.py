@@ -84,11 +84,7 @@ class SingleInstance(AcceptsWeights, MILClassifier):
     mode: str = "keep_only"
 
     _accepts_sparse = True
-    card: ClassVar[Card] = Card(
-        name="Single instance",
-        title="Perturbation of a bag classifier",
-        cost="That of the classifier and of its prediction for N bags",
-    )
+    card = Card("Single instance", "Perturbation of a bag classifier")
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "estimator": [HasMethods(["fit", "predict"]), None],
