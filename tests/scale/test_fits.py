@@ -78,7 +78,7 @@ def one_worker():
 
 @pytest.mark.parametrize("name", ON_ENGINES)
 def test_a_fit_is_the_same_on_every_engine(name, lazy, cluster, one_worker):
-    """Behind a scaler, which fits on the same engine."""
+    """Behind a scaler, which fits block by block in this process."""
     distributed = pytest.importorskip("distributed")
 
     def fit():

@@ -150,9 +150,9 @@ def stack_bags(
     nested = hasattr(labels, "__len__") and len(labels) == len(bags)
     if nested and all(np.ndim(bag_labels) == 1 for bag_labels in labels):
         for name, inner, bag in zip(names, labels, bags, strict=True):
-            if len(inner) != bag.shape[0]:
-                found = f"{bag.shape[0]} instances but {len(inner)} instance labels."
-                problems.add(f"{name} has {found}")
+            n_rows, n_labels = bag.shape[0], len(inner)
+            if n_labels != n_rows:
+                problems.add(f"{name} has {n_rows} instances but {n_labels} instance labels.")
         labels = np.concatenate([np.asarray(inner) for inner in labels]) if bags else None
     flat = None if labels is None else np.asarray(labels)
     problems.raise_if_any()

@@ -334,8 +334,9 @@ class LazyBags(BagsBase):
         """Return lazy bags with these columns of ``bag_info`` added or replaced."""
         for name, values in bag_info.items():
             if len(values) != self.n_bags:
-                found = f"has {len(values)} entries for {self.n_bags} bags."
-                raise ValueError(f"bag_info[{name!r}] {found}")
+                raise ValueError(
+                    f"bag_info[{name!r}] has {len(values)} entries for {self.n_bags} bags."
+                )
         return self._replace(bag_info={**self.bag_info, **bag_info})
 
     def with_transformer(self, transformer: Any) -> "LazyBags":
@@ -347,12 +348,10 @@ class LazyBags(BagsBase):
             Its ``transform`` takes and returns :class:`pigmil.Bags`. It is sent to workers.
         """
         changed = self._replace(transformers=(*self._transformers, transformer))
-        source, start, _ = self._segments[0]
-        first_bag, segment = changed._take(np.array([0])), [source, start, start + 1]
-        first_row = first_bag._replace(
-            sources=self._sources, segments=np.array([segment]), segment_offsets=np.array([0, 1])
-        )
-        probe = first_row.load(info=False)
+        first = changed._take(np.array([0]))
+        source, start, _ = first._segments[0]
+        row = first._replace(segments=[[source, start, start + 1]], segment_offsets=[0, 1])
+        probe = row.load(info=False)
         changed.n_features, changed.feature_names = probe.n_features, probe.feature_names
         return changed
 
