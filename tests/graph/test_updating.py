@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pigmil.graph import CSDGSettings, consistency, update_pool
 from pigmil.graph.edges import is_exact
+from pigmil.graph.updating import Trace
 
 
 @pytest.fixture(scope="session")
@@ -267,3 +268,14 @@ def test_forgotten_consistencies_are_computed_again(monkeypatch):
     expected = update_pool(*problem).trace
     monkeypatch.setattr("pigmil.graph.updating._MEMORY", 1)
     np.testing.assert_array_equal(update_pool(*problem).trace.objective, expected.objective)
+
+
+def test_a_trace_is_shown_as_a_table_relative_to_the_start():
+    tries = [(7, 0, 4, 1.0, False), (7, 0, 5, 2.0, True), (3, 1, 9, 2.5, True)]
+    trace = Trace.from_tries(tries, 2.0)
+    assert "2 replacements in 3 tries" in repr(trace)
+    assert "| 2 | 3 | 9 | 1.250 |" in repr(trace)
+    assert "<td" in trace._repr_html_()
+    frame = trace.to_frame(initial_pool=[1, 2])
+    assert frame["out"].tolist() == [1, 2]
+    assert frame["objective"].tolist() == [1.0, 1.25]

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pigmil._core.errors import ChanceWarning, PositiveLabelWarning, import_optional
 from pigmil._core.segments import segment_gather
-from pigmil._core.text import count
+from pigmil._core.text import Table, count
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags, as_bags, is_lazy
 from pigmil.estimators._selection import (
@@ -33,6 +33,7 @@ from pigmil.metrics import instance_scores
 from pigmil.scale import keep_scores
 
 _TOP_SHARE = 0.1  # of the negatives, whose clustering in bags sets the design effect
+_SHOWN = 10  # instances in a notebook
 _CONFIDENCE = 0.75  # of the bound on the share of negatives that reach a score
 
 
@@ -140,9 +141,11 @@ class InstanceSelection:
         return "\n".join([f"{self.method}: {self.diagnosis.headline}.", *alarms, *self.lines])
 
     def _repr_html_(self) -> str:
+        best = np.argsort(-self.scores, kind="stable")[:_SHOWN]
+        columns = (self.bag_ids, self.instances, self.scores.round(3), self.adjusted.round(3))
+        rows = list(zip(*(values[best].tolist() for values in columns), strict=True))
         lines = "<br>".join(map(html.escape, repr(self).splitlines()))
-        best = self.to_frame().sort_values("score", ascending=False).head(10)
-        return f"<p>{lines}</p>{best.to_html(index=False)}"
+        return f"<p>{lines}</p>{Table(['bag', 'instance', 'score', 'level'], rows).html()}"
 
 
 def select_instances(

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from pigmil._core.errors import import_optional
+from pigmil._core.text import Table
 from pigmil.graph.scoring import weighted_auc
 
 # With fewer, no outcome is evidence: Wilcoxon's test cannot reach p < 0.05 on five data sets, and
@@ -17,7 +18,7 @@ from pigmil.graph.scoring import weighted_auc
 MIN_DATASETS, MIN_FOLDS = 6, 5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """Differences between methods over several data sets.
 
@@ -50,6 +51,19 @@ class Comparison:
     def decides(self) -> bool:
         """Whether there are enough data sets for the tests to find a difference."""
         return self.n_datasets >= MIN_DATASETS
+
+    def _table(self) -> Table:
+        ranks = self.ranks.sort_values()
+        rows = [(name, f"{rank:.2f}") for name, rank in ranks.items()]
+        return Table([f"average rank over {self.n_datasets} data sets", ""], rows)
+
+    def __repr__(self) -> str:
+        tests = f"Friedman p = {self.friedman_p:.2g}, "
+        tests += f"critical difference {self.critical_difference:.2f}"
+        return f"{self._table().markdown()}\n{tests}"
+
+    def _repr_html_(self) -> str:
+        return f"{self._table().html()}<p>{repr(self).splitlines()[-1]}</p>"
 
 
 def average_ranks(table: Any, *, greater_is_better: bool = True) -> Any:

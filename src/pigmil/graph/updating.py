@@ -8,6 +8,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pigmil._core.errors import import_optional
+from pigmil._core.text import Table
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.graph.csdg import (
     CSDG,
@@ -24,6 +26,7 @@ Objective = Literal["ranking_scores", "edge_sum"]
 _MEMORY = 1 << 26
 # Ranking scores that differ by less, relatively, differ by rounding.
 _EQUAL_RANKS = 1e-14
+_SHOWN = 20  # replacements of a trace, in a notebook or terminal
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class UpdateStep:
     accepted: int | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Trace:
     """Every try of an updating, one row each, in the order they were made.
 
@@ -112,6 +115,41 @@ class Trace:
             pool[self.vertex[row]] = self.instance[row]
             pools.append(pool.copy())
         return pools
+
+    def to_frame(self, initial_pool: ArrayLike | None = None) -> Any:
+        """Return the replacements as a pandas DataFrame.
+
+        The objective is relative to that of the first pool, which is 1. With the first pool there
+        is also a column of the instances that moved out.
+        """
+        pandas = import_optional("pandas", extra="frames", purpose="A table of the replacements")
+        frame = pandas.DataFrame(self._replacements())
+        if initial_pool is not None:
+            before = [np.asarray(initial_pool), *self.replay(initial_pool)]
+            pairs = zip(before, self.vertex[self.accepted], strict=False)
+            frame.insert(2, "out", np.array([pool[at] for pool, at in pairs], dtype=np.int64))
+        return frame
+
+    def _replacements(self) -> dict[str, Any]:
+        rows = np.flatnonzero(self.accepted)
+        return {
+            "round": np.arange(1, len(rows) + 1),
+            "bag": self.bag[rows],
+            "in": self.instance[rows],
+            "objective": self.objective[rows] / (abs(self.initial_objective) or 1.0),
+        }
+
+    def _table(self) -> Table:
+        columns = self._replacements()
+        rows = list(zip(*(values.tolist() for values in columns.values()), strict=True))
+        return Table(list(columns), [(*row[:-1], f"{row[-1]:.3f}") for row in rows[:_SHOWN]])
+
+    def __repr__(self) -> str:
+        found = f"Trace: {int(self.accepted.sum())} replacements in {len(self)} tries"
+        return f"{found}\n{self._table().markdown()}"
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
 
 
 @dataclass(frozen=True)

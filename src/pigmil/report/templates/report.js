@@ -78,6 +78,7 @@
     const unscored = where((i) => map.score[i] === null);
     const found = where((i) => map.detected[i]);
     const size = map.x.length > 3000 ? 5 : 7;
+    const many = found.length > 100;  // thin rings around the points, which stay visible
     const traces = [{
       type: points, mode: "markers", x: pick(scored, map.x), y: pick(scored, map.y),
       text: pick(scored, hoverTexts), customdata: scored, hoverinfo: "text", opacity: faint ? 0.25 : 0.85,
@@ -94,8 +95,11 @@
     });
     traces.push({
       type: points, mode: "markers", x: pick(found, map.x), y: pick(found, map.y), hoverinfo: "skip",
-      opacity: faint ? 0.3 : 1,
-      marker: { size: size + 6, symbol: "circle-open", color: colour("accent"), line: { width: 1.8 } },
+      opacity: faint ? 0.3 : many ? 0.7 : 1,
+      marker: {
+        size: many ? size + 1 : size + 6, symbol: "circle-open", color: colour("accent"),
+        line: { width: many ? 0.8 : 1.8 },
+      },
     });
     if (faint) {
       const own = where((i) => map.bag[i] === selected);
