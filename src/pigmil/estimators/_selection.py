@@ -264,9 +264,11 @@ def grouped_folds(
 
 def inner_splits(bags: Bags | LazyBags, positive: BoolArray) -> list[tuple[IntArray, IntArray]]:
     """Return training and held-out bags of every fold; all bags twice if none can be held out."""
-    everything = np.arange(len(positive))
-    folds = inner_folds(bags, positive)
-    splits = [(np.flatnonzero(~held_out), np.flatnonzero(held_out)) for held_out in folds]
+    everything: IntArray = np.arange(len(positive))
+    splits: list[tuple[IntArray, IntArray]] = [
+        (np.flatnonzero(~held_out), np.flatnonzero(held_out))
+        for held_out in inner_folds(bags, positive)
+    ]
     return splits or [(everything, everything)]
 
 
