@@ -16,6 +16,7 @@ from pigmil.cli._compare import compare
 from pigmil.cli._console import Output, command, unwrap_paragraphs
 from pigmil.cli._detect import demo, detect
 from pigmil.cli._inputs import Result, TextList, result_option
+from pigmil.cli._retrieve import retrieve
 
 
 def complete_data_set(incomplete: str) -> list[str]:
@@ -226,7 +227,7 @@ data_sets = typer.Typer(help="List, describe and fetch real data sets.", no_args
 app.add_typer(data_sets, name="datasets")
 
 for function in (
-    demo, detect, models.fit, models.predict, models.heatmap, compare, convert, methods,
+    demo, detect, models.fit, models.predict, models.heatmap, retrieve, compare, convert, methods,
 ):  # fmt: skip
     app.command()(function)
 for name, function in (("list", datasets_list), ("info", datasets_info), ("fetch", datasets_fetch)):

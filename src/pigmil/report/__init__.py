@@ -3,6 +3,7 @@
 from pigmil._core.text import Cell, Table
 from pigmil.report._comparison import comparison_summary
 from pigmil.report._figures import plot_bags, plot_faithfulness, plot_heatmap
+from pigmil.report._retrieval import retrieval_summary
 from pigmil.report._summary import detection_summary
 from pigmil.report._tiles import write_geojson
 from pigmil.report._write import render_html, render_markdown, write_report
@@ -17,6 +18,7 @@ __all__ = [
     "plot_heatmap",
     "render_html",
     "render_markdown",
+    "retrieval_summary",
     "write_geojson",
     "write_report",
 ]

@@ -24,8 +24,8 @@ def write_report(summary: Any, path: str | os.PathLike[str]) -> Path:
     Parameters
     ----------
     summary : dict or Results
-        From :func:`detection_summary` or :func:`comparison_summary`, or the results of a
-        comparison.
+        From :func:`detection_summary`, :func:`retrieval_summary` or :func:`comparison_summary`,
+        or the results of a comparison.
     path : path
         Suffix ``.html`` for one self-contained page, ``.md`` for Markdown.
 
@@ -70,7 +70,7 @@ def render_html(summary: dict[str, Any]) -> str:
     Parameters
     ----------
     summary : dict
-        From :func:`detection_summary` or :func:`comparison_summary`.
+        From :func:`detection_summary`, :func:`retrieval_summary` or :func:`comparison_summary`.
     """
     drawn = summary["kind"] == "detection"
     scripts = [_plotly(), _template_text("report.js")] if drawn else []
@@ -90,7 +90,7 @@ def render_markdown(summary: dict[str, Any]) -> str:
     Parameters
     ----------
     summary : dict
-        From :func:`detection_summary` or :func:`comparison_summary`.
+        From :func:`detection_summary`, :func:`retrieval_summary` or :func:`comparison_summary`.
     """
     text = _environment(escape=False).get_template("report.md.j2").render(**summary)
     return str(text).strip() + "\n"

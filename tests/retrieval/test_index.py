@@ -1,0 +1,104 @@
+"""Retrieval of bags by their detected instances."""
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator
+
+from pigmil import Bags
+from pigmil._core.errors import BagsError
+from pigmil.retrieval import InstanceIndex, _index
+
+
+class ByFirstFeature(BaseEstimator):
+    """A fitted model whose score is the first feature."""
+
+    def fit(self, bags, y=None):
+        return self
+
+    def __sklearn_is_fitted__(self):
+        return True
+
+    def decision_function_instances(self, bags):
+        return np.asarray(bags.instances)[:, 0]
+
+
+def bags_of(*arrays):
+    ids = [f"b{number}" for number in range(len(arrays))]
+    return Bags.from_list([np.asarray(array, dtype=float) for array in arrays], ids=ids)
+
+
+FOUR = bags_of([[3, 0], [0, 5]], [[3, 1], [0, 5]], [[0, 0], [0, 5]], [[2, 0], [-1, -5]])
+
+
+def slow_query(bags, at, k, weight, n_detected):
+    """Compare every pair by its definition."""
+    rows = np.asarray(bags.instances)
+    scaled = (rows - rows.mean(axis=0)) / rows.std(axis=0)
+    scores = rows[:, 0]
+    standard = (scores - scores.mean()) / scores.std()
+    inside = np.arange(bags.offsets[at], bags.offsets[at + 1])
+    asked = sorted(inside, key=lambda row: -scores[row])[:n_detected]
+    best = {}
+    for bag in range(bags.n_bags):
+        for row in range(bags.offsets[bag], bags.offsets[bag + 1]):
+            for query in asked:
+                distance = np.sqrt(np.mean((scaled[row] - scaled[query]) ** 2))
+                value = weight * standard[row] - distance
+                if bag != at and value > best.get(bag, (-np.inf,))[0]:
+                    best[bag] = (value, row, query - bags.offsets[at])
+    ranked = sorted(best, key=lambda bag: -best[bag][0])[:k]
+    return [(bags.ids[bag], *best[bag][1:], best[bag][0]) for bag in ranked]
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.3, 2.0])
+@pytest.mark.parametrize("n_detected", [1, 2])
+def test_query_equals_all_pairs(weight, n_detected, monkeypatch):
+    monkeypatch.setattr(_index, "_BLOCK_ROWS", 7)
+    rng = np.random.default_rng(0)
+    bags = bags_of(*(rng.normal(size=(size, 3)) for size in (4, 1, 6, 3, 5, 2)))
+    index = InstanceIndex(ByFirstFeature(), score_weight=weight, n_detected=n_detected).fit(bags)
+    for at in range(bags.n_bags):
+        found = index.query(bags.ids[at], k=4)
+        slow = slow_query(bags, at, 4, weight, n_detected)
+        names = [(match.bag, match.instance, match.query_instance) for match in found]
+        assert names == [expected[:3] for expected in slow]
+        values = [match.similarity for match in found]
+        np.testing.assert_allclose(values, [expected[3] for expected in slow], atol=1e-5)
+
+
+def test_detected_instance_decides_not_the_background():
+    # b2 shares its background (0, 5) with the query b0, b1 and b3 share what was detected.
+    matches = InstanceIndex(ByFirstFeature(), score_weight=0.0).fit(FOUR).query("b0", k=3)
+    assert [match.bag for match in matches] == ["b1", "b3", "b2"]
+    assert [match.instance for match in matches] == [2, 6, 4]
+    assert matches[0].score == 3
+
+
+def test_new_bag_and_indexed_bag_give_the_same_answer_but_for_the_bag_itself():
+    index = InstanceIndex(ByFirstFeature()).fit(FOUR)
+    by_id, new = index.query("b0", k=3), index.query(FOUR["b0"], k=4)
+    assert new[0].bag == "b0"
+    assert new[0].distance == 0
+    assert new[1:] == by_id
+    assert index.query(FOUR[[0]], k=4) == new
+
+
+@pytest.mark.parametrize(
+    ("bag", "message"), [("b9", "no indexed bag with the id 'b9'"), (FOUR[:2], "one bag; got 2")]
+)
+def test_wrong_queries_are_refused(bag, message):
+    with pytest.raises(BagsError, match=message):
+        InstanceIndex(ByFirstFeature()).fit(FOUR).query(bag)
+
+
+def test_approximate_search_finds_what_the_exact_one_finds(monkeypatch):
+    pytest.importorskip("pynndescent")
+    rng = np.random.default_rng(0)
+    bags = bags_of(*(rng.normal(size=(20, 4)) for _ in range(100)))
+    exact = InstanceIndex(ByFirstFeature()).fit(bags)
+    monkeypatch.setattr(_index, "_MOST_EXACT", 100)
+    monkeypatch.setattr(_index, "_MOST_NEIGHBOURS", 300)
+    near = InstanceIndex(ByFirstFeature()).fit(bags)
+    for bag in bags.ids[:5]:
+        found = [{match.bag for match in index.query(bag, 5)} for index in (exact, near)]
+        assert len(found[0] & found[1]) >= 4
