@@ -4,9 +4,12 @@ from pigmil.bags._checks import as_csr, check_no_missing, text_array, unusual_da
 from pigmil.bags._container import Bags, resolve_index, summary
 from pigmil.bags._convert import add_scores, as_bags, is_frame, is_lazy, is_plain_table
 from pigmil.bags._lazy import LazyBags, concatenate_lazy
+from pigmil.bags._marks import FOLD_GROUP, ORIGINAL_ROW
 from pigmil.bags._transform import BagImputer, BagScaler, OnInstances, scaled_pipeline
 
 __all__ = [
+    "FOLD_GROUP",
+    "ORIGINAL_ROW",
     "BagImputer",
     "BagScaler",
     "Bags",

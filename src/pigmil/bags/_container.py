@@ -400,6 +400,44 @@ class Bags(BagsBase):
             instance_info={**self.instance_info, **instance_columns},
         )
 
+    def with_marks(self, marks: Any, *, pos_label: Any = None) -> "Bags":
+        """Return bags for fitting from which a method learns what a user knows of instances.
+
+        An instance marked negative leaves its positive bag and joins a negative one. An instance
+        marked positive stays where it is and is also a positive bag of its own. So every method
+        learns from marks without a change: ``model.fit(bags.with_marks(marks))``. Ask for scores
+        with the original bags; ``detected_instances_`` and ``instance_scores_`` refer to them too.
+
+        Parameters
+        ----------
+        marks : path, frame, mapping or array of shape (n_instances,)
+            A table with the columns ``bag`` (id), ``instance`` (position in the bag, from 0) and
+            ``positive`` (yes or no), or the path of one in CSV or Parquet; or an array with 1, 0,
+            and NaN where nothing is known.
+        pos_label : label, optional
+            The positive label; the greater of the two by default.
+
+        Returns
+        -------
+        Bags
+            Negatives are dealt evenly, to negative bags of the same group where there are any. A
+            copy of a positive has the group of its bag, so that both stay in one fold (column
+            ``fold_group`` of ``bag_info``). The column ``original_row`` of ``instance_info`` has
+            the row of every instance before.
+
+        Examples
+        --------
+        >>> bags = Bags.from_list([[[0.0], [1.0]], [[2.0]]], y=[1, 0])
+        >>> marked = bags.with_marks({"bag": [0, 0], "instance": [0, 1], "positive": ["no", "yes"]})
+        >>> [bag.ravel().tolist() for bag in marked]
+        [[1.0], [0.0, 2.0], [1.0]]
+        >>> marked.y
+        array([1, 0, 1])
+        """
+        from pigmil.bags._marks import marked_bags
+
+        return marked_bags(self, marks, pos_label)
+
     def get_feature_names(self) -> list[str]:
         """Return the names of the features; f0, f1, ... where they have none."""
         return list(self.feature_names or (f"f{column}" for column in range(self.n_features)))

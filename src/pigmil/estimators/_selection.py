@@ -21,11 +21,10 @@ from sklearn.preprocessing import StandardScaler
 from pigmil._core.errors import ChanceWarning
 from pigmil._core.segments import segment_mean, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
-from pigmil.bags import Bags
+from pigmil.bags import FOLD_GROUP, Bags
 from pigmil.scale import LazyBags, map_instances
 
 N_FOLDS = 5
-FOLD_GROUP = "fold_group"  # column of bag_info
 _MOST_SUMMARISED = 1024  # features, for the regression on summaries of bags
 
 

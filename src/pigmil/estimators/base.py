@@ -17,7 +17,7 @@ from pigmil._core._sklearn_compat import check_sample_weight, fit_context, valid
 from pigmil._core.errors import PositiveLabelWarning, SingletonBagsWarning
 from pigmil._core.segments import segment_argmax, segment_gather, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
-from pigmil.bags import Bags, as_bags, check_no_missing, is_plain_table
+from pigmil.bags import ORIGINAL_ROW, Bags, as_bags, check_no_missing, is_plain_table
 from pigmil.estimators._parameters import (
     Card,
     complete_constraints,
@@ -107,6 +107,7 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
         self.__dict__.pop("estimators_", None)
         if sample_weight is None:
             self._fit_labelled(bags, y)
+            self._refer_to_original(bags)
             return self
         if isinstance(bags, LazyBags):
             raise TypeError(
@@ -123,6 +124,7 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
         self._fit_labelled(bags[kept], y[kept], weights[kept])
         if len(kept) < len(y):
             self._add_left_out(bags, kept)
+        self._refer_to_original(bags)
         return self
 
     def _fit_labelled(self, bags: Any, y: NDArray[Any], weights: FloatArray | None = None) -> None:
@@ -152,6 +154,16 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
 
         ``kept`` and ``rows`` are the places among all bags and instances of those fitted on.
         """
+
+    def _refer_to_original(self, bags: Bags | LazyBags) -> None:
+        """Let the detection refer to the bags before :meth:`pigmil.Bags.with_marks`."""
+        rows = bags.instance_info.get(ORIGINAL_ROW) if isinstance(bags, Bags) else None
+        if rows is None or not self.card.detects:
+            return
+        original, first = np.unique(rows, return_index=True)
+        if original[-1] == len(original) - 1:  # otherwise some of the bags were left out
+            self.instance_scores_ = self.instance_scores_[first]
+            self.detected_instances_ = np.unique(rows[self.detected_instances_])
 
     def _fit_one_vs_rest(self, bags: Bags, y: NDArray[Any], *weights: FloatArray) -> None:
         """Fit one model per class, and collect what they detect."""

@@ -11,8 +11,7 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from pigmil._core.typing import IntArray
-from pigmil.bags import Bags
-from pigmil.estimators._selection import FOLD_GROUP
+from pigmil.bags import FOLD_GROUP, Bags
 
 _INNER_FOLDS = 5
 
