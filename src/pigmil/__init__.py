@@ -16,6 +16,7 @@ from pigmil.estimators.registry import DEEP_METHODS, METHODS
 _HOME = {
     "BagImputer": "pigmil.bags",
     "BagScaler": "pigmil.bags",
+    "BagStatistics": "pigmil.estimators.statistics",
     "Bags": "pigmil.bags",
     "LazyBags": "pigmil.bags",
     "OnInstances": "pigmil.bags",
@@ -47,6 +48,7 @@ _ROOMS = (
     "io",
     "metrics",
     "report",
+    "retrieval",
     "scale",
 )
 
@@ -94,6 +96,9 @@ if TYPE_CHECKING:
     from pigmil.estimators.sil import SIL as SIL
     from pigmil.estimators.single_instance import SingleInstance as SingleInstance
     from pigmil.estimators.soft_pigmil import SoftPIGMIL as SoftPIGMIL
+    from pigmil.estimators.statistics import BagStatistics as BagStatistics
+    from pigmil.estimators.statistics import StatisticsBoosting as StatisticsBoosting
+    from pigmil.estimators.statistics import StatisticsSVC as StatisticsSVC
     from pigmil.evaluation._selection import diagnose as diagnose
     from pigmil.evaluation._selection import select_instances as select_instances
     from pigmil.graph.reading import PaperReading as PaperReading

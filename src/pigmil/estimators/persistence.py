@@ -31,15 +31,22 @@ _PARTS = (
     "pigmil.estimators._soft_models.ScaleScore",
     "pigmil.estimators._svm_solvers.KernelSVM",
     "pigmil.estimators._svm_solvers.LinearSVM",
+    "pigmil.estimators.statistics.BagStatistics",
     "pigmil.graph.candidates.WorkingBags",
     "pigmil.graph.csdg.CSDG",
     "pigmil.graph.reading.PaperReading",
     "pigmil.graph.updating.Trace",
+    "sklearn._loss._loss.CyHalfBinomialLoss",
+    "sklearn._loss.link.Interval",
+    "sklearn._loss.link.LogitLink",
+    "sklearn._loss.loss.HalfBinomialLoss",
     "sklearn.calibration.CalibratedClassifierCV",
     "sklearn.calibration._CalibratedClassifier",
     "sklearn.calibration._SigmoidCalibration",
     "sklearn.decomposition._pca.PCA",
+    "sklearn.dummy.DummyClassifier",
     "sklearn.ensemble._forest.ExtraTreesClassifier",
+    "sklearn.ensemble._gb.GradientBoostingClassifier",
     "sklearn.feature_selection._variance_threshold.VarianceThreshold",
     "sklearn.impute._base.SimpleImputer",
     "sklearn.linear_model._logistic.LogisticRegression",
@@ -58,6 +65,7 @@ _PARTS = (
     "sklearn.preprocessing._label.LabelBinarizer",
     "sklearn.svm._classes.LinearSVC",
     "sklearn.svm._classes.SVC",
+    "sklearn.tree._classes.DecisionTreeRegressor",
     "sklearn.tree._classes.ExtraTreeClassifier",
     "sklearn.tree._tree.Tree",
 )
@@ -163,6 +171,7 @@ def load_model(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> 
     admitted = {**_PLAIN, **dict.fromkeys(_TRUSTED_NODES, further)}
     admitted["ObjectNode"] = further.union(model_types())
     admitted["TreeNode"] = further | {"sklearn.tree._tree.Tree"}
+    admitted["LossNode"] = further | {"sklearn._loss._loss.CyHalfBinomialLoss"}
     try:
         with path.open("rb") as file, warnings.catch_warnings():
             # The versions are compared below, in one message.

@@ -38,6 +38,8 @@ METHODS: dict[str, str] = {
     "MaxPoolingLR": "pigmil.estimators.max_pooling_lr",
     "MMIL": "pigmil.estimators.mmil",
     "SingleInstance": "pigmil.estimators.single_instance",
+    "StatisticsSVC": "pigmil.estimators.statistics",
+    "StatisticsBoosting": "pigmil.estimators.statistics",
 }
 # Methods that need torch to be fitted, listed on request only.
 DEEP_METHODS: dict[str, str] = {
