@@ -3,14 +3,18 @@
 import csv
 import json
 import re
+from io import StringIO
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import typer
+from rich.console import Console
 
 from pigmil import Bags, __version__, read_bags, write_bags
 from pigmil._core.errors import BagFormatError
 from pigmil.cli._app import app
+from pigmil.cli._console import Output
 from pigmil.estimators import all_estimators
 
 COLUMNS = ("--bag", "molecule", "--label", "active", "--info", "note")
@@ -250,3 +254,16 @@ def test_demo_compares_with_table_one(pigmil, folder):
     assert found.status == 0
     assert "paper 95" in found.out
     assert {path.name for path in (folder / "out").iterdir()} == {"detected.png", "report.html"}
+
+
+def test_a_log_file_shows_that_a_long_task_goes_on():
+    waits, log = [], Console(file=StringIO())
+
+    class Done:
+        def wait(self, seconds):
+            waits.append(seconds)
+            return len(waits) > 2
+
+    Output._beat(SimpleNamespace(errors=log), "fitting X", Done())
+    assert waits == [4, 8, 16]
+    assert log.file.getvalue().count("fitting X: ") == 2

@@ -67,10 +67,11 @@ def test_a_damaged_file_is_replaced(server, tmp_path, no_sleep):
     assert fetch_file(address, sha256(CONTENT), "x", tmp_path).read_bytes() == CONTENT
 
 
-def test_nobody_there(tmp_path, no_sleep):
-    with pytest.raises(DataSetError, match=r"http://127\.0\.0\.1:9/x could not be downloaded"):
-        fetch_file("http://127.0.0.1:9/x", "0" * 64, "x", tmp_path)
-    assert len(no_sleep) == fetch.RETRIES
+def test_offline_the_error_comes_at_once_after_a_line_on_the_download(tmp_path, no_sleep, caplog):
+    with pytest.raises(DataSetError, match=r"http://127\.0\.0\.1:9/x cannot be reached"):
+        fetch_file("http://127.0.0.1:9/x", "0" * 64, "x", tmp_path, 2_500_000)
+    assert not no_sleep
+    assert caplog.messages == ["downloading x (2.5 MB) from http://127.0.0.1:9/x"]
 
 
 def test_cache_is_where_the_system_keeps_caches(monkeypatch, tmp_path):

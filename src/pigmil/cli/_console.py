@@ -11,6 +11,8 @@ import os
 import re
 import shlex
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -145,7 +147,21 @@ class Output:
                     line = f"{task_name}: {done} of {total} ({step})"
                     self.errors.print(escape(line), soft_wrap=True)
 
-            yield report
+            done = threading.Event()
+            if not terminal and not self.silent:
+                threading.Thread(target=self._beat, args=(task_name, done), daemon=True).start()
+            try:
+                yield report
+            finally:
+                done.set()
+
+    def _beat(self, task_name: str, done: threading.Event) -> None:
+        """Write to a log file that a task goes on, after four seconds and then less often."""
+        wait, start = 4.0, time.monotonic()
+        while not done.wait(wait):
+            seconds = time.monotonic() - start
+            self.errors.print(escape(f"{task_name}: {seconds:.0f} s"), soft_wrap=True)
+            wait = min(2 * wait, 60.0)
 
     def fail(self, error: Exception, status: int, *, debug: bool) -> None:
         """Print an error and exit with a status."""

