@@ -60,7 +60,7 @@ for ax, kind, gamma in zip(axes, ("kde_min", "supported"), (1.0, 2.0), strict=Tr
 # bag enters the pool.
 ws = working_score(positive.instances, negative, positive, kind="kde_min", gamma=1.0)
 assert working_sets(ws, positive.offsets).sum() == sum(map(len, model.working_sets_))
-kept = model.working_bags_.kept
+kept = model.working_bags_.working
 
 fig, axes = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
 background(axes[0], f"working sets and first pool ({truth[model.initial_pool_].mean():.0%} right)")

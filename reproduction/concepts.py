@@ -75,7 +75,7 @@ def three_stages(seed: int = 1) -> tuple[Any, dict[str, Any]]:
     model = PIGMIL.faithful(random_state=seed, C=10.0).fit(bags)
     graph, n = model.csdg_, bags.n_instances
     working = np.zeros(bags.n_bags, dtype=bool)
-    working[model.working_bags_.bags[model.working_bags_.kept]] = True
+    working[model.working_bags_.bags[model.working_bags_.working]] = True
     score = np.full(n, np.nan)
     score[graph.vertices] = graph.scores / graph.scores.max()
     x = bags.instances

@@ -199,11 +199,9 @@ def test_the_tables_of_what_differs_from_the_paper_are_those_of_the_parameters(n
 
     text = (DOCS / "methods" / "pigmil.md").read_text(encoding="utf-8")
     model = PIGMIL() if name == "PIGMIL" else PIGMIL.faithful()
-    rows = []
     for paper, here in model.differences_from_paper():
         setting, separator, reason = here.partition(": ")
-        rows.append(f"| `{paper}` | `{setting}`{separator}{reason} |")
-    assert "| the paper | here |\n|---|---|\n" + "\n".join(rows) + "\n\n" in text
+        assert f"| `{paper}` | `{setting}`{separator}{reason} | " in text
 
 
 def test_examples_compile_and_are_named_for_the_gallery():

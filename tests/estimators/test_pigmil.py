@@ -49,11 +49,12 @@ def test_paper_sets_what_the_paper_prints_and_takes_changes():
     assert clone(literal).get_params() == literal.get_params()
 
 
-def test_faithful_repairs_three_things_only():
+def test_faithful_repairs_three_things_and_chooses_what_the_paper_leaves_open():
     faithful, literal = PIGMIL.faithful().get_params(), PIGMIL.paper().get_params()
     changed = {name for name in faithful if faithful[name] != literal[name]}
     assert changed == {
-        "length_unit", "reading", "reading__confidence_bias", "reading__walk_start"
+        "length_unit", "reading", "reading__confidence_bias", "reading__walk_start",
+        "C", "embedding_decay",
     }  # fmt: skip
     assert PIGMIL.faithful(reading__damping=0.5).reading.damping == 0.5
 
@@ -116,12 +117,12 @@ def test_the_decay_is_chosen_among_held_out_bags():
 def test_attributes_fit_together(model, ring):
     positive = np.flatnonzero(ring.y == 1)
     assert model.working_bags_.bags.tolist() == positive.tolist()
-    assert model.working_bags_.t.shape == model.working_bags_.kept.shape == (len(positive),)
-    assert (model.working_bags_.t[model.working_bags_.kept] <= 1.5).all()
+    assert model.working_bags_.t.shape == model.working_bags_.working.shape == (len(positive),)
+    assert (model.working_bags_.t[model.working_bags_.working] <= 1.5).all()
     for bag, members in zip(positive, model.working_sets_, strict=True):
         assert (ring.bag_index[members] == bag).all()
         assert len(members) == 4  # ceil(0.4 * 8)
-    working = positive[model.working_bags_.kept]
+    working = positive[model.working_bags_.working]
     assert ring.bag_index[model.detected_instances_].tolist() == working.tolist()
     assert ring.bag_index[model.best_instances_].tolist() == positive.tolist()
     assert set(model.detected_instances_) <= set(np.concatenate(model.working_sets_))
@@ -193,7 +194,7 @@ def test_the_number_of_candidates_is_bounded_aloud(ring, caplog):
     with caplog.at_level(logging.WARNING, logger="pigmil"):
         model = PIGMIL(random_state=0, max_candidates=30).fit(ring)
     assert "max_candidates=30" in caplog.text
-    assert len(model.detected_instances_) == model.working_bags_.kept.sum()
+    assert len(model.detected_instances_) == model.working_bags_.working.sum()
 
 
 @pytest.mark.parametrize(
@@ -269,7 +270,7 @@ def test_a_reading_is_reached_by_set_params_and_survives_clone():
 
 def test_a_reading_reaches_the_stages(ring):
     kept = PIGMIL(random_state=0, reading=PaperReading(t_test=None)).fit(ring)
-    assert kept.working_bags_.kept.all()
+    assert kept.working_bags_.working.all()
     # Without D an edge weighs S + alpha C; with D many times heavier hardly any edge is left.
     light, heavy = (
         PIGMIL.paper(random_state=0, reading__discrimination_relative=k).fit(ring) for k in (0, 50)

@@ -151,7 +151,7 @@ class Twin:
                 beta = max(10, math.log((alpha * s + c) / -d))
                 e[a][b] = e[b][a] = max(0.0, s + alpha * c + beta * d)
         top = max(map(max, e)) or 1.0
-        r = list(self.start[:n])
+        r = self.start(n)
         for _ in range(11):
             r = [
                 0.2 * self.own[pool[a]] + 0.8 * sum(e[a][b] / top * r[b] for b in range(n))
@@ -171,16 +171,16 @@ class Twin:
             for k, (j, _) in enumerate(self.candidates):
                 if j == bag and k != pool[vertex]:
                     examined.append(k)
-                    value = sum(self.rank([*pool[:vertex], k, *pool[vertex + 1 :]]))
-                    if value > best_value:
-                        best, best_value = k, value
+                    ranks = self.rank([*pool[:vertex], k, *pool[vertex + 1 :]])
+                    if sum(ranks) > best_value:
+                        best, best_value, best_ranks = k, sum(ranks), ranks
             tries += [(vertex, self.candidates[k], k == best) for k in examined]
             if best is None:
                 position += 1
                 continue
             pool[vertex] = best
             updates += 1
-            scores = self.rank(pool)
+            scores = best_ranks
             order = sorted(range(len(pool)), key=lambda v: (scores[v], v))
             position = 1 if order[0] == vertex else 0
         return [self.candidates[k] for k in pool], tries
@@ -246,8 +246,11 @@ def test_the_whole_of_algorithm_3(name, make):
     ]
     unit = 1.0 if name == "paper" else math.sqrt(sum(variances) / 2)
     decay = chosen_decay(lists, positive, unit) if name == "ours" else 1.0
-    random = np.random.RandomState(0).uniform(size=model.working_bags_.kept.sum())
-    start = random.tolist() if name == "paper" else [1.0] * len(lists)
+    random = np.random.RandomState(0)
+
+    def start(n):  # drawn at every walk
+        return random.uniform(size=n).tolist() if name == "paper" else [1.0] * n
+
     twin = Twin(lists, positive, unit, decay, supported=name == "ours", kernel=name == "ours",
                 bias=name != "paper", start=start)  # fmt: skip
     first = twin.initialise()

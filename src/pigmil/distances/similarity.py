@@ -162,7 +162,8 @@ def log_density(
         return result if np.ndim(gamma) else result[0]
     group, sums = by_group or (None, result[:, None])  # (n_widths, n_groups, n_queries)
     sums[:] = -np.inf
-    members = [slice(None) if group is None else group == k for k in range(sums.shape[1])]
+    n_groups = sums.shape[1]
+    members = [group == k for k in range(n_groups)] if n_groups > 1 else [slice(None)]
     count = np.full(queries.shape[0], n_bags)  # bags that are not the query's own
     if own_bag is not None:
         count[own_bag >= 0] -= 1

@@ -1,4 +1,4 @@
-"""What PIGMIL does around Algorithm 3: densities and their decay, and bags on disk.
+"""What PIGMIL does around Algorithm 3: densities, fitted attributes, and bags on disk.
 
 Bags on disk are reduced to instances that densities choose, block by block.
 """
@@ -10,12 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pigmil._core.segments import offsets_of, segment_argmax, segment_lowest
+from pigmil._core.segments import offsets_of, segment_argmax, segment_lowest, segment_reduce
 from pigmil._core.typing import BoolArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import length_unit, log_density, representative_rows, worth_screening
-from pigmil.estimators._selection import inner_folds, warn_of_chance
-from pigmil.graph import ClassSplit, held_out_areas
+from pigmil.estimators._selection import inner_folds, min_error_threshold, warn_of_chance
+from pigmil.graph import (
+    ClassSplit,
+    Initialisation,
+    UpdateResult,
+    WorkingBags,
+    held_out_areas,
+    score_by_pool,
+    top_instances_per_bag,
+)
 from pigmil.scale import LazyBags, map_blocks, map_instances
 
 if TYPE_CHECKING:
@@ -50,8 +58,14 @@ def densities_by_class(model: "PIGMIL", bags: Bags, positive: BoolArray) -> Clas
         fold=np.argmax(folds, axis=0) if folds else None,
         screen=worth_screening(bags, positive) if screen == "auto" else bool(screen),
     )
-    if not folds:
-        return split
+    if folds:
+        split = split.at_width(_best_width(model, bags, split))
+    model.decay_, model.negative_bags_ = split.decays[0], split.negative
+    return split
+
+
+def _best_width(model: "PIGMIL", bags: Bags, split: ClassSplit) -> int:
+    """Return the index of the decay with which first pools separate held-out bags well."""
 
     def first_pool(train: ClassSplit, width: int) -> IntArray:
         return train.rows[model._initialise(train, width).pool]
@@ -64,12 +78,56 @@ def densities_by_class(model: "PIGMIL", bags: Bags, positive: BoolArray) -> Clas
     distance = np.abs(np.log(np.array(DECAYS) / _DEFAULT_DECAY))
     chosen = int(np.argmin(np.where(close, distance, np.inf)))
     model.held_out_auc_ = float(areas[chosen])
-    warn_of_chance(model.card.name, model.held_out_auc_, positive)
-    return split.at_width(chosen)
+    warn_of_chance(model.card.name, model.held_out_auc_, split.is_positive)
+    return chosen
 
 
 def _fixed_decay(model: "PIGMIL") -> float:
     return _DEFAULT_DECAY if model.decay == "cv" else float(model.decay)
+
+
+def record_detection(
+    model: "PIGMIL",
+    bags: Bags,
+    split: ClassSplit,
+    first: Initialisation,
+    candidates: IntArray,
+    result: UpdateResult,
+) -> None:
+    """Set the fitted attributes of the detection, and score every training instance by the pool.
+
+    ``candidates`` are the flat indices of the instances behind the positions in ``result``.
+    """
+    _logger.info(
+        "initialisation: %d of %d positive bags work, %d candidates; "
+        "updating: %d replacements in %d tries, ended by %s",
+        first.working_bags.sum(),
+        split.positive.n_bags,
+        len(candidates),
+        result.n_updates,
+        len(result.trace),
+        result.stopped,
+    )
+    members = np.flatnonzero(first.working_sets)
+    ends = np.searchsorted(members, split.positive.offsets[1:-1])
+    model.working_sets_ = np.split(split.rows[members], ends)
+    positions = np.flatnonzero(split.is_positive)
+    model.working_bags_ = WorkingBags(positions, first.t, first.working_bags)
+    model.initial_pool_, model.pool_ = split.rows[first.pool], candidates[result.pool]
+    model.csdg_ = replace(result.csdg, vertices=candidates[result.csdg.vertices])
+    model.trace_ = replace(result.trace, instance=candidates[result.trace.instance])
+    scores, scoring_pool = score_by_pool(bags, split, 0, model.pool_, first.working_bags)
+    best = segment_reduce(np.maximum, scores, bags.offsets)
+    model._score_offset = min_error_threshold(best, split.is_positive)
+    model._scoring_pool = bags.instances[scoring_pool]
+    model.instance_scores_ = scores - model._score_offset
+    model.best_instances_ = segment_argmax(scores, bags.offsets)[split.is_positive]
+    model.detected_instances_ = top_instances_per_bag(
+        model.pool_,
+        [model.working_sets_[bag] for bag in np.flatnonzero(first.working_bags)],
+        model.instance_scores_,
+        model.n_instances_per_bag,
+    )
 
 
 def fit_on_disk(

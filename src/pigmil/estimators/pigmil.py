@@ -28,9 +28,7 @@ h, Eq. 11      classifier_, C                         "cv"                  not 
 """
 
 import copy
-import logging
 from collections.abc import Callable
-from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -39,14 +37,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from pigmil._core._sklearn_compat import Interval, StrOptions
-from pigmil._core.segments import segment_argmax, segment_reduce
+from pigmil._core.segments import segment_lowest, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags, as_bags
 from pigmil.distances import length_unit, log_density
 from pigmil.estimators._parameters import AT_LEAST_ONE, POSITIVE_OR_CV, Card, with_parameters
-from pigmil.estimators._pigmil_data import densities_by_class, fit_on_disk
+from pigmil.estimators._pigmil_data import densities_by_class, fit_on_disk, record_detection
 from pigmil.estimators._prototype_svm import fit_prototype_svm
-from pigmil.estimators._selection import min_error_threshold
 from pigmil.estimators._svm_solvers import class_costs
 from pigmil.estimators.base import MILClassifier
 from pigmil.exemplars import KernelExemplars, exemplar_lda, exemplar_svms
@@ -55,24 +52,24 @@ from pigmil.graph import (
     CSDGSettings,
     Initialisation,
     PaperReading,
-    WorkingBags,
+    UpdateResult,
     discrimination,
     hard_negatives,
     initialise,
     limit_working_sets,
     pool_scores,
-    score_by_pool,
     self_confidence,
     similarity,
-    top_instances_per_bag,
     update_pool,
 )
 from pigmil.scale import LazyBags
 
 _PAPER_READING = PaperReading()
 _MAX_PROTOTYPES = 7000  # beyond it they are sampled
+_BEST_PER_BAG = 2  # one or three per bag classified bags worse
 _PROTOTYPES = {
     "cv",
+    "best+hard_negatives",
     "pool",
     "pool+hard_negatives",
     "working_sets+hard_negatives",
@@ -94,8 +91,6 @@ _REASONS = {
     "reading__walk_start": "nothing depends on a seed",
 }
 _NOT_OF_THE_METHOD = {"reading", "random_state", "n_jobs", "callback", "pos_label"}
-
-_logger = logging.getLogger("pigmil")
 
 
 @with_parameters
@@ -147,8 +142,10 @@ class PIGMIL(MILClassifier):
     prototypes : str, default="pool+hard_negatives"
         Instances that span the embedding: ``"pool"`` (the paper); ``"pool+hard_negatives"``, with
         the instance of each negative bag nearest to the pool; ``"cv"``, one of these two by
-        cross-validation over the training bags; ``"working_sets+hard_negatives"``; or
-        ``"all_instances"``, with which bags are classified regardless of what was detected.
+        cross-validation over the training bags; ``"best+hard_negatives"``, the two best-scored
+        instances of every positive bag, with the instance of each negative bag nearest to these;
+        ``"working_sets+hard_negatives"``; or ``"all_instances"``, with which bags are classified
+        regardless of what was detected.
     embedding_decay : float or "cv", default="cv"
         Kernel width of the embedding per squared unit of length; ``"cv"`` chooses among 0.1, 0.3,
         1, 3 and 10 by cross-validation over the training bags.
@@ -295,9 +292,10 @@ class PIGMIL(MILClassifier):
     def faithful(cls, **changes: Any) -> "PIGMIL":
         """Build the paper's algorithm with the fewest repairs that make it work.
 
-        As :meth:`paper`, but the confidence of an exemplar includes its intercept, lengths and the
-        width of the embedding are measured in a unit that grows with the dimension, and the walk
-        starts from ones.
+        As :meth:`paper`, but the confidence of an exemplar includes its intercept, lengths are
+        measured in a unit that grows with the dimension, and the walk starts from ones. C, which
+        the paper does not print, and the width of the embedding, which it calls empirical, are
+        chosen by cross-validation over the training bags.
 
         Parameters
         ----------
@@ -310,10 +308,14 @@ class PIGMIL(MILClassifier):
         >>> for paper, here in PIGMIL.faithful().differences_from_paper():
         ...     print(paper, "->", here.partition(":")[0])
         length_unit=1.0 -> length_unit='auto'
+        embedding_decay=1.0 -> embedding_decay='cv'
+        C=1.0 -> C='cv'
         reading__confidence_bias=False -> reading__confidence_bias=True
         reading__walk_start='random' -> reading__walk_start='ones'
         """
-        return cls.paper(length_unit="auto", reading=PaperReading()).set_params(**changes)
+        chosen = {"C": "cv", "embedding_decay": "cv"}
+        faithful = cls.paper(length_unit="auto", reading=PaperReading(), **chosen)
+        return faithful.set_params(**changes)
 
     def differences_from_paper(self) -> list[tuple[str, str]]:
         """List the parameters that differ from the literal configuration.
@@ -423,17 +425,18 @@ class PIGMIL(MILClassifier):
         self._run_algorithm_3(bags, positive, rng)
 
     def _run_algorithm_3(self, bags: Bags, positive: BoolArray, rng: np.random.RandomState) -> None:
-        """Initialise the pool, update it, and train the bag classifier on what it detects."""
+        """Run Algorithm 3; what it needs beside the paper stands in ``_pigmil_data``."""
         split = densities_by_class(self, bags, positive)
-        self.decay_ = split.decays[0]
-        self.negative_bags_ = split.negative
+        # Initialisation (lines 1 to 3).
         first = self._initialise(split)
-        self._update(split, first, rng)
-        self._detect(bags, split)
+        # PCP updating (lines 4 and 5).
+        candidates, result = self._update(split, first, rng)
+        record_detection(self, bags, split, first, split.rows[candidates], result)
+        # Bag classification (line 6).
         self._classify(bags, positive, split.log_negative_density[0], rng)
 
     def _initialise(self, split: ClassSplit, width: int = 0) -> Initialisation:
-        """Find working sets, working bags and the first pool (Alg. 3, lines 1 to 3)."""
+        """Find working sets, working bags and the first pool (Definitions 2 to 5)."""
         reading = self._reading
         scores = split.working_scores(
             width,
@@ -450,33 +453,20 @@ class PIGMIL(MILClassifier):
             threshold=reading.t_threshold,
         )
 
-    def _update(self, split: ClassSplit, first: Initialisation, rng: np.random.RandomState) -> None:
-        """Build the graph of the first pool and update it (Alg. 3, lines 4 and 5)."""
-        reading, bags, rows = self._reading, split.positive, split.rows
-        in_working_bags = first.working_sets & first.working_bags[bags.bag_index]
+    def _update(
+        self, split: ClassSplit, first: Initialisation, rng: np.random.RandomState
+    ) -> tuple[IntArray, UpdateResult]:
+        """Build the graph of the first pool and update it (Definitions 6 to 9, Algorithm 2).
+
+        Returns the candidates, positions among the instances of positive bags, and the pool as
+        positions among the candidates.
+        """
+        reading, bags = self._reading, split.positive
+        working_sets = first.working_sets & first.working_bags[bags.bag_index]
         candidates = np.flatnonzero(
-            limit_working_sets(first.scores, in_working_bags, bags.offsets, self.max_candidates)
+            limit_working_sets(first.scores, working_sets, bags.offsets, self.max_candidates)
         )
-        self.working_bags_ = WorkingBags(
-            np.flatnonzero(split.is_positive), first.t, first.working_bags
-        )
-        marked = np.flatnonzero(first.working_sets)
-        self.working_sets_ = np.split(rows[marked], np.searchsorted(marked, bags.offsets[1:-1]))
-        self.initial_pool_ = rows[first.pool]
-        _logger.info(
-            "initialisation: %d of %d positive bags work, %d candidates",
-            first.working_bags.sum(),
-            bags.n_bags,
-            len(candidates),
-        )
-        confidences = self._confidences(split, candidates)
-        _logger.info(
-            "similarity of %d candidates by %s exemplars", len(candidates), self.similarity
-        )
-        S = similarity(confidences)
-        if reading.similarity_use != "weights":
-            S = ((S > 0) | (reading.similarity_use == "none")).astype(np.float64)
-            np.fill_diagonal(S, 0.0)
+        confidences = self._confidences(split, candidates)  # Upsilon
         D = np.zeros(len(candidates))
         if reading.beta != 0:
             D = discrimination(
@@ -487,26 +477,17 @@ class PIGMIL(MILClassifier):
                 gamma_near=reading.gamma_near,
             )
         result = update_pool(
-            S,
+            similarity(confidences, use=reading.similarity_use),
             D,
             self_confidence(confidences),
             bags.bag_index[candidates],
             np.searchsorted(candidates, first.pool),
-            settings=CSDGSettings.from_reading(reading, len(first.pool), rng),
+            settings=CSDGSettings.from_reading(reading, rng),
             max_updates=self.max_updates,
             objective=reading.objective,  # type: ignore[arg-type]
             callback=self.callback,
         )
-        _logger.info(
-            "updating: %d replacements in %d tries, ended by %s",
-            result.n_updates,
-            len(result.trace),
-            result.stopped,
-        )
-        flat = rows[candidates]
-        self.pool_ = flat[result.pool]
-        self.csdg_ = replace(result.csdg, vertices=flat[result.csdg.vertices])
-        self.trace_ = replace(result.trace, instance=flat[result.trace.instance])
+        return candidates, result
 
     def _confidences(self, split: ClassSplit, candidates: IntArray) -> FloatArray:
         """Return the confidence of the exemplar of every candidate in every candidate."""
@@ -523,26 +504,6 @@ class PIGMIL(MILClassifier):
             C = self._reading.exemplar_C
             linear = exemplar_svms(instances, negatives, C=C, n_jobs=self.n_jobs)
         return linear.confidence(instances, include_bias=self._reading.confidence_bias)
-
-    def _detect(self, bags: Bags, split: ClassSplit) -> None:
-        """Score every instance by the pool and pick the detected ones."""
-        working_bags = self.working_bags_.kept
-        self.instance_scores_, scoring_pool = score_by_pool(
-            bags, split, 0, self.pool_, working_bags
-        )
-        best = segment_reduce(np.maximum, self.instance_scores_, bags.offsets)
-        self._score_offset = min_error_threshold(best, split.is_positive)
-        self.instance_scores_ -= self._score_offset
-        self._scoring_pool = bags.instances[scoring_pool]
-        self.best_instances_ = segment_argmax(self.instance_scores_, bags.offsets)[
-            split.is_positive
-        ]
-        self.detected_instances_ = top_instances_per_bag(
-            self.pool_,
-            [self.working_sets_[bag] for bag in np.flatnonzero(working_bags)],
-            self.instance_scores_,
-            self.n_instances_per_bag,
-        )
 
     def _classify(
         self,
@@ -596,6 +557,7 @@ class PIGMIL(MILClassifier):
             bags, positive, decays=(self.decay_,), unit=self.length_unit_, two_sided=False
         )
         other = copy.copy(self)
+        other.prototypes = self.prototypes.replace("best", "pool")
         other.pool_ = np.asarray(pool)
         rng = check_random_state(random_state)
         other._classify(bags, positive, split.log_negative_density[0], rng)
@@ -608,10 +570,14 @@ class PIGMIL(MILClassifier):
         if kind == "all_instances":
             chosen = np.arange(bags.n_instances)
         elif kind.startswith("working_sets"):
-            working_bags = np.flatnonzero(self.working_bags_.kept)
+            working_bags = np.flatnonzero(self.working_bags_.working)
             chosen = np.concatenate([self.working_sets_[bag] for bag in working_bags])
+        elif kind.startswith("best"):
+            best = segment_lowest(-self.instance_scores_, bags.offsets, _BEST_PER_BAG)
+            chosen = np.flatnonzero(best & positive[bags.bag_index])
         if kind.endswith("hard_negatives"):
-            chosen = np.append(chosen, hard_negatives(bags, ~positive, bags.instances[self.pool_]))
+            near = chosen if kind.startswith("best") else self.pool_
+            chosen = np.append(chosen, hard_negatives(bags, ~positive, bags.instances[near]))
         if len(chosen) > _MAX_PROTOTYPES:
             chosen = np.sort(rng.choice(chosen, _MAX_PROTOTYPES, replace=False))
         return chosen

@@ -36,13 +36,13 @@ class WorkingBags:
         Positions of the positive bags among the training bags.
     t : array of shape (n_positive_bags,)
         T value of each: how much worse its working set is than those of the other bags.
-    kept : array of bool of shape (n_positive_bags,)
+    working : array of bool of shape (n_positive_bags,)
         Whether it is a working bag.
     """
 
     bags: IntArray
     t: FloatArray
-    kept: BoolArray
+    working: BoolArray
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,14 @@ from pigmil.graph.reading import PaperReading
 
 Balance = float | Literal["log-ratio"]
 Normalisation = Literal["max", "row", "symmetric", "spectral", "sum"]
+Start = str | ArrayLike | np.random.RandomState
 
 
 @dataclass(frozen=True)
 class CSDGSettings:
     """Settings of a graph: see `edge_weights`, `normalise_weights` and `ranking_scores`.
 
-    ``start`` is "ones" or one score per vertex, ``exact`` and ``density`` belong to `consistency`.
+    ``exact`` and ``density`` belong to `consistency`.
     """
 
     density: float = 0.9
@@ -33,20 +34,19 @@ class CSDGSettings:
     normalise: Normalisation = "max"
     damping: float = 0.8
     max_iter: int = 10
-    start: str | ArrayLike = "ones"
+    start: Start = "ones"
 
     @classmethod
     def from_reading(
-        cls, reading: PaperReading, n_vertices: int, random_state: np.random.RandomState
+        cls, reading: PaperReading, random_state: np.random.RandomState
     ) -> "CSDGSettings":
-        """Return the settings of a graph of ``n_vertices``; draws the start of a random walk."""
-        random = reading.walk_start == "random"
+        """Return the settings of a reading; a random start is drawn for every walk."""
         same = {field.name for field in fields(cls)} & set(reading.get_params())
         return cls(
             **{name: getattr(reading, name) for name in same},
             density=reading.quasi_clique_density,
             max_iter=reading.walk_iterations,
-            start=random_state.uniform(size=n_vertices) if random else "ones",
+            start=random_state if reading.walk_start == "random" else "ones",
         )
 
 
@@ -200,7 +200,7 @@ def ranking_scores(
     *,
     damping: float = 0.8,
     max_iter: int = 10,
-    start: str | ArrayLike = "ones",
+    start: Start = "ones",
 ) -> FloatArray:
     """Rank the vertices: ``R <- (1 - damping) * self_confidence + damping * weights @ R``.
 
@@ -217,8 +217,9 @@ def ranking_scores(
         Share of the score that comes from the neighbours.
     max_iter : int, default=10
         As printed: one product more than this number is made.
-    start : "ones" or array-like of shape (n_vertices,), default="ones"
-        Initial scores. The number of products is fixed, so they affect the result.
+    start : "ones", RandomState or array-like of shape (n_vertices,), default="ones"
+        Initial scores; a RandomState draws them at every call, as Alg. 1 says. The number of
+        products is fixed, so they affect the result.
 
     Returns
     -------
@@ -226,8 +227,8 @@ def ranking_scores(
 
     Notes
     -----
-    Departs from the paper: the scores begin at one instead of at random (pass an array for random
-    ones), and they are returned where the printed algorithm returns the graph.
+    Departs from the paper: the scores begin at one instead of at random (pass a RandomState for
+    random ones), and they are returned where the printed algorithm returns the graph.
 
     The iteration need not converge: with weights divided by their maximum the spectral radius of
     ``damping * weights`` is often above one. `fixed_point` exists only below.
@@ -254,8 +255,10 @@ def ranking_scores(
     return scores
 
 
-def first_scores(start: str | ArrayLike, n_vertices: int) -> FloatArray:
-    """Return the scores that a walk begins with, checked."""
+def first_scores(start: Start, n_vertices: int) -> FloatArray:
+    """Return the scores that a walk begins with, drawn or checked."""
+    if isinstance(start, np.random.RandomState):
+        return start.uniform(size=n_vertices)
     if isinstance(start, str) and start != "ones":
         raise ValueError(f"start must be 'ones' or an array of scores, got {start!r}.")
     scores = np.ones(n_vertices) if isinstance(start, str) else np.asarray(start, np.float64)

@@ -96,7 +96,7 @@ def confidence_ranks(confidences: ArrayLike) -> Ranks:
     return ranks
 
 
-def similarity(confidences: ArrayLike) -> FloatArray:
+def similarity(confidences: ArrayLike, *, use: str = "weights") -> FloatArray:
     """Return the similarity of every two instances from the confidences of their exemplars.
 
     Implements Definition 6, Eq. (3): S_ij = 1 / (φ(i, j) φ(j, i)) if classifier
@@ -108,6 +108,9 @@ def similarity(confidences: ArrayLike) -> FloatArray:
     ----------
     confidences : array-like of shape (m, m)
         Entry (i, j) is the confidence of classifier i in instance j.
+    use : {"weights", "edges", "none"}, default="weights"
+        ``"edges"`` sets all positive similarities to 1, ``"none"`` those of all pairs; for studies
+        of what the similarity contributes.
 
     Returns
     -------
@@ -138,6 +141,9 @@ def similarity(confidences: ArrayLike) -> FloatArray:
         rows = slice(start, start + step)
         product = ranks[rows].astype(np.float64) * ranks[:, rows].T
         np.divide(1.0, product, out=values[rows], where=product > 0.0)
+    if use != "weights":
+        values = ((values > 0) | (use == "none")).astype(np.float64)
+        np.fill_diagonal(values, 0.0)
     return values
 
 

@@ -237,6 +237,9 @@ def update_pool(
     scores are. A gain within the rounding of what changed is none. Among equal candidates the
     first one counts, among equal ranks the first vertex.
 
+    Alg. 1 ranks every pool once. With a random start it draws the scores that the walk begins with
+    anew for each, and the scores of the pool that moved in are kept.
+
     Every pool, the present one as well as those tried, is scored by the same function of its
     content. So ``exact=None`` means branch and bound for pools of up to 30 instances and not
     beyond, however sparse: a route that changed between two pools would favour one of them.

@@ -272,12 +272,12 @@ def _unused(model: Any, bags: Bags) -> list[str]:
     scored = int(np.isfinite(model.instance_scores_).sum())
     if scored < bags.n_instances:
         sentences.append(f"{scored:,} of {count(bags.n_instances, 'instance')} have a score.")
-    working = getattr(model, "working_bags_", None)
-    if working is not None and not working.kept.all():
-        aside = bags.ids[working.bags[~working.kept]]
+    tested = getattr(model, "working_bags_", None)
+    if tested is not None and not tested.working.all():
+        aside = bags.ids[tested.bags[~tested.working]]
         names = ", ".join(sanitize(name) for name in aside[:5]) + (", …" if len(aside) > 5 else "")
         sentences.append(
-            f"{len(aside)} of {len(working.kept)} positive bags took no part in the graph, after a "
+            f"{len(aside)} of {len(tested.t)} positive bags took no part in the graph, after a "
             f"test of their best instances against those of the others; they have scores: {names}."
         )
     return sentences
