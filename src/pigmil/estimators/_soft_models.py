@@ -773,8 +773,8 @@ class Family:
     models : list of Model
     aucs, weights : arrays of shape (n_models, n_fits)
         Area under the ROC curve of bags held out (:func:`normal_auc`; one half if there are
-        none), and weight. Those of a fit without a fold do not depend on the labels of that fold
-        held out: otherwise the best of many models by chance would rank noise.
+        none), and weight. Those of a fit without a fold are measured on the bags of other folds:
+        otherwise the best of many models by chance would rank noise.
     """
 
     scales: list[Scale]
