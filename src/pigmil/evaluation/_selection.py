@@ -300,7 +300,7 @@ def diagnose(estimator: Any, bags: Any = None, y: Any = None, **settings: Any) -
         if hasattr(method, "held_out_"):
             return _judge_fit(method)
         if not np.isnan(getattr(method, "held_out_auc_", np.nan)):
-            sizes = len(method.working_bags_.kept), method.negative_bags_.n_bags
+            sizes = len(method.working_bags_.working), method.negative_bags_.n_bags
             return diagnose_area(name, method.held_out_auc_, *sizes)
         raise ValueError(f"{name} keeps no scores of bags held out; give labelled bags.")
     bags = bags if is_lazy(bags) else as_bags(bags)
