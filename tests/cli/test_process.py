@@ -14,64 +14,52 @@ from pigmil.evaluation._results import Results
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals and shells of POSIX")
 CALL = (sys.executable, "-m", "pigmil.cli")
 
-# A method that fits until it is stopped, standing in for a long run.
-STUCK = """
+# The command with one function replaced by one that waits until it is stopped.
+SCRIPT = """
 import sys, time
-import pigmil.estimators.kde as kde
+from pathlib import Path
 from pigmil.cli import main
 
-def stuck(self, bags, positive):
+def wait():
     open("fitting", "w").close()
     while True:
         time.sleep(0.01)
 
-kde._KernelDensity._fit = stuck
+{patch}
 sys.argv = ["pigmil", *sys.argv[1:]]
 main()
 """
 
+STUCK = """
+import pigmil.estimators.kde as kde
+kde._KernelDensity._fit = lambda self, bags, positive: wait()
+"""
+
 # Interrupted while the report is being written.
 HALF = """
-import sys, time
-import pigmil.report._write as write
-from pathlib import Path
-from pigmil.cli import main
-
 whole = Path.write_text
 
 def slow(self, text, *args, **more):
     if ".report.md" in self.name:
         whole(self, text[:10], *args, **more)
-        open("fitting", "w").close()
-        while True:
-            time.sleep(0.01)
+        wait()
     return whole(self, text, *args, **more)
 
 Path.write_text = slow
-sys.argv = ["pigmil", *sys.argv[1:]]
-main()
 """
 
 # The second cell of a comparison computes until it is stopped.
 SECOND = """
-import sys, time
-from pathlib import Path
 import pigmil.evaluation._runner as runner
-from pigmil.cli import main
-
 compute = runner.compute_cell
 
 def first_only(**arguments):
     if Path("once").exists():
-        open("fitting", "w").close()
-        while True:
-            time.sleep(0.01)
+        wait()
     open("once", "w").close()
     return compute(**arguments)
 
 runner.compute_cell = first_only
-sys.argv = ["pigmil", *sys.argv[1:]]
-main()
 """
 
 
@@ -84,9 +72,9 @@ def bags(folder):
     return path
 
 
-def _stopped(script, folder, how, *arguments):
+def _stopped(patch, folder, how, *arguments):
     process = subprocess.Popen(
-        [sys.executable, "-c", script, *arguments],
+        [sys.executable, "-c", SCRIPT.format(patch=patch), *arguments],
         cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
