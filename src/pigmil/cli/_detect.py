@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # Held-out predictions for the report refit the method; they are left out if that takes longer.
 _FOLDS, _MAX_SECONDS = 5, 60.0
 _FDR = 0.1
+_MAX_REFITTED = 20_000  # instances up to which methods are fitted again unless --fdr asks for it
 _MAX_COLUMNS = 3  # of information on an instance, in the printed table
 # Table I of the paper: detected instances that are positive, in per cent.
 TABLE_I = {
@@ -149,6 +150,12 @@ def _select(
 
     # The folds of a method that holds out bags itself keep groups together already.
     own_folds = getattr(model, "_holds_out_bags", False)
+    if fdr is None and not own_folds and bags.n_instances > _MAX_REFITTED:
+        output.warn(
+            f"The share of false detections is not estimated: it takes five more fits of "
+            f"{model.card.name}; pass --fdr {_FDR} for it, or use SoftPIGMIL, which needs none."
+        )
+        return None
     try:
         with output.progress("checking on held-out bags") as report_progress:
             return select_instances(
