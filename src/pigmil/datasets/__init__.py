@@ -1,11 +1,16 @@
 """Data sets: synthetic ones drawn on demand, and a registry of real ones."""
 
-from pigmil.datasets._assumptions import ASSUMPTION_TESTS, make_assumption_bags
 from pigmil.datasets._fetch import content_sha256
 from pigmil.datasets._loading import load_dataset
 from pigmil.datasets._original import read_original
 from pigmil.datasets._registry import DataSetInfo, info, list_datasets
-from pigmil.datasets._synthetic import make_basic, make_rhombus, make_ring
+from pigmil.datasets._synthetic import (
+    ASSUMPTION_TESTS,
+    make_assumption_bags,
+    make_basic,
+    make_rhombus,
+    make_ring,
+)
 
 __all__ = [
     "ASSUMPTION_TESTS",

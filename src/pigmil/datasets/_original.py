@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,11 +63,8 @@ def read_original(path: str | os.PathLike[str]) -> Bags:
         return _read_uci(file)
     if body and len(body[0].split()) > 4:
         return _read_nju(file)
-    raise_format_error(
-        file,
-        "is none of the formats of old benchmark files.",
-        hint="Other formats are read by pigmil.read_bags.",
-    )
+    hint = "Other formats are read by pigmil.read_bags."
+    raise_format_error(file, "is none of the formats of old benchmark files.", hint=hint)
 
 
 def _numbered_lines(path: Path, comment: str) -> Iterator[tuple[int, str]]:
@@ -79,45 +76,37 @@ def _numbered_lines(path: Path, comment: str) -> Iterator[tuple[int, str]]:
 
 
 class _Rows:
-    """Rows of cells by line, and the bags that they make."""
+    """Rows of as many cells each, by line, and the bags that they make."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, rows: Iterable[tuple[int, list[str]]]) -> None:
         self.path = path
         self.numbers: list[int] = []
         self.cells: list[list[str]] = []
+        for number, cells in rows:
+            self.cells.append(cells)
+            self.numbers.append(number)
+            if len(cells) != len(self.cells[0]):
+                self.refuse_length(number, len(self.cells[0]), len(cells))
+        if not self.cells:
+            raise_format_error(path, "holds no instances.", hint="It may be cut short.")
 
-    def add(self, number: int, cells: list[str]) -> None:
-        """Add the cells of a line, as many as in the lines before."""
-        if self.cells and len(cells) != len(self.cells[0]):
-            raise_format_error(
-                self.path,
-                f"expected {len(self.cells[0])} values, got {len(cells)}.",
-                where=f"line {number}",
-                hint="The line may be cut short.",
-            )
-        self.numbers.append(number)
-        self.cells.append(cells)
+    def refuse_length(self, number: int, expected: int, got: int) -> None:
+        """Raise the error for a line with another number of cells."""
+        problem, hint = f"expected {expected} values, got {got}.", "The line may be cut short."
+        raise_format_error(self.path, problem, where=f"line {number}", hint=hint)
 
     def column(self, place: int, role: str) -> NDArray[Any]:
         """Return a column as ids, labels or info."""
         values = (row[place] for row in self.cells)
         return decode_rows([None if value in _MISSING else value for value in values], role)
 
-    def floats(self, places: Sequence[int]) -> NDArray[Any]:
-        """Return columns of numbers; a missing one is NaN."""
-        values = np.empty((len(self.cells), len(places)))
-        for row, cells in enumerate(self.cells):
-            for column, place in enumerate(places):
-                cell = cells[place]
-                try:
-                    values[row, column] = np.nan if cell in _MISSING else float(cell)
-                except ValueError:
-                    raise_format_error(
-                        self.path,
-                        f"{cell[:60]!r} is not a number.",
-                        where=f"line {self.numbers[row]}, value {place + 1}",
-                    )
-        return values
+    def _number(self, row: int, place: int) -> float:
+        cell = self.cells[row][place]
+        try:
+            return float("nan" if cell in _MISSING else cell)
+        except ValueError:
+            where = f"line {self.numbers[row]}, value {place + 1}"
+            raise_format_error(self.path, f"{cell[:60]!r} is not a number.", where=where)
 
     def bags(
         self,
@@ -128,16 +117,15 @@ class _Rows:
         instance_label: int | None = None,
         info: dict[str, int] | None = None,
     ) -> Bags:
-        """Return the bags; arguments are the places of columns."""
-        if not self.cells:
-            raise_format_error(self.path, "holds no instances.", hint="It may be cut short.")
-        inner = None
-        if instance_label is not None:
-            inner = self.column(instance_label, "info")
-            inner = None if inner.dtype.kind == "f" and np.isnan(inner).all() else inner
+        """Return the bags; arguments are the places of columns. A missing number is NaN."""
+        rows = range(len(self.cells))
+        instances = np.array([[self._number(row, place) for place in features] for row in rows])
+        inner = None if instance_label is None else self.column(instance_label, "info")
+        if inner is not None and inner.dtype.kind == "f" and np.isnan(inner).all():
+            inner = None
         with parsing(self.path, "bags"):
             return Bags.from_flat(
-                self.floats(features),
+                instances,
                 self.column(bag, "id"),
                 self.column(label, "label"),
                 inner,
@@ -146,32 +134,31 @@ class _Rows:
             )
 
 
+def _split_cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.split(",")]
+
+
 def _read_keel(path: Path) -> Bags:
     """Read KEEL: the first attribute is the bag, the one of ``@outputs``, else the last, the label.
 
     Features that are words are refused: the published sets have one column per value instead.
     """
-    names: list[str] = []
-    output, in_data = "", False
-    rows = _Rows(path)
-    for number, line in _numbered_lines(path, "%"):
+    names, output = list[str](), ""
+    lines = _numbered_lines(path, "%")
+    for number, line in lines:
         keyword, _, rest = line.partition(" ")
-        if in_data:
-            rows.add(number, [cell.strip() for cell in line.split(",")])
-        elif keyword.lower() == "@attribute":
+        if keyword.lower() == "@data":
+            break
+        if keyword.lower() == "@attribute":
             found = re.match(r"\s*(?:'([^']+)'|([^\s{\[]+))", rest)
             if found is None:
                 raise_format_error(path, "names no attribute.", where=f"line {number}")
             names.append(found[1] or found[2])
         elif keyword.lower() in ("@output", "@outputs"):
             output = rest.split(",")[0].strip()
-        in_data = in_data or keyword.lower() == "@data"
-    if rows.cells and len(rows.cells[0]) != len(names):
-        raise_format_error(
-            path,
-            f"expected {len(names)} values, got {len(rows.cells[0])}.",
-            where=f"line {rows.numbers[0]}",
-        )
+    rows = _Rows(path, ((number, _split_cells(line)) for number, line in lines))
+    if len(rows.cells[0]) != len(names):
+        rows.refuse_length(rows.numbers[0], len(names), len(rows.cells[0]))
     label = names.index(output) if output in names else len(names) - 1
     features = [place for place in range(1, len(names)) if place != label]
     return rows.bags(0, label, features, [names[place] for place in features])
@@ -179,52 +166,43 @@ def _read_keel(path: Path) -> Bags:
 
 def _read_nju(path: Path) -> Bags:
     """Read whitespace-separated columns: bag, bag label, instance, instance label, values."""
-    rows = _Rows(path)
-    for number, line in _numbered_lines(path, "%"):
-        rows.add(number, line.split())
+    lines = _numbered_lines(path, "%")
+    rows = _Rows(path, ((number, line.split()) for number, line in lines))
     features = range(4, len(rows.cells[0]))
     return rows.bags(0, 1, features, instance_label=3, info={"instance": 2})
 
 
 def _read_uci(path: Path) -> Bags:
     """Read UCI / C4.5: the first column is the bag, the last the label, words are kept as info."""
-    rows = _Rows(path)
-    for number, line in _numbered_lines(path, "|"):
-        text = line.split("|", 1)[0].strip().removesuffix(".")
-        rows.add(number, [cell.strip() for cell in text.split(",")])
-    last = len(rows.cells[0]) - 1
+    lines = ((number, line.split("|", 1)[0].strip()) for number, line in _numbered_lines(path, "|"))
+    rows = _Rows(path, ((number, _split_cells(line.removesuffix("."))) for number, line in lines))
+    first, last = rows.cells[0], len(rows.cells[0]) - 1
+    names = [str(place) for place in range(last)]
+    numeric = [re.fullmatch(r"[-+.0-9eE]+", cell) is not None for cell in first[:-1]]
     beside = path.with_suffix(".names")
     if beside.is_file():
-        declared = [
-            (name.strip(), kind.strip().lower().startswith("continuous"))
-            for _, line in _numbered_lines(beside, "|")
-            for name, colon, kind in [line.split("|", 1)[0].partition(":")]
-            if colon
-        ]
+        lines = ((number, line.split("|", 1)[0]) for number, line in _numbered_lines(beside, "|"))
+        declared = [line.partition(":") for _, line in lines if ":" in line]
+        names = [name.strip() for name, _, _ in declared]
+        numeric = [kind.strip().lower().startswith("continuous") for _, _, kind in declared]
         if len(declared) != last:
             raise_format_error(
                 path,
                 f"has {last + 1} values in a line, but {beside.name} declares {len(declared)} "
                 "attributes and the class.",
             )
-        names: list[str] | None = [name for name, _ in declared]
-        numeric = [is_number for _, is_number in declared]
-    else:
-        names = None
-        numeric = [re.fullmatch(r"[-+.0-9eE]+", cell) is not None for cell in rows.cells[0][:-1]]
     features = [place for place in range(1, last) if numeric[place]]
-    info = {names[at] if names else str(at): at for at in range(1, last) if not numeric[at]}
-    feature_names = [names[place] for place in features] if names else None
+    info = {names[place]: place for place in range(1, last) if not numeric[place]}
+    feature_names = [names[place] for place in features] if beside.is_file() else None
     return rows.bags(0, last, features, feature_names, info=info)
 
 
 def _read_sparse_mil(path: Path) -> Bags:
     """Read ``instance,bag,label,index:value,...``, indices from 1; the instances are sparse."""
-    rows = _Rows(path)
+    lines = [(number, _split_cells(line)) for number, line in _numbered_lines(path, "%#")]
+    rows = _Rows(path, ((number, cells[:3]) for number, cells in lines))
     columns, values, ends = list[int](), list[float](), [0]
-    for number, line in _numbered_lines(path, "%#"):
-        cells = [cell.strip() for cell in line.split(",")]
-        rows.add(number, cells[:3])
+    for number, cells in lines:
         with parsing(path, f"index:value pairs in line {number}"):
             pairs = [cell.split(":") for cell in cells[3:] if cell]
             columns += [int(index) - 1 for index, _ in pairs]
@@ -253,10 +231,8 @@ def _read_mat(path: Path) -> Bags:
     fields = {"data", "nlab", "ident", "lablist"}
     sets = [value for value in variables.values() if isinstance(value, dict) and fields <= {*value}]
     if len(sets) != 1 or "milbag" not in sets[0]["ident"]:
-        names = [name for name in variables if not name.startswith("__")]
-        raise_format_error(
-            path, f"contains no bags in a known layout; its variables are {listed(names)}."
-        )
+        names = listed(name for name in variables if not name.startswith("__"))
+        raise_format_error(path, f"contains no bags in a known layout; its variables are {names}.")
     with parsing(path, "a PRTools data set"):
         record = sets[0]
         bag = _whole(record["ident"]["milbag"])

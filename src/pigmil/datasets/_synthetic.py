@@ -1,9 +1,10 @@
-"""The synthetic sets of the paper: BASIC, RHOMBUS and RING."""
+"""Synthetic sets: BASIC, RHOMBUS and RING of the paper, and bags that test an assumption."""
 
-from dataclasses import dataclass
-from typing import Any, TypedDict, Unpack
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
+from numpy.random import RandomState
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 from sklearn.utils import check_random_state
@@ -16,19 +17,9 @@ POSITIVE, NEGATIVE = 1, -1
 NOISE_LEVELS = range(6)
 Pair = tuple[float, float]
 Points = NDArray[np.float64]
-
-
-class LayoutOptions(TypedDict, total=False):
-    """The parameters that all synthetic sets share."""
-
-    n_positive_bags: int
-    n_negative_bags: int
-    positives_per_bag: int
-    negatives_per_bag: int
-    negative_bag_size: int
-    noise: int
-    noise_kind: str
-    scale: bool
+ASSUMPTION_TESTS = ("single_concept", "multi_concept", "false_frequency")
+Group = tuple[int, float, float, int]  # number of instances, mean, standard deviation, label
+POISON: Group = (1, -10.0, 0.1, 0)
 
 
 @dataclass(frozen=True)
@@ -45,7 +36,7 @@ class Layout:
     scale: bool = True
 
     def __post_init__(self) -> None:
-        for name in list(LayoutOptions.__annotations__)[:5]:  # numbers of bags and instances
+        for name in [field.name for field in fields(self)[:5]]:  # of bags and instances
             value, least = getattr(self, name), int(name != "negatives_per_bag")
             if not isinstance(value, int | np.integer) or value < least:
                 raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
@@ -79,7 +70,7 @@ def make_basic(
     impostor_half_widths: Pair = (0.15, 0.3),
     positive_mean: Pair = (0.4, -1.85),
     positive_std: Pair = (1.0, 0.16),
-    **options: Unpack[LayoutOptions],
+    **options: Any,
 ) -> Bags:
     """Draw BASIC: positives below a box of negatives, linearly separable.
 
@@ -154,7 +145,7 @@ def make_rhombus(
     negative_distance: float = 0.73,
     negative_half_widths: Pair = (1.05, 0.78),
     impostors: str = "copies",
-    **options: Unpack[LayoutOptions],
+    **options: Any,
 ) -> Bags:
     """Draw RHOMBUS: positives left and right, negatives above and below.
 
@@ -226,7 +217,7 @@ def make_ring(
     positive_std: float = 0.25,
     inner_radius: float = 1.2,
     outer_radius: float = 3.0,
-    **options: Unpack[LayoutOptions],
+    **options: Any,
 ) -> Bags:
     """Draw RING: positives at the origin inside a ring of negatives.
 
@@ -290,55 +281,42 @@ def linearly_separable(one: Points, other: Points) -> bool:
     signs = np.concatenate([-np.ones(len(one)), np.ones(len(other))])[:, None]
     points = np.concatenate([one, other])
     sides = signs * np.column_stack([points, np.ones(len(points))])
-    answer = linprog(
-        np.zeros(sides.shape[1]), A_ub=sides, b_ub=-np.ones(len(points)), bounds=(None, None)
-    )
+    nothing, least = np.zeros(sides.shape[1]), -np.ones(len(points))
+    answer = linprog(nothing, A_ub=sides, b_ub=least, bounds=(None, None))
     return bool(answer.status == 0)
 
 
-def _box(center: Pair, half_widths: Pair, n: int, rng: np.random.RandomState) -> Points:
+def _box(center: Pair, half_widths: Pair, n: int, rng: RandomState) -> Points:
     box: Points = np.asarray(center) + np.asarray(half_widths) * rng.uniform(-1, 1, (n, 2))
     return box
 
 
-def _ring(inner: float, outer: float, n: int, rng: np.random.RandomState) -> Points:
+def _ring(inner: float, outer: float, n: int, rng: RandomState) -> Points:
     radius = np.sqrt(rng.uniform(inner**2, outer**2, n))
     angle = rng.uniform(0, 2 * np.pi, n)
     return np.column_stack([radius * np.cos(angle), radius * np.sin(angle)])
 
 
 def assemble(
-    positives: Points,
-    impostors: Points,
-    negatives: Points,
-    layout: Layout,
-    rng: np.random.RandomState,
+    positives: Points, impostors: Points, negatives: Points, layout: Layout, rng: RandomState
 ) -> Bags:
     """Distribute points to bags, positive bags first, and apply noise and scaling.
 
     The instances of a bag are shuffled, so their order contains no information.
     """
     points = np.concatenate([positives, impostors, negatives])
-    truth = np.full(len(points), NEGATIVE)
-    truth[: layout.n_positives] = POSITIVE
-    positive_bags = np.arange(layout.n_positive_bags)
-    negative_bags = layout.n_positive_bags + np.arange(layout.n_negative_bags)
-    owners = (
-        np.repeat(positive_bags, layout.positives_per_bag),
-        np.repeat(positive_bags, layout.negatives_per_bag),
-        np.repeat(negative_bags, layout.negative_bag_size),
-    )
-    owner = np.concatenate(owners)
-    if layout.noise and layout.noise_kind == "labels":
-        truth = _flip_labels(truth, layout, rng)
-    elif layout.noise:
-        truth, owner = _swap_classes(truth, owner, layout, rng)
+    n_bags = layout.n_positive_bags + layout.n_negative_bags
+    y = np.repeat([POSITIVE, NEGATIVE], [layout.n_positive_bags, layout.n_negative_bags])
+    positive_bags, negative_bags = np.split(np.arange(n_bags), [layout.n_positive_bags])
+    sizes = (layout.positives_per_bag, layout.negatives_per_bag, layout.negative_bag_size)
+    owners = zip((positive_bags, positive_bags, negative_bags), sizes, strict=True)
+    owner = np.concatenate([np.repeat(bags, size) for bags, size in owners])
+    truth = np.where(np.arange(len(points)) < layout.n_positives, POSITIVE, NEGATIVE)
+    if layout.noise:
+        _add_noise(truth, owner, layout, rng)
     if layout.scale:
         points = (points - points.mean(axis=0)) / points.std(axis=0)
     order = np.lexsort((rng.permutation(len(points)), owner))
-    n_bags = layout.n_positive_bags + layout.n_negative_bags
-    y = np.full(n_bags, NEGATIVE)
-    y[: layout.n_positive_bags] = POSITIVE
     return Bags(
         points[order],
         offsets_of(np.bincount(owner, minlength=n_bags)),
@@ -352,28 +330,19 @@ def _share(tenths: int, n: int) -> int:
     return round(tenths * n / 10)
 
 
-def _flip_labels(truth: NDArray[Any], layout: Layout, rng: np.random.RandomState) -> NDArray[Any]:
-    """Flip labels of instances of positive bags; no instance moves."""
+def _add_noise(truth: NDArray[Any], owner: NDArray[Any], layout: Layout, rng: RandomState) -> None:
+    """Relabel instances; with ``"swap"`` move each to a bag of the other class, evenly."""
     level, n_positives = int(layout.noise), layout.n_positives
     to_negative = rng.choice(n_positives, _share(level - 1, n_positives), replace=False)
-    to_positive = rng.choice(layout.n_impostors, _share(level, layout.n_impostors), replace=False)
-    truth = truth.copy()
     truth[to_negative] = NEGATIVE
-    truth[n_positives + to_positive] = POSITIVE
-    return truth
-
-
-def _swap_classes(
-    truth: NDArray[Any], owner: NDArray[Any], layout: Layout, rng: np.random.RandomState
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Relabel instances and move each to a bag of the other class, evenly."""
-    level, n_positives = int(layout.noise), layout.n_positives
-    first_negative = n_positives + layout.n_impostors
-    to_negative = rng.choice(n_positives, _share(level - 1, n_positives), replace=False)
+    if layout.noise_kind == "labels":
+        n_flipped = _share(level, layout.n_impostors)
+        truth[n_positives + rng.choice(layout.n_impostors, n_flipped, replace=False)] = POSITIVE
+        return
     # One instance of each negative bag stays, so that none becomes empty.
     within = np.argsort(rng.random_sample((layout.n_negative_bags, layout.negative_bag_size)), 1)
-    start = first_negative + layout.negative_bag_size * np.arange(layout.n_negative_bags)
-    movable = (start[:, None] + within[:, 1:]).ravel()
+    start = layout.negative_bag_size * np.arange(layout.n_negative_bags)
+    movable = n_positives + layout.n_impostors + (start[:, None] + within[:, 1:]).ravel()
     n_moved = _share(level, layout.n_negatives)
     if n_moved > len(movable):
         raise ValueError(
@@ -382,21 +351,131 @@ def _swap_classes(
             "negative_bag_size or noise_kind='labels'."
         )
     to_positive = rng.choice(movable, n_moved, replace=False)
-    truth, owner = truth.copy(), owner.copy()
-    truth[to_negative], truth[to_positive] = NEGATIVE, POSITIVE
-    owner[to_negative] = layout.n_positive_bags + _even_bags(
-        len(to_negative), layout.n_negative_bags, rng
-    )
+    truth[to_positive] = POSITIVE
+    targets = _even_bags(len(to_negative), layout.n_negative_bags, rng)
+    owner[to_negative] = layout.n_positive_bags + targets
     owner[to_positive] = _even_bags(len(to_positive), layout.n_positive_bags, rng)
     if len(np.unique(owner[owner < layout.n_positive_bags])) < layout.n_positive_bags:
         raise ValueError(
-            f"noise={layout.noise} leaves a positive bag without instances; use a larger "
+            f"noise={level} leaves a positive bag without instances; use a larger "
             "positives_per_bag or negatives_per_bag, or noise_kind='labels'."
         )
-    return truth, owner
 
 
-def _even_bags(n: int, n_bags: int, rng: np.random.RandomState) -> NDArray[Any]:
+def _even_bags(n: int, n_bags: int, rng: RandomState) -> NDArray[Any]:
     """Return the bag of each of n instances, spread as evenly as possible."""
     bags: NDArray[Any] = rng.permutation(n_bags)[np.arange(n) % n_bags]
     return bags
+
+
+def make_assumption_bags(
+    test: str,
+    random_state: Any = None,
+    *,
+    n_train_bags: int = 200,
+    n_test_bags: int = 200,
+    n_features: int = 16,
+) -> tuple[Bags, Bags]:
+    """Draw the training and test bags of an algorithmic unit test of Raff and Holt.
+
+    The test bags differ from the training bags in a way that does not matter to a model which
+    keeps the assumption under test, and misleads one that does not. Each feature of an instance is
+    drawn from the same normal distribution; half of the bags are positive. ``N(m, s)`` has mean
+    ``m`` and standard deviation ``s``; all bags also hold background from N(0, 1).
+
+    ``"single_concept"`` (Algorithm 1)
+        Positive bags hold one to three instances from N(0, 3). In training every negative bag also
+        holds an instance of poison, N(-10, 0.1); in the test every positive bag does. No instance
+        makes a bag negative, so poison must not lower a score.
+    ``"multi_concept"`` (Algorithm 2)
+        Positive bags hold one to four instances of A = N(2, 0.1) and one to four of B = N(3, 0.1),
+        negative bags a single one of A or of B. In training every negative and one in ten positive
+        bags hold poison; in the test every positive bag does.
+    ``"false_frequency"`` (Algorithm 3)
+        Positive bags hold one instance of A = N(-2, 0.1) and one of B = N(2, 0.1), negative
+        bags one of A or of B: in the test 35 to 39 of it. Both concepts make a bag positive, not
+        how often one of them occurs.
+
+    Departs from the paper: these are the distributions of the published code. There a coin decides
+    between two kinds of positive instances in ``"single_concept"``, but always falls on the first.
+
+    Parameters
+    ----------
+    test : {"single_concept", "multi_concept", "false_frequency"}
+        Which test.
+    random_state : int, RandomState or None
+        Seed; the same seed gives the same bags.
+    n_train_bags, n_test_bags : int, default=200
+        Number of bags; half of them are positive.
+    n_features : int, default=16
+        Number of features.
+
+    Returns
+    -------
+    train, test : Bags
+        Negative bags first; ``y`` and ``instance_labels`` are 0 and 1. Concepts are positive
+        instances in positive bags only.
+
+    Notes
+    -----
+    Cost: linear in the instances.
+
+    References
+    ----------
+    Raff, Holt: Reproducibility in Multiple Instance Learning: A Case For Algorithmic Unit Tests,
+    NeurIPS 2023.
+
+    Examples
+    --------
+    >>> from pigmil.datasets import make_assumption_bags
+    >>> train, test = make_assumption_bags("single_concept", random_state=0)
+    >>> test.n_bags, test.n_features
+    (200, 16)
+    """
+    if test not in ASSUMPTION_TESTS:
+        raise ValueError(f"Unknown test {test!r}; known tests: {', '.join(ASSUMPTION_TESTS)}.")
+    for name, value in {"n_train_bags": n_train_bags, "n_test_bags": n_test_bags}.items():
+        if value < 2:
+            raise ValueError(f"{name} must be at least 2, one bag per class; got {value}.")
+    rng = check_random_state(random_state)
+    train = _draw(test, rng, n_train_bags, n_features, in_test=False)
+    return train, _draw(test, rng, n_test_bags, n_features, in_test=True)
+
+
+def _draw(test: str, rng: RandomState, n_bags: int, n_features: int, *, in_test: bool) -> Bags:
+    draw_groups = (_single_concept, _multi_concept, _false_frequency)[ASSUMPTION_TESTS.index(test)]
+    y = (np.arange(n_bags) >= n_bags - n_bags // 2).astype(np.int64)
+    parts, labels = list[NDArray[Any]](), list[NDArray[Any]]()
+    for label in y:
+        groups = draw_groups(rng, bool(label), in_test)
+        parts.append(
+            np.vstack([rng.normal(mean, std, (n, n_features)) for n, mean, std, _ in groups])
+        )
+        labels.append(np.concatenate([np.full(n, kind) for n, _, _, kind in groups]))
+    return Bags.from_list(parts, y=y, instance_labels=labels)
+
+
+def _single_concept(rng: RandomState, positive: bool, in_test: bool) -> list[Group]:
+    groups = [POISON] if positive == in_test else []
+    if positive:
+        groups.append((rng.randint(1, 4), 0.0, 3.0, 1))
+    return [*groups, (rng.randint(1, 5 if positive else 10), 0.0, 1.0, 0)]
+
+
+def _multi_concept(rng: RandomState, positive: bool, in_test: bool) -> list[Group]:
+    poisoned = positive == in_test or (positive and rng.randint(10) == 0)
+    groups = [POISON] if poisoned else []
+    if positive:
+        groups += [(rng.randint(1, 5), mean, 0.1, 1) for mean in (2.0, 3.0)]
+    else:
+        groups.append((1, rng.choice([2.0, 3.0]), 0.1, 0))
+    return [*groups, (rng.randint(1, 5), 0.0, 1.0, 0)]
+
+
+def _false_frequency(rng: RandomState, positive: bool, in_test: bool) -> list[Group]:
+    if positive:
+        groups: list[Group] = [(1, mean, 0.1, 1) for mean in (-2.0, 2.0)]
+    else:
+        repeats = rng.randint(35, 40) if in_test else 1
+        groups = [(repeats, rng.choice([-2.0, 2.0]), 0.1, 0)]
+    return [*groups, (rng.randint(1, 10), 0.0, 1.0, 0)]
