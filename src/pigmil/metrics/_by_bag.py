@@ -1,23 +1,20 @@
 """Measures within each positive bag, averaged over the bags."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pigmil._core.segments import segment_ids
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
-from pigmil.bags import Bags
 from pigmil.metrics._instances import (
+    check_bags,
     check_scores,
-    check_truth,
     instance_auc,
     instance_average_precision,
 )
 
 
-@dataclass(frozen=True)
-class ScoredBags:
+class ScoredBags(NamedTuple):
     """Scores and truth of the instances, with the bags that a per-bag measure averages over."""
 
     scores: FloatArray
@@ -26,33 +23,27 @@ class ScoredBags:
     offsets: IntArray
     counted: IntArray
 
-    @classmethod
-    def from_arguments(
-        cls, scores: Any, bags: Any, y: Any, instance_labels: Any, pos_label: Any = None,
-        bag_pos_label: Any = None,
-    ) -> "ScoredBags":  # fmt: skip
-        """Validate the arguments that all per-bag measures share."""
-        if isinstance(bags, Bags):
-            offsets = bags.offsets
-            y = bags.y if y is None else y
-            instance_labels = bags.instance_labels if instance_labels is None else instance_labels
-        else:
-            offsets = np.asarray(bags, dtype=np.int64)
-        for name, value in (("y", y), ("instance_labels", instance_labels)):
-            if value is None:
-                raise ValueError(f"{name} is neither given nor part of the bags.")
-        known, positive = check_truth(instance_labels, pos_label)
-        scores = check_scores(scores, len(positive))
-        y = np.asarray(y)
-        if len(offsets) != len(y) + 1 or offsets[-1] != len(positive):
-            raise ValueError(
-                f"{len(y)} bag labels and {len(positive)} instance labels do not fit offsets of "
-                f"{len(offsets) - 1} bags and {offsets[-1]} instances."
-            )
-        positive_bag = y == (np.unique(y)[-1] if bag_pos_label is None else bag_pos_label)
-        n_positive = np.add.reduceat(positive.astype(np.int64), offsets[:-1])
-        counted = np.flatnonzero(positive_bag & (n_positive > 0))
-        return cls(scores, known, positive, offsets, counted)
+
+def _check_arguments(
+    scores: Any, bags: Any, y: Any, instance_labels: Any, pos_label: Any = None,
+    bag_pos_label: Any = None,
+) -> ScoredBags:  # fmt: skip
+    """Validate the arguments that all per-bag measures share."""
+    y = getattr(bags, "y", None) if y is None else y
+    if y is None:
+        raise ValueError("y is neither given nor part of the bags.")
+    y = np.asarray(y)
+    offsets, known, positive = check_bags(bags, instance_labels, pos_label)
+    scores = check_scores(scores, len(positive))
+    if len(offsets) != len(y) + 1 or offsets[-1] != len(positive):
+        raise ValueError(
+            f"{len(y)} bag labels and {len(positive)} instance labels do not fit offsets of "
+            f"{len(offsets) - 1} bags and {offsets[-1]} instances."
+        )
+    positive_bag = y == (np.unique(y)[-1] if bag_pos_label is None else bag_pos_label)
+    n_positive = np.add.reduceat(positive.astype(np.int64), offsets[:-1])
+    counted = np.flatnonzero(positive_bag & (n_positive > 0))
+    return ScoredBags(scores, known, positive, offsets, counted)
 
 
 def hit_at_k(
@@ -100,7 +91,7 @@ def hit_at_k(
     >>> hit_at_k([0.9, 0.1, 0.2, 0.7, 0.5], [0, 2, 4, 5], [1, 1, -1], [1, -1, 1, -1, -1])
     0.5
     """
-    data = ScoredBags.from_arguments(scores, bags, y, instance_labels, pos_label, bag_pos_label)
+    data = _check_arguments(scores, bags, y, instance_labels, pos_label, bag_pos_label)
     if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
         raise ValueError(f"k must be a positive integer; got {k!r}.")
     if not len(data.counted):
@@ -219,7 +210,7 @@ def per_bag_average_precision(
 
 
 def _mean_over_bags(measure: Any, *arguments: Any, **labels: Any) -> float:
-    data = ScoredBags.from_arguments(*arguments, **labels)
+    data = _check_arguments(*arguments, **labels)
     usable = data.known & ~np.isnan(data.scores)
     values = []
     for bag in data.counted:

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from pigmil._core.typing import BoolArray, FloatArray
-from pigmil.bags import Bags
+from pigmil._core.typing import BoolArray, FloatArray, IntArray
 
 FROC_RATES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
@@ -45,14 +44,13 @@ def detection_accuracy(detected: Any, instance_labels: Any, *, pos_label: Any = 
                 f"detected is a mask of shape {detected.shape}; expected {positive.shape}."
             )
         detected = np.flatnonzero(detected)
-    elif detected.size == 0:
-        detected = np.zeros(0, dtype=np.int64)
-    elif detected.dtype.kind not in "iu" or detected.ndim != 1:
+    detected = detected.astype(np.int64) if detected.size == 0 else detected
+    if detected.dtype.kind not in "iu" or detected.ndim != 1:
         raise ValueError(
             "detected must be a 1-D array of positions or a mask; got shape "
             f"{detected.shape}, type {detected.dtype}."
         )
-    elif detected.min() < 0 or detected.max() >= len(positive):
+    if detected.size and not 0 <= detected.min() <= detected.max() < len(positive):
         raise ValueError(
             f"detected holds positions from {detected.min()} to {detected.max()}; there are "
             f"instances 0 to {len(positive) - 1}."
@@ -187,12 +185,7 @@ def froc_curve(
     >>> false_positives.tolist(), sensitivity.tolist()
     ([0.0, 0.0, 0.5, 0.5, 1.0], [0.0, 0.5, 0.5, 1.0, 1.0])
     """
-    offsets = bags.offsets if isinstance(bags, Bags) else np.asarray(bags)
-    if instance_labels is None:
-        instance_labels = getattr(bags, "instance_labels", None)
-    if instance_labels is None:
-        raise ValueError("instance_labels is neither given nor part of the bags.")
-    known, positive = check_truth(instance_labels, pos_label)
+    offsets, known, positive = check_bags(bags, instance_labels, pos_label)
     values = check_scores(scores, len(positive))
     called = known & ~np.isnan(values)
     _, level = np.unique(-values[called], return_inverse=True)
@@ -280,6 +273,18 @@ def check_truth(instance_labels: Any, pos_label: Any) -> tuple[BoolArray, BoolAr
         values = np.unique(labels[known])[:10].tolist()
         raise ValueError(f"pos_label={pos_label!r} does not occur in instance_labels {values}.")
     return known, known & np.asarray(labels == pos_label, dtype=bool)
+
+
+def check_bags(
+    bags: Any, instance_labels: Any, pos_label: Any
+) -> tuple[IntArray, BoolArray, BoolArray]:
+    """Return the offsets of bags, and of their instances which are known and which positive."""
+    if instance_labels is None:
+        instance_labels = getattr(bags, "instance_labels", None)
+    if instance_labels is None:
+        raise ValueError("instance_labels is neither given nor part of the bags.")
+    offsets = np.asarray(getattr(bags, "offsets", bags), dtype=np.int64)
+    return offsets, *check_truth(instance_labels, pos_label)
 
 
 def check_scores(scores: Any, n_instances: int) -> FloatArray:
