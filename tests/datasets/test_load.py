@@ -63,27 +63,22 @@ class TestFolders:
         (tmp_path / "cache" / "tiny.dat").write_bytes(KEEL)
         assert load_dataset("tiny").equals(tiny_bags)
 
-    @pytest.mark.parametrize("content", [b"other", None])
     @pytest.mark.parametrize(
         ("file", "known"),
         [("tiny.dat", sha256(KEEL)), ("tiny.csv", sha256(CSV)), ("tiny.parquet", "0" * 64)],
     )
-    def test_wrong_file(self, tiny, tiny_bags, folder, file, known, content):
+    def test_wrong_file(self, tiny, tiny_bags, folder, file, known):
         path = folder / file
-        if content is None:
-            other = tiny_bags.with_instances(tiny_bags.instances + 1)
-            write_bags(other, folder / "other.parquet")
-            (folder / "other.parquet").rename(path)
-        else:
-            path.write_bytes(content)
+        path.write_bytes(b"other")
         with pytest.raises(DataSetError) as caught:
             load_dataset("tiny", folder)
         message = str(caught.value)
         assert f"{path} is not the file the registry knows for 'tiny'" in message
-        assert f"expected sha256 {known}, got {sha256(path.read_bytes())}" in message
+        assert f"expected sha256 {known}, got {sha256(b'other')}" in message
         assert "delete it and load the set again, or read it with pigmil.read_bags(" in message
-        if content is None and file == "tiny.parquet":
-            assert "The counts are right, but labels or values differ" in message
+        write_bags(tiny_bags.with_instances(tiny_bags.instances + 1), folder / "tiny.parquet")
+        with pytest.raises(DataSetError, match=r"(?s)is not the file.*The counts are right, but"):
+            load_dataset("tiny", folder)
 
     def test_wrong_parquet_without_a_known_checksum(self, tiny, tiny_bags, folder, monkeypatch):
         store(replace(tiny, parquet_sha256=None), monkeypatch)

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -52,11 +53,15 @@ def start(tmp_path, bags):
             text=True,
             env={**os.environ, **environment},
         )
-        started.append(process)
+        # However it hangs, the test fails after two minutes: reading its output then ends.
+        watchdog = threading.Timer(120, process.kill)
+        watchdog.start()
+        started.append((process, watchdog))
         assert process.stdout.readline() == "ready\n"
         return process
 
     yield start
-    for process in started:
+    for process, watchdog in started:
+        watchdog.cancel()
         process.kill()
-        process.communicate()
+        process.communicate(timeout=60)

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from pigmil import Bags, datasets
-from pigmil.evaluation import audit
+from pigmil.evaluation import Finding, audit
 from pigmil.evaluation._splits import duplicate_groups
 
 
@@ -19,27 +19,23 @@ def with_column(bags, column):
 
 def test_clean_bags_have_no_findings(bags):
     assert audit(bags, folds=4) == []
+    assert audit(bags.with_labels(np.arange(24) % 3), folds=4) == []
 
 
-def test_unlabelled_bags(bags):
-    assert found(Bags.from_list(list(bags)))["unlabelled"].severe
-
-
-def test_one_class_is_refused_and_three_are_not(bags):
-    assert "found [1]" in found(bags.with_labels(np.ones(24, dtype=int)))["classes"].message
-    assert "classes" not in found(bags.with_labels(np.arange(24) % 3))
-
-
-def test_a_class_smaller_than_the_folds(bags):
-    finding = found(bags[:15], folds=4)["small_class"]
-    assert finding.severe
-    assert finding.message == "The class 1 has 3 bags, fewer than the 4 folds; use at most 3 folds."
-
-
-def test_fewer_groups_than_folds(bags):
-    finding = found(bags, groups=np.arange(24) % 3)["few_groups"]
-    assert finding.severe
-    assert "3 groups, fewer than the 4 folds" in finding.message
+@pytest.mark.parametrize(
+    ("kind", "change", "groups", "message"),
+    [
+        ("unlabelled", lambda bags: Bags.from_list(list(bags)), None, "The bags have no labels."),
+        ("classes", lambda bags: bags.with_labels(np.ones(24, dtype=int)), None,
+         "At least two classes are needed, found [1]."),
+        ("small_class", lambda bags: bags[:15], None,
+         "The class 1 has 3 bags, fewer than the 4 folds; use at most 3 folds."),
+        ("few_groups", lambda bags: bags, np.arange(24) % 3,
+         "The bags form 3 groups, fewer than the 4 folds; use at most 3 folds."),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_divided_into_folds(bags, kind, change, groups, message):
+    assert audit(change(bags), folds=4, groups=groups) == [Finding(kind, True, message)]
 
 
 def test_whole_bags_repeated_whatever_the_order_of_instances(bags):
@@ -76,32 +72,19 @@ def test_instances_shared_across_classes(bags):
     whole = found(bags.with_instances(values))["shared_instances"]
     assert whole.severe
     assert "1 positive bags hold nothing else" in whole.message
+    values[0], values[36] = [0.0, 1.0], [-0.0, 1.0]  # one value
+    assert "3 instances" in found(bags.with_instances(values))["shared_instances"].message
 
 
-def test_zero_and_minus_zero_are_one_value(bags):
-    values = bags.instances.copy()
-    values[0], values[36] = [0.0, 1.0], [-0.0, 1.0]
-    assert "shared_instances" in found(bags.with_instances(values))
-
-
-def test_a_column_that_equals_the_label(bags):
-    leak = with_column(bags, np.repeat(np.where(bags.y == 1, 7.0, -2.0), 3))
-    finding = found(leak)["label_column"]
-    assert finding.severe
-    assert finding.message == "Features 2 equal the bag label."
-    nearly = np.repeat(np.where(bags.y == 1, 7.0, -2.0), 3)
-    nearly[0] = 7.0
-    assert "label_column" not in found(with_column(bags, nearly))
-
-
-def test_a_column_that_equals_the_instance_label(bags):
+def test_a_column_that_equals_a_label(bags):
+    leak = np.repeat(np.where(bags.y == 1, 7.0, -2.0), 3)
+    finding = found(with_column(bags, leak))["label_column"]
+    assert (finding.severe, finding.message) == (True, "Features 2 equal the bag label.")
+    leak[0] = 7.0  # not everywhere
+    assert "label_column" not in found(with_column(bags, leak))
     truth = np.where(np.arange(72) >= 36, np.arange(72) % 3 == 0, False).astype(int)
-    known = Bags.from_flat(
-        np.column_stack([bags.instances, truth * 5.0]),
-        bags.bag_index,
-        y=bags.y,
-        instance_labels=truth,
-    )
+    values = np.column_stack([bags.instances, truth * 5.0])
+    known = Bags(values, bags.offsets, y=bags.y, instance_labels=truth)
     assert found(known)["instance_label_column"].message == "Features 2 equal the instance label."
 
 

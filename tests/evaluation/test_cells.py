@@ -21,7 +21,6 @@ from pigmil.evaluation._cells import (
     _prepare,
     compute_cell,
     protocol_estimator,
-    recorded_warnings,
 )
 from pigmil.evaluation._splits import Split, inner_splits
 from pigmil.evaluation._statistics import bootstrap_interval
@@ -44,13 +43,14 @@ def line():
 
 def test_bag_metrics_by_hand(fakes, line):
     measured = cell(line, "Mean rule", range(6), range(6, 10))
-    assert measured["accuracy"] == 0.5
-    assert measured["balanced_accuracy"] == 0.5
-    assert measured["f1"] == 0.5
+    assert [measured[name] for name in ("accuracy", "balanced_accuracy", "f1")] == [0.5] * 3
     # Scores order the test bags 2.5, 1.5, -1.5, -2.5 and truth is 0, 1, 0, 1: one pair of four.
     assert measured["auc"] == 0.25
     assert measured["fit_seconds"] >= 0
     assert measured["peak_mb"] > 10 or np.isnan(measured["peak_mb"])
+    one_class = cell(line, "Mean rule", range(6), [6])
+    assert one_class["accuracy"] == 1.0
+    assert np.isnan([one_class["auc"], one_class["balanced_accuracy"]]).all()
 
 
 @pytest.mark.parametrize("method", ["APR", "MILES"])
@@ -78,37 +78,17 @@ def test_instance_metrics_are_those_of_the_positive_class(bags):
     assert measured["top1"] == 1
 
 
-def test_a_fold_of_one_class_has_no_auc(fakes, line):
-    measured = cell(line, "Mean rule", range(6), [6])
-    assert measured["accuracy"] == 1.0
-    assert np.isnan(measured["auc"])
-    assert np.isnan(measured["balanced_accuracy"])
-
-
-@pytest.fixture
-def known():
-    """Positive bags hold a positive instance, detected or not by its first feature."""
+def test_instance_metrics_by_hand(fakes):
     rows = [[3, 1], [2, 5], [4, 1], [0, 1], [1, 0], [5, 4], [2, 9], [1, 1]]
-    labels = ["yes", "no", "no", "no", "no", "no", "yes", "no"]
-    bag = [0, 0, 1, 1, 2, 2, 3, 3]
-    # Bags 0 and 3 are positive; of bag 3 the positive instance comes first by the feature.
-    labels = np.array(labels, dtype=object)
-    return Bags.from_flat(
-        np.array(rows, float), np.array(bag), y=[1, 0, 0, 1], instance_labels=labels
-    )
-
-
-def test_instance_metrics_by_hand(fakes, known):
+    labels = np.array(["yes", "no", "no", "no", "no", "no", "yes", "no"], dtype=object)
+    # Bags 0 and 3 are positive; the positive instance of each comes first by the feature.
+    known = Bags(np.array(rows, float), [0, 2, 4, 6, 8], y=[1, 0, 0, 1], instance_labels=labels)
     measured = cell(known, "First feature", [0, 1], [2, 3])
     names = ("detection_accuracy", "top1", "instance_auc", "instance_ap")
     assert [measured[name] for name in names] == [1.0] * 4
-
-
-def test_a_fold_without_positive_instances_has_no_instance_metrics(fakes, known):
     # In bag 2 "no" is the only label: it must not be taken for the positive one.
     measured = cell(known, "First feature", [0, 1, 3], [2])
-    assert np.isnan(measured["top1"])
-    assert np.isnan(measured["instance_auc"])
+    assert np.isnan([measured["top1"], measured["instance_auc"]]).all()
     assert measured["detection_accuracy"] == 1.0
 
 
@@ -129,9 +109,7 @@ def test_sparse_bags_are_scaled_but_not_centred():
     rng = np.random.default_rng(0)
     parts = [sp.csr_array(rng.random((2, 4)) + 5.0 * (number % 2)) for number in range(8)]
     bags = Bags.from_list(parts, y=np.arange(8) % 2)
-    split = Split(0, 0, np.arange(6), np.arange(6, 8))
-    measured = compute_cell(bags, split, Entry(MILES(), protocol=True), tune=False, seed=0)
-    assert measured["accuracy"] == 1.0
+    assert cell(bags, "MILES", range(6), range(6, 8))["accuracy"] == 1.0
 
 
 def test_tuning(fakes, bags):
@@ -163,11 +141,10 @@ def test_inner_folds_keep_groups_together(fakes, bags):
 
 def test_inner_folds_of_a_search_given_by_the_user(fakes, bags):
     groups = np.repeat(np.arange(8), 3)
-    search = GridSearchCV(get_estimator("Tuned")(), {"shift": [0.0, 100.0]}, cv=2)
-    split = Split(0, 0, np.arange(0, 24, 1), np.arange(0, 24, 1))
-    calibrated = CalibratedClassifierCV(get_estimator("Tuned")(), cv=2)
-    inside = make_pipeline(BagScaler(), GridSearchCV(get_estimator("Tuned")(), {}, cv=2))
-    for given in (search, calibrated, inside):
+    tuned = get_estimator("Tuned")
+    search = GridSearchCV(tuned(), {"shift": [0.0, 100.0]}, cv=2)
+    inside = make_pipeline(BagScaler(), GridSearchCV(tuned(), {}, cv=2))
+    for given in (search, CalibratedClassifierCV(tuned(), cv=2), inside):
         estimator = _prepare(Entry(given), bags, groups, True, 3)
         folds = estimator[-1].cv if given is inside else estimator.cv
         assert len(folds) == 2
@@ -177,12 +154,12 @@ def test_inner_folds_of_a_search_given_by_the_user(fakes, bags):
     one_group = np.where(bags.y == 1, 0, np.arange(24))
     with pytest.raises(BagsError, match="GridSearchCV needs inner folds"):
         _prepare(Entry(search), bags, one_group, True, 3)
-    measured = compute_cell(bags, split, Entry(search), groups=groups, tune=True, seed=0)
-    assert measured["warnings"] == []
+    split = Split(0, 0, np.arange(24), np.arange(24))
+    ignoring = GridSearchCV(tuned(), {"shift": [0.0]}, cv=StratifiedKFold(2))
+    for given, expected in ((search, []), (ignoring, ["UserWarning: The groups parameter"])):
+        measured = compute_cell(bags, split, Entry(given), groups=groups, tune=True, seed=0)
+        assert [text[:33] for text in measured["warnings"]] == expected
     assert search.cv == 2  # the caller's object is not changed
-    ignoring = GridSearchCV(get_estimator("Tuned")(), {"shift": [0.0]}, cv=StratifiedKFold(2))
-    measured = compute_cell(bags, split, Entry(ignoring), groups=groups, tune=True, seed=0)
-    assert "groups parameter is ignored by StratifiedKFold" in measured["warnings"][0]
 
 
 class Columns(ClassifierMixin, BaseEstimator):
@@ -207,23 +184,20 @@ def test_three_classes_by_hand():
     the wrong order; c 1.
     """
     scores = [[3, 0, 0], [0, 5, 0], [0.5, 2, 0], [0, 6, 0], [0.5, 0, 4], [0, 0, 5.0]]
-    y = np.array(["a", "a", "b", "b", "c", "c"])
-    bags = Bags.from_list([np.array([row], dtype=float) for row in scores], y=y)
-    everything = np.arange(6)
-    measured = compute_cell(
-        bags, Split(0, 0, everything, everything), Entry(Columns()), tune=False, seed=0
-    )
+    bags = Bags.from_list([np.array([row], dtype=float) for row in scores], y=list("aabbcc"))
+    split = Split(0, 0, np.arange(6), np.arange(6))
+    measured = compute_cell(bags, split, Entry(Columns()), tune=False, seed=0)
     assert measured["accuracy"] == pytest.approx(5 / 6)
     assert measured["balanced_accuracy"] == pytest.approx((1 / 2 + 1 + 1) / 3)
     assert measured["f1"] == pytest.approx((2 / 3 + 4 / 5 + 1) / 3)
-    areas = (4 + 2 / 2) / 8, (3 + 4) / 8, 1.0
-    assert measured["auc"] == pytest.approx(np.mean(areas))
+    area = np.mean([(4 + 2 / 2) / 8, (3 + 4) / 8, 1.0])
+    assert measured["auc"] == pytest.approx(area)
     assert measured["bags"]["positive"] == [0, 0, 1, 1, 2, 2]
     assert measured["bags"]["called"] == [0, 1, 1, 1, 2, 2]
     low, high = bootstrap_interval([measured["bags"]], "accuracy")
     assert low < 5 / 6 < high == 1.0
     low, high = bootstrap_interval([measured["bags"]], "auc")
-    assert low < np.mean(areas) < high
+    assert low < area < high
 
 
 def test_more_classes_than_two_are_compared(bags, tmp_path):
@@ -270,28 +244,29 @@ def test_any_estimator_is_measured_as_it_is(line):
     assert estimator[-1].random_state == 7
 
 
-def test_a_search_on_tables_takes_the_first_of_the_best():
+def search_on_tables(points, y, grid, **parameters):
+    """Search by tables and by scikit-learn, on bags of one instance on a line."""
+    bags = Bags.from_list([[[float(point)]] for point in points], y=y)
+    pipeline = Pipeline([("scale", BagScaler()), ("method", CitationKNN(**parameters))])
+    folds = list(LeaveOneOut().split(bags.y))
+    slow = GridSearchCV(pipeline, {f"method__{key}": grid[key] for key in grid}, cv=folds)
+    return PairwiseSearch(pipeline, grid, folds).fit(bags, bags.y), slow.fit(bags, bags.y)
+
+
+@pytest.mark.parametrize("ranks", [(2, 1, None), (None, 2)])
+def test_a_search_on_tables_takes_the_first_of_the_best(ranks):
     # Of bags of one instance all ranks are the same distance.
     points = [*range(8), *range(100, 108)]
-    bags = Bags.from_list([[[float(point)]] for point in points], y=np.repeat([0, 1], 8))
-    pipeline = Pipeline([("scale", BagScaler()), ("method", CitationKNN())])
-    for ranks in ((2, 1, None), (None, 2)):
-        search = PairwiseSearch(pipeline, {"rank": ranks}, list(LeaveOneOut().split(bags.y))).fit(
-            bags, bags.y
-        )
-        assert search.best_params_ == {"method__rank": ranks[0]}
-        assert search.score(bags, bags.y) == 1.0
+    search, _ = search_on_tables(points, np.repeat([0, 1], 8), {"rank": ranks})
+    assert search.best_params_ == {"method__rank": ranks[0]}
 
 
 def test_a_search_on_tables_takes_the_best():
     # Two crowds on a line, one bag in each mislabelled: it misleads those it is nearest to, but
     # not three nearest bags.
-    points = np.array([0.0, 1.0, 2.1, 3.3, 4.6, 100.0, 101.0, 102.1, 103.3, 104.6])
-    bags = Bags.from_list([[[point]] for point in points], y=[0, 0, 1, 0, 0, 1, 1, 0, 1, 1])
-    pipeline = Pipeline([("scale", BagScaler()), ("method", CitationKNN(n_citers=0))])
-    folds = list(LeaveOneOut().split(bags.y))
-    search = PairwiseSearch(pipeline, {"n_references": (1, 3)}, folds).fit(bags, bags.y)
-    slow = GridSearchCV(pipeline, {"method__n_references": (1, 3)}, cv=folds).fit(bags, bags.y)
+    points = [0.0, 1.0, 2.1, 3.3, 4.6, 100.0, 101.0, 102.1, 103.3, 104.6]
+    y = [0, 0, 1, 0, 0, 1, 1, 0, 1, 1]
+    search, slow = search_on_tables(points, y, {"n_references": (1, 3)}, n_citers=0)
     first, second = slow.cv_results_["mean_test_score"]
     assert first != second
     assert search.best_params_ == slow.best_params_
@@ -306,13 +281,7 @@ def test_inner_folds_shrink_with_the_smallest_class(fakes, bags):
 
 
 def test_warnings_are_kept_with_the_cell(fakes, line):
+    before = list(warnings.filters)
     measured = cell(line, "Warning", range(6), range(6, 10))
     assert measured["warnings"] == ["ConvergenceWarning: seen 6 bags"]
-
-
-def test_recorded_warnings_leave_the_filters_alone():
-    before = list(warnings.filters)
-    with recorded_warnings() as messages:
-        warnings.warn("careful", UserWarning, stacklevel=1)
-    assert messages == ["UserWarning: careful"]
     assert list(warnings.filters) == before

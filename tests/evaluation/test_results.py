@@ -1,6 +1,7 @@
 """Tables, tests and files of results."""
 
 import html
+import itertools
 import json
 import os
 import re
@@ -19,24 +20,11 @@ SETS = ("set #1", "über^2", "third")
 
 
 def row(data, method, repeat, fold, accuracy, **changes):
-    return {
-        "key": f"{data}{method}{repeat}{fold}",
-        "data": data,
-        "method": method,
-        "estimator": method,
-        "parameters": "{}",
-        "protocol": '{"folds":2}',
-        "repeat": repeat,
-        "fold": fold,
-        "checksum": "x",
-        "version": "0",
-        "status": "done",
-        "error": None,
-        "finished": 1.0,
-        "metrics": {"accuracy": accuracy, "auc": float("nan"), "fit_seconds": 1 - accuracy,
-                    "warnings": ["w"]},
-        **changes,
-    }  # fmt: skip
+    names = {"data": data, "method": method, "estimator": method, "repeat": repeat, "fold": fold}
+    metrics = {"accuracy": accuracy, "auc": np.nan, "fit_seconds": 1 - accuracy, "warnings": ["w"]}
+    return {"key": f"{data}{method}{repeat}{fold}", **names, "parameters": "{}",
+            "protocol": '{"folds":2}', "checksum": "x", "version": "0", "status": "done",
+            "error": None, "finished": 1.0, "metrics": metrics, **changes}  # fmt: skip
 
 
 @pytest.fixture
@@ -55,12 +43,10 @@ def results():
 
 
 def cells(results, data, method):
+    rows = [row for row in results.rows if row["status"] == "done"]
+    names = (data, method)
     return np.array(
-        [
-            r["metrics"]["accuracy"]
-            for r in results.rows
-            if (r["data"], r["method"], r["status"]) == (data, method, "done")
-        ]
+        [row["metrics"]["accuracy"] for row in rows if (row["data"], row["method"]) == names]
     )
 
 
@@ -108,11 +94,8 @@ def test_every_pair_is_tested_with_holm(results):
     tests = results.paired_tests()
     assert len(tests) == 9
     part = tests[tests["data"] == "set #1"]
-    assert part[["method", "rival"]].values.tolist() == [
-        [NAMES[0], NAMES[1]],
-        [NAMES[0], NAMES[2]],
-        [NAMES[1], NAMES[2]],
-    ]
+    pairs = [list(pair) for pair in itertools.combinations(NAMES, 2)]
+    assert part[["method", "rival"]].values.tolist() == pairs
     assert part["p_holm"].tolist() == holm(part["p"]).tolist()
 
 
@@ -136,11 +119,8 @@ def test_methods_within_error_of_the_best():
         "data: best has the best mean; not significantly worse: close"
     ]
     cells = results.best_table().rows[0][1:]
-    assert [(cell.bold, cell.marked) for cell in cells] == [
-        (True, False),
-        (False, True),
-        (False, False),
-    ]
+    assert [cell.bold for cell in cells] == [True, False, False]
+    assert [cell.marked for cell in cells] == [False, True, False]
     alone = Results([row for row in results.rows if row["method"] != "close"])
     assert alone.best_methods() == [
         "data: best has the best mean; all others are significantly worse"
@@ -154,12 +134,8 @@ def test_methods_within_error_of_the_best():
 
 def test_intervals_come_from_the_single_bags():
     rows = rows_of({"a": [0.75]})
-    tested = {
-        "positive": [1, 1, 0, 0],
-        "called": [1, 1, 0, 1],
-        "score": None,
-        "group": [1, 2, 3, 4],
-    }
+    truth, called = [1, 1, 0, 0], [1, 1, 0, 1]
+    tested = {"positive": truth, "called": called, "score": None, "group": [1, 2, 3, 4]}
     rows[0]["metrics"]["bags"] = tested
     results = Results(rows)
     assert results.intervals("accuracy", level=0.8).values.tolist() == [
@@ -194,9 +170,8 @@ def test_markdown_parses_back(results, tmp_path):
 
 def test_latex_is_booktabs_with_special_characters_escaped(results, tmp_path):
     lines = results.export(tmp_path / "r.tex").read_text("utf-8").splitlines()
-    assert lines[:2] == [r"\begin{tabular}{lrrr}", r"\toprule"]
-    assert lines[2] == r"data set & a\_b|50\% & c \& d & plain \\"
-    assert lines[3] == r"\midrule"
+    head = [r"\begin{tabular}{lrrr}", r"\toprule", r"data set & a\_b|50\% & c \& d & plain \\"]
+    assert lines[:4] == [*head, r"\midrule"]
     assert lines[7:10] == [r"\bottomrule", r"\end{tabular}", ""]
     best = results.best_methods()
     assert lines[10].startswith(r"\par\footnotesize Bold: the best mean; $\dagger$: within error")
@@ -247,17 +222,13 @@ def test_an_export_appears_whole_or_not_at_all(results, tmp_path):
 def test_a_store_with_several_runs_gives_the_last_one(tmp_path, caplog):
     path = tmp_path / "r.sqlite"
     with Store(path) as store:
-        for folds, accuracy in (("5", 0.25), ("10", 0.75)):
+        for folds, accuracy in ((5, 0.25), (10, 0.75)):
             for fold in range(2):
-                store.add(
-                    Cell(
-                        "data", "x", "KDE", "pigmil.KDE", "{}", f'{{"folds":{folds}}}', 0, fold, "0"
-                    ),
-                    {"accuracy": accuracy},
-                )
-        store._connection.execute(
-            "UPDATE cells SET finished = finished + 1000 * (protocol LIKE '%5%')"
-        )
+                protocol = f'{{"folds":{folds}}}'
+                cell = Cell("data", "x", "KDE", "pigmil.KDE", "{}", protocol, 0, fold, "0")
+                store.add(cell, {"accuracy": accuracy})
+        later = "UPDATE cells SET finished = finished + 1000 * (protocol LIKE '%5%')"
+        store._connection.execute(later)
     results = Results.from_store(path)
     assert results.table().loc["data", "KDE"] == 25.0
     assert "2 cells of earlier runs" in caplog.text
@@ -268,10 +239,8 @@ def test_the_diagram_of_critical_differences(results):
 
     mpl.use("agg")
     axes = results.critical_difference()
-    labels = {text.get_text() for text in axes.texts} | {
-        text.get_text() for text in axes.get_children() if hasattr(text, "get_text")
-    }
-    assert any("plain" in text for text in labels)
+    texts = [part.get_text() for part in axes.get_children() if hasattr(part, "get_text")]
+    assert any("plain" in text for text in texts)
     mpl.pyplot.close(axes.figure)
     with pytest.raises(ValueError, match="at least three methods and two data sets"):
         Results([r for r in results.rows if r["data"] == SETS[0]]).critical_difference()

@@ -36,23 +36,12 @@ def test_a_failing_method_is_recorded_and_the_rest_goes_on(fakes, bags, tmp_path
 
 
 def test_failed_cells_are_tried_again_only_when_asked(fakes, bags, tmp_path, monkeypatch):
-    run(["Failing"], bags, tmp_path)
+    run(["Failing"], {"first": bags}, tmp_path)
+    run(["Mean rule"], {"second": bags[::-1]}, tmp_path, retry_failed=True)
+    assert len(Results.from_store(tmp_path / "r.sqlite").failures) == 3  # those of another data set
     monkeypatch.setenv("FAKE_REPAIRED", "1")
     assert len(run(["Failing"], bags, tmp_path).failures) == 3
     assert run(["Failing"], bags, tmp_path, retry_failed=True).failures == []
-
-
-def test_retrying_leaves_failures_of_other_comparisons(fakes, bags, tmp_path):
-    run(["Failing"], {"first": bags}, tmp_path)
-    run(["Mean rule"], {"second": bags[::-1]}, tmp_path, retry_failed=True)
-    assert len(Results.from_store(tmp_path / "r.sqlite").failures) == 3
-
-
-def test_failed_cells_are_counted_in_the_table(fakes, bags, tmp_path):
-    results = run(["Mean rule"], bags, tmp_path)
-    results.rows[0]["status"] = "failed"
-    partial = Results(results.rows)
-    assert partial.table(statistic="text").loc["data", "Mean rule"].endswith("(2/3)")
 
 
 def test_every_method_has_the_same_folds(fakes, bags, tmp_path):
@@ -124,14 +113,14 @@ def test_groups_of_a_comparison(fakes, bags, tmp_path):
     assert run(["Mean rule"], {"x": bags}, tmp_path, groups={"y": pairs}).rows[0]["key"] not in keys
 
 
-def test_groups_that_cannot_be_used(bags, tmp_path):
+def test_groups_that_cannot_be_used(bags):
     named = bags.with_info(bag_info={"patient": np.arange(24)})
     with pytest.raises(ValueError, match="groups has 3 entries for 24 bags; give one value per"):
-        run(["KDE"], {"x": bags}, tmp_path, groups={"x": [1, 2, 3]})
+        bag_groups(bags, [1, 2, 3])
     with pytest.raises(ValueError, match=r"'site' is neither .* the bags have 'patient'\."):
-        run(["KDE"], named, tmp_path, groups="site")
+        bag_groups(named, "site")
     with pytest.raises(ValueError, match=r"the bags have none\."):
-        run(["KDE"], bags, tmp_path, groups="site")
+        bag_groups(bags, "site")
 
 
 def test_groups_are_merged_where_they_share_a_bag():
@@ -175,15 +164,25 @@ def test_any_estimator_can_be_compared(fakes, bags, tmp_path):
     assert run(fake_methods.MeanRule(), bags, tmp_path).table().columns.tolist() == ["MeanRule"]
 
 
-def test_methods_that_cannot_be_compared(fakes, bags, tmp_path):
+def test_what_cannot_be_compared_is_refused_at_once(fakes, bags, tmp_path):
     import fake_methods
 
-    with pytest.raises(TypeError, match="'x' must be an estimator, the name of a method or a dict"):
-        run({"x": 3}, bags, tmp_path)
-    with pytest.raises(TypeError, match="must be an estimator"):
-        run({"x": fake_methods.MeanRule}, bags, tmp_path)
-    with pytest.raises(ValueError, match="Two methods have the same label"):
-        run([fake_methods.MeanRule(), fake_methods.MeanRule()], bags, tmp_path)
+    rule = fake_methods.MeanRule
+    for methods, data, kind, message in (
+        ({"x": 3}, bags, TypeError, "'x' must be an estimator, the name of a method or a dict"),
+        ({"x": rule}, bags, TypeError, "must be an estimator"),
+        ([rule(), rule()], bags, ValueError, "Two methods have the same label"),
+        (["magic"], bags, ValueError, "Unknown method 'magic'"),
+        ({"PIGMIL": {"wrong": 1}}, bags, ValueError, "wrong"),
+        (["KDE"], {"few": bags[:14], "fine": bags}, BagsError,
+         "refused:\n- few: The class 1 has 2 bags, fewer than the 3 folds"),
+        (["KDE"], {"bare": Bags.from_list(list(bags))}, BagsError, "'bare' has no labels"),
+    ):  # fmt: skip
+        with pytest.raises(kind, match=message):
+            run(methods, data, tmp_path)
+    for limits in ({"time_limit": 0}, {"memory_limit": -1.0}, {"time_limit": float("nan")}):
+        with pytest.raises(ValueError, match="_limit must be a positive number or None"):
+            run(["KDE"], bags, tmp_path, **limits)
 
 
 def test_key_of_a_cell_is_class_version_and_parameters(fakes, bags, tmp_path):
@@ -228,28 +227,14 @@ def test_severe_findings_are_refused_only_when_strict(fakes, twins, tmp_path):
     assert run(["Mean rule"], twins, tmp_path).findings["data"][0]["kind"] == "repeated_bags"
 
 
-def test_what_cannot_be_compared_is_refused_at_once(bags, tmp_path):
-    with pytest.raises(BagsError, match="few: The class 1 has 2 bags, fewer than the 3 folds"):
-        run(["KDE"], {"few": bags[:14], "fine": bags}, tmp_path)
-    with pytest.raises(BagsError, match="'bare' has no labels"):
-        run(["KDE"], {"bare": Bags.from_list(list(bags))}, tmp_path)
-    with pytest.raises(ValueError, match="Unknown method 'magic'"):
-        run(["magic"], bags, tmp_path)
-    with pytest.raises(ValueError, match="wrong"):
-        run({"PIGMIL": {"wrong": 1}}, bags, tmp_path)
-
-
 def test_the_same_data_under_two_names_are_computed_once(fakes, bags, tmp_path):
-    results = run(["Counting"], {"one": bags, "two": bags}, tmp_path)
-    assert len(fakes.read_text().splitlines()) == 3
-    assert results.table().index.tolist() == ["one", "two"]
-    assert results.table().loc["one"].tolist() == results.table().loc["two"].tolist()
-
-
-def test_tables_keep_the_order_asked_for(fakes, bags, tmp_path):
-    results = run(["Mean rule", "Counting"], {"z": bags, "a": bags[::-1]}, tmp_path)
-    assert results.table().index.tolist() == ["z", "a"]
-    assert results.table().columns.tolist() == ["Mean rule", "Counting"]
+    data = {"two": bags, "one": bags, "another": bags[::-1]}
+    results = run(["Mean rule", "Counting"], data, tmp_path)
+    assert len(fakes.read_text().splitlines()) == 6
+    # Tables keep the order asked for.
+    table = results.table()
+    assert (table.index.tolist(), table.columns.tolist()) == ([*data], ["Mean rule", "Counting"])
+    assert table.loc["one"].tolist() == table.loc["two"].tolist()
 
 
 def test_progress_reports_the_time_left(fakes, bags, tmp_path):
@@ -270,12 +255,6 @@ def test_progress_reports_the_time_left(fakes, bags, tmp_path):
 def test_limits_end_cells_of_a_comparison(bags, tmp_path, limit, expected):
     results = run(["MI-Kernel"], {"data": _many(bags)}, tmp_path, folds=2, **limit)
     assert [bool(re.match(expected, item["error"])) for item in results.failures] == [True] * 2
-
-
-def test_impossible_limits(bags, tmp_path):
-    for limits in ({"time_limit": 0}, {"memory_limit": -1.0}, {"time_limit": float("nan")}):
-        with pytest.raises(ValueError, match="_limit must be a positive number or None"):
-            run(["KDE"], bags, tmp_path, **limits)
 
 
 def _many(bags):

@@ -24,7 +24,6 @@ import sys
 from dataclasses import replace
 from pigmil.evaluation._store import Cell, Store
 cell = Cell("data", "abc", "KDE", "pigmil.KDE", "{}", "{}", 0, 0, "0.1.0")
-sys.stdin.readline()
 with Store(sys.argv[1]) as store:
     print(sum(store.add(replace(cell, fold=fold), {"accuracy": 0.5}) for fold in range(30)))
 """
@@ -49,12 +48,11 @@ def change(path, sql, *values):
 def test_several_processes_create_and_fill_one_store(tmp_path):
     writers = [
         subprocess.Popen(
-            [sys.executable, "-c", WRITE, tmp_path / "r.sqlite"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            [sys.executable, "-c", WRITE, tmp_path / "r.sqlite"], stdout=subprocess.PIPE
         )
         for _ in range(3)
-    ]  # fmt: skip
-    kept = [int(writer.communicate("go\n")[0]) for writer in writers]
+    ]
+    kept = [int(writer.communicate(timeout=120)[0]) for writer in writers]
     assert sum(kept) == 30
     with Store(tmp_path / "r.sqlite") as store:
         assert [row["fold"] for row in store.rows()] == list(range(30))
@@ -93,18 +91,14 @@ def test_a_long_error_is_stored_without_its_middle(path):
 
 def test_the_key_is_the_content_not_the_name():
     assert replace(CELL, data="other", method="other").key == CELL.key
-    for field in ("checksum", "estimator", "parameters", "protocol", "version"):
-        assert replace(CELL, **{field: "x"}).key != CELL.key
-    assert len({CELL.key, replace(CELL, repeat=1).key, replace(CELL, fold=1).key}) == 3
+    fields = ("checksum", "estimator", "parameters", "protocol", "version", "repeat", "fold")
+    assert len({CELL.key, *(replace(CELL, **{field: 9}).key for field in fields)}) == 8
 
 
 def test_equal_parameters_give_equal_text():
-    assert canonical_json({"C": np.float64(1.5), "k": np.int64(3)}) == canonical_json(
-        {"k": 3, "C": 1.5}
-    )
-    assert (
-        canonical_json({"f": np.mean, "a": [np.array([1, 2])]}) == '{"a":[[1,2]],"f":"numpy.mean"}'
-    )
+    assert canonical_json({"k": np.int64(3), "C": np.float64(1.5)}) == '{"C":1.5,"k":3}'
+    text = canonical_json({"f": np.mean, "a": [np.array([1, 2])]})
+    assert text == '{"a":[[1,2]],"f":"numpy.mean"}'
 
 
 def test_functions_among_parameters_are_distinguished():
@@ -121,8 +115,9 @@ def write_text(path):
     path.write_text("my notes, not a database, and long enough to be read as a header" * 20)
 
 
-def write_database(path):
-    change(path, "CREATE TABLE treasure (gold REAL)")
+def change_new(sql):
+    """Return a function that writes a new store and changes it."""
+    return lambda path: Store(path).close() or change(path, sql)
 
 
 @pytest.mark.parametrize(
@@ -130,17 +125,15 @@ def write_database(path):
     [
         (write_text, "not a database"),
         (lambda path: path.write_bytes(b"SQLite format 3\0" + bytes(50)), "not a database"),
-        (write_database, "another program"),
-        (lambda path: Store(path).close() or change(path, "PRAGMA user_version=99"), "schema 99"),
-        *[
-            (lambda path, sql=sql: Store(path).close() or change(path, sql), "not those of a store")
-            for sql in (
-                "DROP TABLE audits",
-                "CREATE VIEW more AS SELECT 1",
-                "CREATE TRIGGER t AFTER INSERT ON cells BEGIN DELETE FROM cells; END",
-                "ALTER TABLE cells RENAME COLUMN error TO mistake",
-            )
-        ],
+        (lambda path: change(path, "CREATE TABLE treasure (gold REAL)"), "another program"),
+        (change_new("PRAGMA user_version=99"), "schema 99"),
+        (change_new("DROP TABLE audits"), "not those of a store"),
+        (change_new("CREATE VIEW more AS SELECT 1"), "not those of a store"),
+        (change_new("ALTER TABLE cells RENAME COLUMN error TO mistake"), "not those of a store"),
+        (
+            change_new("CREATE TRIGGER t AFTER INSERT ON cells BEGIN DELETE FROM cells; END"),
+            "not those of a store",
+        ),
     ],
 )
 @pytest.mark.parametrize("read_only", [False, True])
@@ -154,7 +147,7 @@ def test_other_files_are_refused_and_left_alone(tmp_path, spoil, message, read_o
     assert os.listdir(tmp_path) == ["r.sqlite"]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(20))
 def test_a_damaged_store_is_used_or_refused_in_one_line(path, seed):
     rng = np.random.default_rng(seed)
     content = bytearray(path.read_bytes())
@@ -232,16 +225,10 @@ def test_a_store_that_may_not_be_written_can_be_read(locked, as_nobody):
         ("metrics", canonical_json({"bags": {**TESTED, "score": [[1], [1, 2]]}})),
         ("metrics", canonical_json({"bags": {**TESTED, "called": [1]}})),
         ("metrics", canonical_json({"bags": {**TESTED, "group": [{}, []]}})),
+        ("findings", "["), ("findings", "3"), ("findings", '[{"kind": "x"}]'), ("findings", "[3]"),
     ],
 )  # fmt: skip
 def test_values_of_another_type_are_one_error_that_names_the_store(path, column, value):
-    change(path, f"UPDATE cells SET {column} = ?", value)
-    with pytest.raises(StoreError, match=r"r\.sqlite' cannot be used .*a row is damaged"):
-        Results.from_store(path)
-
-
-@pytest.mark.parametrize("findings", ["[", "3", '[{"kind": "x"}]', "[3]"])
-def test_damaged_audits_are_refused(path, findings):
-    change(path, "UPDATE audits SET findings = ?", findings)
+    change(path, f"UPDATE {'audits' if column == 'findings' else 'cells'} SET {column} = ?", value)
     with pytest.raises(StoreError, match=r"r\.sqlite' cannot be used .*a row is damaged"):
         Results.from_store(path)

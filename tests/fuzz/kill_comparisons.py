@@ -59,7 +59,7 @@ def main(n_kills):
     draw = random.Random(0)
     with tempfile.TemporaryDirectory() as folder:
         whole = start(Path(folder) / "whole.sqlite")
-        expected = json.loads(whole.communicate()[0].splitlines()[-1])
+        expected = json.loads(whole.communicate(timeout=300)[0].splitlines()[-1])
         n_parents = n_workers = 0
         store = Path(folder) / "killed.sqlite"
         while n_parents + n_workers < n_kills:
@@ -74,7 +74,7 @@ def main(n_kills):
                 time.sleep(draw.uniform(0, 0.3))
             n_parents += process.poll() is None
             process.kill()
-            process.communicate()
+            process.communicate(timeout=300)
             after = saved(store)
             assert before.items() <= after.items(), "a saved cell was lost or computed again"
             deadline = time.monotonic() + 5
@@ -84,16 +84,16 @@ def main(n_kills):
             if len(after) == len(expected):
                 store.unlink()
         process = start(store, "retry")
-        results = json.loads(process.communicate()[0].splitlines()[-1])
+        results = json.loads(process.communicate(timeout=300)[0].splitlines()[-1])
         assert results == expected, "the results differ"
         assert len(saved(store)) == len(expected)
         store = Path(folder) / "shared.sqlite"
         killed, *others = [start(store) for _ in range(4)]
         killed.stdout.readline()
         killed.kill()
-        killed.communicate()
+        killed.communicate(timeout=300)
         for process in others:
-            assert json.loads(process.communicate()[0].splitlines()[-1]) == expected
+            assert json.loads(process.communicate(timeout=300)[0].splitlines()[-1]) == expected
         assert len(saved(store)) == len(expected)
     print(f"{n_parents} comparisons and {n_workers} workers killed: nothing lost, none twice, "
           f"{len(expected)} results identical, also by four comparisons on one store")  # fmt: skip

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from pigmil._core.text import listed
 from pigmil._core.typing import BoolArray
 from pigmil.bags import Bags
-from pigmil.evaluation._splits import bag_splits, duplicate_groups, instance_hashes
+from pigmil.evaluation._splits import Split, bag_splits, duplicate_groups, instance_hashes
 
 
 @dataclass(frozen=True)
@@ -58,105 +59,92 @@ def audit(
     >>> audit(make_ring(random_state=0))
     []
     """
-    findings = [*_class_sizes(bags, folds), *_group_counts(groups, folds)]
-    if any(finding.severe for finding in findings):
-        return findings
-    findings += _repeated_bags(bags, folds, repeats, random_state, groups)
-    if len(np.unique(bags.y)) == 2:
-        findings += _repeated_instances(bags)
-    findings += _columns(bags)
-    return findings
+    found = list(_fold_findings(bags, groups, folds))
+    if not found:
+        splits = bag_splits(
+            bags, repeats=repeats, folds=folds, random_state=random_state, groups=groups
+        )
+        found = [*_repeated_bags(bags, splits, repeats), *_columns(bags)]
+    return [Finding(*one) for one in found]
 
 
-def _class_sizes(bags: Bags, folds: int) -> Iterator[Finding]:
+_Found = Iterator[tuple[str, bool, str]]  # the fields of a Finding
+
+
+def _fold_findings(bags: Bags, groups: Any, folds: int) -> _Found:
+    """Yield why the bags cannot be divided into folds."""
     if bags.y is None:
-        yield Finding("unlabelled", True, "The bags have no labels.")
+        yield "unlabelled", True, "The bags have no labels."
         return
     values, counts = np.unique(bags.y, return_counts=True)
-    smallest = int(counts.min())
+    n_least, n_groups = int(counts.min()), folds if groups is None else len(np.unique(groups))
     if len(values) < 2:
-        yield Finding("classes", True, f"At least two classes are needed, found {values.tolist()}.")
-    elif smallest < folds:
-        yield Finding(
-            "small_class",
-            True,
-            f"The class {values[counts.argmin()].item()!r} has {smallest} bags, fewer than the "
-            f"{folds} folds; use at most {smallest} folds.",
-        )
+        yield "classes", True, f"At least two classes are needed, found {values.tolist()}."
+    elif n_least < folds:
+        message = f"The class {values[counts.argmin()].item()!r} has {n_least} bags"
+        yield "small_class", True, f"{message}, {_too_few(n_least, folds)}"
+    if n_groups < folds:
+        yield "few_groups", True, f"The bags form {n_groups} groups, {_too_few(n_groups, folds)}"
 
 
-def _group_counts(groups: Any, folds: int) -> Iterator[Finding]:
-    n = folds if groups is None else len(np.unique(groups))
-    if n < folds:
-        yield Finding(
-            "few_groups",
-            True,
-            f"The bags form {n} groups, fewer than the {folds} folds; use at most {n} folds.",
-        )
+def _too_few(n: int, folds: int) -> str:
+    return f"fewer than the {folds} folds; use at most {n} folds."
 
 
-def _repeated_bags(
-    bags: Bags, folds: int, repeats: int, random_state: int, groups: Any
-) -> Iterator[Finding]:
+def _repeated_bags(bags: Bags, splits: Iterator[Split], repeats: int) -> _Found:
+    """Yield findings on copies of whole bags, then on copies of single instances."""
     group = duplicate_groups(bags)
     counts = np.bincount(group)
-    repeated = counts[group] > 1
-    if not repeated.any():
-        return
-    splits = bag_splits(
-        bags, repeats=repeats, folds=folds, random_state=random_state, groups=groups
-    )
-    apart = sum(int(np.isin(group[split.test], group[split.train]).sum()) for split in splits)
-    yield Finding(
-        "repeated_bags",
-        apart > 0,
-        f"{bags.n_bags - len(counts)} of {bags.n_bags} bags are copies of another "
-        f"({int(repeated.sum())} bags occur more than once); in "
-        f"{apart / max(1, repeats):.0f} cases a repeat the test bag's twin is among the "
-        "training bags" + (". Keep twins in one fold with groups='duplicates'." if apart else "."),
-    )
-    labels = np.unique(np.column_stack([group, np.unique(bags.y, return_inverse=True)[1]]), axis=0)
-    contradicting = int((np.bincount(labels[:, 0]) > 1).sum())
-    if contradicting:
-        message = f"{contradicting} groups of identical bags have both labels."
-        yield Finding("contradicting_bags", True, message)
+    n_repeated = int((counts[group] > 1).sum())
+    if n_repeated:
+        apart = sum(int(np.isin(group[split.test], group[split.train]).sum()) for split in splits)
+        hint = ". Keep twins in one fold with groups='duplicates'." if apart else "."
+        message = (
+            f"{bags.n_bags - len(counts)} of {bags.n_bags} bags are copies of another "
+            f"({n_repeated} bags occur more than once); in {apart / max(1, repeats):.0f} cases a "
+            f"repeat the test bag's twin is among the training bags{hint}"
+        )
+        yield "repeated_bags", apart > 0, message
+        labels = np.unique(bags.y, return_inverse=True)[1]
+        pairs = np.unique(np.column_stack([group, labels]), axis=0)
+        n_contradicting = int((np.bincount(pairs[:, 0]) > 1).sum())
+        if n_contradicting:
+            message = f"{n_contradicting} groups of identical bags have both labels."
+            yield "contradicting_bags", True, message
+    hashes, positive = instance_hashes(bags), _positive_rows(bags)
+    shared = np.isin(hashes, hashes[~positive]) & positive
+    if shared.any() and len(np.unique(bags.y)) == 2:
+        copies = np.bincount(bags.bag_index[shared], minlength=bags.n_bags)
+        n_only = int((copies == bags.sizes).sum())
+        only = f"; {n_only} positive bags hold nothing else" if n_only else ""
+        what = "instances of positive bags are exact copies of instances of negative bags"
+        yield "shared_instances", n_only > 0, f"{int(shared.sum())} {what}{only}."
 
 
-def _repeated_instances(bags: Bags) -> Iterator[Finding]:
-    _, group = np.unique(instance_hashes(bags), return_inverse=True)
-    group = group.ravel()
-    positive = _positive_rows(bags)
-    shared = np.isin(group, group[~positive]) & positive
-    if not shared.any():
-        return
-    copies = np.bincount(bags.bag_index[shared], minlength=bags.n_bags)
-    only = int((copies == bags.sizes).sum())
-    message = (
-        f"{int(shared.sum())} instances of positive bags are exact copies of instances of "
-        "negative bags"
-    )
-    if only:
-        message += f"; {only} positive bags hold nothing else"
-    yield Finding("shared_instances", only > 0, message + ".")
-
-
-def _columns(bags: Bags) -> Iterator[Finding]:
+def _columns(bags: Bags) -> _Found:
     low, high = _ends(bags.instances)
     broken = np.flatnonzero(~(np.isfinite(low) & np.isfinite(high)))
     if broken.size:
         message = f"Features {_list_features(bags, broken)} hold values that are NaN or infinite."
-        yield Finding("non_finite_columns", True, message)
+        yield "non_finite_columns", True, message
     constant = low == high
     if constant.any():
         message = f"{int(constant.sum())} of {bags.n_features} features are constant."
-        yield Finding("constant_columns", bool(constant.all()), message)
+        yield "constant_columns", bool(constant.all()), message
     for kind, what, rows in (
         ("label_column", "the bag label", _positive_rows(bags)),
         ("instance_label_column", "the instance label", _positive_instances(bags)),
     ):
-        leaking = _splits_exactly(bags.instances, rows)
+        if rows.all() or not rows.any():
+            continue
+        # One value in the positive rows and another in all others.
+        (low, high), (low_rest, high_rest) = (
+            _ends(bags.instances[rows]),
+            _ends(bags.instances[~rows]),
+        )
+        leaking = np.flatnonzero((low == high) & (low_rest == high_rest) & (low != low_rest))
         if leaking.size:
-            yield Finding(kind, True, f"Features {_list_features(bags, leaking)} equal {what}.")
+            yield kind, True, f"Features {_list_features(bags, leaking)} equal {what}."
 
 
 def _positive_rows(bags: Bags) -> BoolArray:
@@ -172,14 +160,6 @@ def _positive_instances(bags: Bags) -> BoolArray:
     return np.asarray(labels == np.unique(labels)[1])
 
 
-def _splits_exactly(values: Any, rows: BoolArray) -> Any:
-    """Return the columns with one value in the given rows and another in all other rows."""
-    if rows.all() or not rows.any():
-        return np.zeros(0, dtype=np.int64)
-    (low, high), (other_low, other_high) = _ends(values[rows]), _ends(values[~rows])
-    return np.flatnonzero((low == high) & (other_low == other_high) & (low != other_low))
-
-
 def _ends(values: Any) -> tuple[Any, Any]:
     """Return the least and the greatest value of each column; NaN if it contains one."""
     if sp.issparse(values):
@@ -189,5 +169,4 @@ def _ends(values: Any) -> tuple[Any, Any]:
 
 def _list_features(bags: Bags, columns: Any) -> str:
     names = bags.feature_names
-    listed = [repr(names[column]) if names else str(column) for column in columns[:5]]
-    return ", ".join(listed) + (f" and {len(columns) - 5} more" if len(columns) > 5 else "")
+    return listed((names[column] if names else int(column) for column in columns), limit=5)

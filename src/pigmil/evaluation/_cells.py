@@ -129,18 +129,16 @@ def _prepare(entry: Entry, train: Bags, groups: Any, tune: bool, seed: int) -> A
     if groups is None or not hasattr(inner, "cv") or isinstance(inner, BaseMIL):
         return estimator
     # Folds are made here: not every estimator with inner folds passes groups on to them.
-    if inner.cv is None or isinstance(inner.cv, int):
+    if hasattr(inner.cv, "split"):
+        inner.set_params(cv=list(inner.cv.split(np.zeros(len(train)), train.y, groups)))
+    elif inner.cv is None or isinstance(inner.cv, int):
         splits = inner_splits(train.y, groups=groups, folds=inner.cv or 5, random_state=seed)
         if not splits:
             raise BagsError(
                 f"{type(inner).__name__} needs inner folds, and the training bags of a class are "
                 "all of one group; use fewer outer folds or leave groups out."
             )
-    elif hasattr(inner.cv, "split"):
-        splits = list(inner.cv.split(np.zeros(len(train)), train.y, groups))
-    else:
-        return estimator
-    inner.set_params(cv=splits)
+        inner.set_params(cv=splits)
     return estimator
 
 
@@ -174,48 +172,41 @@ def positive_label(estimator: Any, labels: Any) -> Any:
 def _bag_metrics(
     estimator: Any, test: Bags, split: Split, groups: Any, protocol: bool
 ) -> dict[str, Any]:
+    """Measure the predictions for the test bags; the AUC of several classes is a mean over them.
+
+    ``truth`` and ``called`` are positions of classes, 1 for the positive one of two.
+    """
     if not hasattr(estimator, "predict"):
         return {}
-    units = split.test if groups is None else np.asarray(groups)[split.test]
     classes = np.asarray(getattr(estimator, "classes_", ()))
     if len(classes) > 2:
-        return _several_classes(estimator, test, classes, units)
-    positive = positive_label(estimator, test.y)
-    truth = np.asarray(test.y == positive)
-    decision = bag_decision(estimator, test, positive)
-    # The methods of the library call a bag positive above 0; others may have their own rule.
-    called = decision > 0 if protocol else np.asarray(estimator.predict(test) == positive)
-    both = 0 < truth.sum() < len(truth)
-    area = float(roc_auc_score(truth, decision)) if both and decision is not None else np.nan
-    measured = _measured(truth.astype(int), called.astype(int), decision, area, units)
-    return measured if both else measured | {"balanced_accuracy": np.nan}
-
-
-def _several_classes(estimator: Any, test: Bags, classes: Any, units: Any) -> dict[str, Any]:
-    """Measure a classifier of several classes; its AUC is the mean of each against the rest."""
-    names = [name for name in ("decision_function", "predict_proba") if hasattr(estimator, name)]
-    scores = np.asarray(getattr(estimator, names[0])(test), dtype=np.float64) if names else None
-    areas = [np.nan]
-    if scores is not None and np.isin(classes, test.y).all():
-        pairs = zip(classes, scores.T, strict=True)
-        areas = [roc_auc_score(test.y == label, column) for label, column in pairs]
-    truth = np.where(np.isin(test.y, classes), np.searchsorted(classes, test.y), len(classes))
-    called = np.searchsorted(classes, estimator.predict(test))
-    return _measured(truth, called, scores, float(np.mean(areas)), units, average="macro")
-
-
-def _measured(
-    truth: Any, called: Any, scores: Any, area: float, units: Any, average: str = "binary"
-) -> dict[str, Any]:
-    """Return the metrics of test bags, from the position of their class and the predicted one."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a label that no test bag has
-        balanced = float(balanced_accuracy_score(truth, called))
+        scores = _bag_scores(estimator, test)
+        truth = np.where(np.isin(test.y, classes), np.searchsorted(classes, test.y), len(classes))
+        called = np.searchsorted(classes, estimator.predict(test))
+        complete, columns = np.isin(classes, test.y).all(), None if scores is None else scores.T
+    else:
+        positive = positive_label(estimator, test.y)
+        scores = bag_decision(estimator, test, positive)
+        truth = (test.y == positive).astype(int)
+        # The methods of the library call a bag positive above 0; others may have their own rule.
+        called = (scores > 0 if protocol else estimator.predict(test) == positive).astype(int)
+        complete, columns = 0 < truth.sum() < len(truth), None if scores is None else [scores]
+    area = balanced = np.nan
+    if complete and columns is not None:
+        labels = [1] if len(classes) <= 2 else range(len(classes))
+        pairs = zip(labels, columns, strict=True)
+        area = np.mean([roc_auc_score(truth == label, column) for label, column in pairs])
+    if complete or len(classes) > 2:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a label that no test bag has
+            balanced = balanced_accuracy_score(truth, called)
+    average = "binary" if len(classes) <= 2 else "macro"
+    units = split.test if groups is None else np.asarray(groups)[split.test]
     return {
         "accuracy": float(accuracy_score(truth, called)),
-        "balanced_accuracy": balanced,
+        "balanced_accuracy": float(balanced),
         "f1": float(f1_score(truth, called, average=average, zero_division=0.0)),
-        "auc": area,
+        "auc": float(area),
         PER_BAG: {
             "positive": truth.tolist(),
             "called": called.tolist(),
@@ -225,16 +216,21 @@ def _measured(
     }
 
 
+def _bag_scores(estimator: Any, test: Bags) -> Any:
+    for name in ("decision_function", "predict_proba"):
+        if hasattr(estimator, name):
+            return np.asarray(getattr(estimator, name)(test), dtype=np.float64)
+    return None
+
+
 def bag_decision(estimator: Any, test: Bags, positive: Any) -> Any:
     """Return a score per bag that is higher for the positive class; None without one."""
-    is_last = positive == getattr(estimator, "classes_", [positive])[-1]
-    if hasattr(estimator, "decision_function"):
-        decision = np.asarray(estimator.decision_function(test), dtype=np.float64)
-        return decision if is_last else -decision  # its sign follows the order of the classes
-    if hasattr(estimator, "predict_proba"):
-        probability = np.asarray(estimator.predict_proba(test), dtype=np.float64)
-        return probability[:, list(estimator.classes_).index(positive)]
-    return None
+    scores = _bag_scores(estimator, test)
+    classes = list(getattr(estimator, "classes_", [positive]))
+    if scores is not None and scores.ndim == 2:
+        return scores[:, classes.index(positive)]
+    # The sign of a decision follows the order of the classes.
+    return scores if scores is None or positive == classes[-1] else -scores
 
 
 def _instance_metrics(estimator: Any, train: Bags, test: Bags, bags: Bags) -> dict[str, float]:
@@ -246,48 +242,39 @@ def _instance_metrics(estimator: Any, train: Bags, test: Bags, bags: Bags) -> di
     # A fold may lack positive instances; which label is positive is known from all bags.
     values = np.unique(bags.instance_labels[bags.instance_labels == bags.instance_labels])
     positive_instance = positive if positive in values else values[-1]
+    unknown = ("detection_accuracy", "detection_ap", "instance_auc", "instance_ap", "top1")
+    measured = dict.fromkeys(unknown, float("nan"))
+    # In the training bags: what the method detected.
+    truth = _is_positive(train.instance_labels, positive_instance)
+    method = last_step(estimator)
+    if hasattr(method, "detected_instances_") and (truth == 1.0).any():
+        measured["detection_accuracy"] = metrics.detection_accuracy(
+            method.detected_instances_, truth, pos_label=1.0
+        )
+        train_scores = getattr(method, "instance_scores_", np.empty(0))
+        if train_scores.shape == truth.shape:
+            inside = np.repeat(train.y == positive, train.sizes)
+            measured["detection_ap"] = metrics.instance_average_precision(
+                train_scores[inside], truth[inside], missing="lowest"
+            )
     truth = _is_positive(test.instance_labels, positive_instance)
-    train_truth = _is_positive(train.instance_labels, positive_instance)
-    measured = _detection(estimator, train_truth, np.repeat(train.y == positive, train.sizes))
-    in_positive_bag = np.repeat(np.asarray(test.y == positive), test.sizes)
-    inside, inside_scores = truth[in_positive_bag], scores[in_positive_bag]
-    if len(np.unique(inside[inside == inside])) == 2:
-        measured["instance_auc"] = metrics.instance_auc(inside_scores, inside)
-        measured["instance_ap"] = metrics.instance_average_precision(inside_scores, inside)
+    inside = np.repeat(test.y == positive, test.sizes)
+    if len(np.unique(truth[inside & (truth == truth)])) == 2:
+        measured["instance_auc"] = metrics.instance_auc(scores[inside], truth[inside])
+        measured["instance_ap"] = metrics.instance_average_precision(scores[inside], truth[inside])
     if not (truth == 1.0).any():
         return measured
     by_bag: Any = (test, test.y, truth)
     labels: Any = {"pos_label": 1.0, "bag_pos_label": positive}
-    return measured | {
-        "top1": metrics.hit_at_k(scores, *by_bag, k=1, **labels),
-        "top1_chance": metrics.hit_at_k_chance(*by_bag, k=1, **labels),
-        "hit3": metrics.hit_at_k(scores, *by_bag, k=3, **labels),
-        "hit3_chance": metrics.hit_at_k_chance(*by_bag, k=3, **labels),
-        "per_bag_auc": metrics.per_bag_auc(scores, *by_bag, **labels),
-        "per_bag_ap": metrics.per_bag_average_precision(scores, *by_bag, **labels),
-        "froc": metrics.froc_score(scores, test, truth, pos_label=1.0),
-        **{
-            f"recall_{percent}": metrics.recall_at_fraction(
-                scores, truth, fraction=percent / 100, pos_label=1.0
-            )
-            for percent in _RECALLS
-        },
-    }
-
-
-def _detection(estimator: Any, truth: Any, in_positive_bag: Any) -> dict[str, float]:
-    """Measure the detection in the training bags; the metrics of test bags are still unknown."""
-    method = last_step(estimator)
-    detected = getattr(method, "detected_instances_", None)
-    names = ("detection_accuracy", "detection_ap", "instance_auc", "instance_ap", "top1")
-    measured = dict.fromkeys(names, float("nan"))
-    if detected is None or not (truth == 1.0).any():
-        return measured
-    measured["detection_accuracy"] = metrics.detection_accuracy(detected, truth, pos_label=1.0)
-    scores = getattr(method, "instance_scores_", np.empty(0))
-    if scores.shape == truth.shape:
-        measured["detection_ap"] = metrics.instance_average_precision(
-            scores[in_positive_bag], truth[in_positive_bag], missing="lowest"
+    for name, k in (("top1", 1), ("hit3", 3)):
+        measured[name] = metrics.hit_at_k(scores, *by_bag, k=k, **labels)
+        measured[f"{name}_chance"] = metrics.hit_at_k_chance(*by_bag, k=k, **labels)
+    measured["per_bag_auc"] = metrics.per_bag_auc(scores, *by_bag, **labels)
+    measured["per_bag_ap"] = metrics.per_bag_average_precision(scores, *by_bag, **labels)
+    measured["froc"] = metrics.froc_score(scores, test, truth, pos_label=1.0)
+    for percent in _RECALLS:
+        measured[f"recall_{percent}"] = metrics.recall_at_fraction(
+            scores, truth, fraction=percent / 100, pos_label=1.0
         )
     return measured
 
@@ -411,12 +398,8 @@ def protocol_estimator(
     method.set_params(**{name: values[0] for name, values in grid.items() if len(values) == 1})
     grid = {name: values for name, values in grid.items() if len(values) > 1}
     pairwise = isinstance(method, PairwiseBagClassifier) and len(np.unique(bags.y)) == 2
-    splits = inner_splits(
-        bags.y,
-        groups=groups,
-        repeats=_PAIRWISE_REPEATS if pairwise else 1,
-        random_state=random_state,
-    )
+    repeats = _PAIRWISE_REPEATS if pairwise else 1
+    splits = inner_splits(bags.y, groups=groups, repeats=repeats, random_state=random_state)
     if not grid or not splits:
         return pipeline
     if pairwise:

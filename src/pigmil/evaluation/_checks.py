@@ -83,12 +83,12 @@ class Assumptions:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per test: its name, mean areas, interval and verdict."""
-        columns = ("test", "train_auc", "test_auc", "low", "high", "verdict")
         rows = [
-            (one.test, one.train_auc.mean(), one.test_auc.mean(), *one.interval, one.verdict)
+            {"test": one.test, "train_auc": one.train_auc.mean(), "test_auc": one.test_auc.mean(),
+             "low": one.interval[0], "high": one.interval[1], "verdict": one.verdict}
             for one in self.tests
-        ]
-        return [to_json_safe(dict(zip(columns, row, strict=True))) for row in rows]
+        ]  # fmt: skip
+        return [to_json_safe(row) for row in rows]
 
     def table(self) -> Any:
         """Return the rows as a pandas DataFrame."""
@@ -166,17 +166,10 @@ def assumptions(
     if n_seeds < 2:
         raise ValueError(f"n_seeds must be at least 2 for an interval; got {n_seeds}.")
     sizes = {"n_train_bags": n_train_bags, "n_test_bags": n_test_bags, "n_features": n_features}
-    seeds = range(random_state, random_state + n_seeds)
-    cells = [(test, seed) for test in tests for seed in seeds]
-    pairs = np.array(
-        Parallel(n_jobs=n_jobs)(
-            delayed(assumption_aucs)(estimator, test, seed, **sizes) for test, seed in cells
-        )
-    ).reshape(len(tests), n_seeds, 2)
-    results = [
-        AssumptionTest(test, by_seed[:, 0], by_seed[:, 1])
-        for test, by_seed in zip(tests, pairs, strict=True)
-    ]
+    cells = [(test, random_state + number) for test in tests for number in range(n_seeds)]
+    fits = (delayed(assumption_aucs)(estimator, test, seed, **sizes) for test, seed in cells)
+    pairs = np.array(Parallel(n_jobs=n_jobs)(fits)).reshape(len(tests), n_seeds, 2)
+    results = [AssumptionTest(test, *pair.T) for test, pair in zip(tests, pairs, strict=True)]
     return Assumptions(repr(estimator), tuple(results))
 
 
@@ -228,18 +221,14 @@ class Faithfulness:
         first minus the random one, ``symmetric_gain`` the first minus the second: 0 in the mean
         for random scores, negative for scores that are upside down.
         """
-        most, least = self._drop(self.most_first), self._drop(self.least_first)
-        random = float(np.mean([self._drop(curve) for curve in self.random]))
-        return {
-            "most_first": most,
-            "least_first": least,
-            "random": random,
-            "gain": most - random,
-            "symmetric_gain": most - least,
-        }
 
-    def _drop(self, curve: FloatArray) -> float:
-        return float(auc(self.removed, curve[0] - curve))
+        def drop(curve: FloatArray) -> float:
+            return float(auc(self.removed, curve[0] - curve))
+
+        most, least = drop(self.most_first), drop(self.least_first)
+        random = float(np.mean([drop(curve) for curve in self.random]))
+        return {"most_first": most, "least_first": least, "random": random,
+                "gain": most - random, "symmetric_gain": most - least}  # fmt: skip
 
 
 def faithfulness(
@@ -314,48 +303,29 @@ def faithfulness(
     if not called.any():
         raise ValueError("The estimator calls none of the bags positive: nothing to remove from.")
     values, bags = values[called[bags.bag_index]], bags[np.flatnonzero(called)]
+    if bag_decision(estimator, bags, positive) is None:
+        raise TypeError(
+            f"{type(estimator).__name__} has neither decision_function nor predict_proba: there is "
+            "no value that could fall."
+        )
     rng = check_random_state(random_state)
     removed = np.linspace(0, 1, n_steps + 1)
 
     def curve(priority: FloatArray) -> FloatArray:
-        ranks = _ranks(bags, priority)
-        steps = [_mean_decision(estimator, _without(bags, ranks, q), positive) for q in removed]
-        return np.array(steps)
+        """Return the mean decision at each share, the highest priority removed first."""
+        order = np.lexsort((-priority, bags.bag_index))
+        ranks = np.empty(bags.n_instances, dtype=np.intp)  # position of an instance in its bag
+        ranks[order] = np.arange(bags.n_instances) - np.repeat(bags.offsets[:-1], bags.sizes)
+        decisions = [bag_decision(estimator, _without(bags, ranks, q), positive) for q in removed]
+        return np.mean(decisions, axis=1, dtype=np.float64)
 
-    return Faithfulness(
-        removed=removed,
-        most_first=curve(values),
-        least_first=curve(-values),
-        random=np.array([curve(rng.random_sample(len(values))) for _ in range(n_random)]),
-        n_bags=bags.n_bags,
-    )
-
-
-def _ranks(bags: Bags, priority: FloatArray) -> IntArray:
-    """Return the position of every instance in its bag, highest priority first."""
-    order = np.lexsort((-priority, bags.bag_index))
-    ranks = np.empty(bags.n_instances, dtype=np.intp)
-    ranks[order] = np.arange(bags.n_instances) - np.repeat(bags.offsets[:-1], bags.sizes)
-    return ranks
+    random = np.array([curve(rng.random_sample(len(values))) for _ in range(n_random)])
+    return Faithfulness(removed, curve(values), curve(-values), random, bags.n_bags)
 
 
 def _without(bags: Bags, ranks: IntArray, share: float) -> Bags:
     """Return the bags without the given share of their first-ranked instances, but for one."""
     n_removed = np.floor(share * (bags.sizes - 1) + 0.5).astype(np.intp)
-    rows = np.flatnonzero(ranks >= n_removed[bags.bag_index])
-    return Bags(
-        bags.instances[rows],
-        offsets_of(bags.sizes - n_removed),
-        feature_names=bags.feature_names,
-        check_finite=False,
-    )
-
-
-def _mean_decision(estimator: Any, bags: Bags, positive: Any) -> float:
-    decision = bag_decision(estimator, bags, positive)
-    if decision is None:
-        raise TypeError(
-            f"{type(estimator).__name__} has neither decision_function nor predict_proba: there is "
-            "no value that could fall."
-        )
-    return float(np.mean(decision))
+    instances = bags.instances[np.flatnonzero(ranks >= n_removed[bags.bag_index])]
+    offsets, names = offsets_of(bags.sizes - n_removed), bags.feature_names
+    return Bags(instances, offsets, feature_names=names, check_finite=False)

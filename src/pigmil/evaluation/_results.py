@@ -5,7 +5,7 @@ import json
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -96,26 +96,17 @@ class Results:
         }
         kept = [row for row in rows if latest[row["data"], row["method"]] == _run_of(row)]
         if len(kept) < len(rows):
-            _logger.warning(
-                "'%s' holds %d cells of earlier runs with other settings, which are left out",
-                path,
-                len(rows) - len(kept),
-            )
+            text = "'%s' holds %d cells of earlier runs with other settings, which are left out"
+            _logger.warning(text, path, len(rows) - len(kept))
         return cls(kept, findings=findings, path=Path(path))
 
     @property
     def frame(self) -> Any:
         """A pandas DataFrame with one row per finished cell and one column per metric."""
         pd = import_optional("pandas", extra="evaluation", purpose="Tables of results")
-        no_numbers = ("warnings", PER_BAG)
-        return pd.DataFrame(
-            [
-                {key: row[key] for key in _NAMES}
-                | {key: value for key, value in row["metrics"].items() if key not in no_numbers}
-                for row in self.rows
-                if row["status"] == "done"
-            ]
-        )
+        done = [row for row in self.rows if row["status"] == "done"]
+        rows = [{**{key: row[key] for key in _NAMES}, **row["metrics"]} for row in done]
+        return pd.DataFrame(rows).drop(columns=["warnings", PER_BAG], errors="ignore")
 
     def _names(self, column: str) -> list[str]:
         """Return the data sets or the methods in their order."""
@@ -143,13 +134,13 @@ class Results:
             raise ValueError(
                 f"There are no results for {metric!r}; there are {have}. {self.summary()}"
             )
-        # A method that failed everywhere keeps its column, empty.
-        data, methods = self._names("data"), self._names("method")
         groups = frame.groupby(["data", "method"])[metric]
         scale = 100.0 if metric in _SHARES else 1.0
-        values = (groups.mean() * scale, groups.std(ddof=0) * scale, groups.count())
+        # A method that failed everywhere keeps its column, empty.
+        order = {"index": self._names("data"), "columns": self._names("method")}
         mean, std, count = (
-            value.unstack().reindex(index=data, columns=methods) for value in values
+            value.unstack().reindex(**order)
+            for value in (groups.mean() * scale, groups.std(ddof=0) * scale, groups.count())
         )
         tables = {"mean": mean, "std": std, "count": count.fillna(0).astype(int)}
         if statistic in tables:
@@ -234,30 +225,26 @@ class Results:
         methods = self._names("method")
         if baseline is not None and baseline not in methods:
             raise ValueError(f"There is no method {baseline!r}; there are {sorted(methods)}.")
-        tests = []
-        for data, wide in self._folds_by_method(metric):
-            pairs = list(itertools.permutations(wide.columns, 2))
-            if baseline is None:
-                pairs = list(itertools.combinations(wide.columns, 2))
-            tests += self._tested_pairs(
-                data, wide, [pair for pair in pairs if baseline in (None, pair[1])]
-            )
+        pairs = list(itertools.combinations(methods, 2))
+        if baseline is not None:
+            pairs = [(method, baseline) for method in methods if method != baseline]
+        by_data = self.frame.groupby("data", sort=False)
+        tests = [test for _, own in by_data for test in self._test(own, metric, pairs)]
         columns = ["data", "method", "rival", "difference", "t", "p", "p_holm"]
         return pd.DataFrame(tests, columns=columns)
 
-    def _folds_by_method(self, metric: str) -> Iterator[tuple[str, Any]]:
-        """Yield each data set with a table of one row per fold and one column per method."""
-        for data, part in self.frame.groupby("data", sort=False):
-            wide = part.pivot_table(index=["repeat", "fold"], columns="method", values=metric)
-            yield data, wide[[name for name in self._names("method") if name in wide]]
-
-    def _tested_pairs(self, data: str, wide: Any, pairs: Sequence[tuple[str, str]]) -> list[Any]:
-        n_folds = {row["data"]: json.loads(row["protocol"])["folds"] for row in self.rows}[data]
+    def _test(self, own: Any, metric: str, pairs: Sequence[tuple[str, str]]) -> list[Any]:
+        """Return rows of :meth:`paired_tests` for pairs; ``own`` is the frame of a data set."""
+        data = own["data"].iloc[0]
+        wide = own.pivot_table(index=["repeat", "fold"], columns="method", values=metric)
+        protocols = [row["protocol"] for row in self.rows if row["data"] == data]
+        share = 1 / max(1, json.loads(protocols[-1])["folds"] - 1)
         tests = []
         for method, rival in pairs:
-            both = wide[[method, rival]].dropna()
-            t, p = corrected_t_test(both[method], both[rival], test_share=1 / max(1, n_folds - 1))
-            tests.append((data, method, rival, (both[method] - both[rival]).mean(), t, p))
+            if method in wide and rival in wide:
+                both = wide[[method, rival]].dropna()
+                t, p = corrected_t_test(both[method], both[rival], test_share=share)
+                tests.append((data, method, rival, (both[method] - both[rival]).mean(), t, p))
         adjusted = holm([test[-1] for test in tests])
         return [(*test, float(p)) for test, p in zip(tests, adjusted, strict=True)]
 
@@ -273,15 +260,11 @@ class Results:
         pandas.DataFrame
             Of bool, shaped as :meth:`table`.
         """
-        mean, best = self.table(metric), self.best(metric)
-        marked = mean.notna() & False
-        for data, wide in self._folds_by_method(metric):
-            if data not in best:
-                continue
-            marked.loc[data, best[data]] = True
-            known = mean.columns[mean.loc[data].notna()].drop(best[data])
-            rivals = [(name, best[data]) for name in known]
-            for _, name, _, _, _, _, p in self._tested_pairs(data, wide, rivals):
+        marked, bests = self.table(metric).notna(), self.best(metric)
+        for data, own in self.frame.groupby("data", sort=False):
+            best = bests.get(data)
+            rivals = [(name, best) for name in marked if marked.loc[data, name] and name != best]
+            for _, name, _, _, _, _, p in self._test(own, metric, rivals):
                 marked.loc[data, name] = not p < _LEVEL
         return marked
 
@@ -307,14 +290,13 @@ class Results:
             if mean.loc[data].notna().sum() < 2:
                 continue
             rivals = [name for name in mean if marked.loc[data, name] and name != best]
-            text = f"{data}: {best} has the best mean; "
             if not self.decides(data, metric):
                 worse = f"{self.n_folds(data, metric)} folds are too few to test the others"
             elif rivals:
                 worse = "not significantly worse: " + ", ".join(rivals)
             else:
                 worse = "all others are significantly worse"
-            sentences.append(text + worse)
+            sentences.append(f"{data}: {best} has the best mean; {worse}")
         return sentences
 
     def critical_difference(self, metric: str = "accuracy", *, ax: Any = None) -> Any:
@@ -335,30 +317,29 @@ class Results:
     def notes(self, metric: str = "accuracy") -> list[str]:
         """Return paragraphs of Markdown: the best, intervals, failures and findings."""
         text = escape_markdown
-        lists = {
-            f"{_SIGNIFICANCE}:": [f"{text(line)}." for line in self.best_methods(metric)],
-            f"{len(self.failures)} cells failed:": [
-                f"{text(item['method'])} on {text(item['data'])}, repeat {item['repeat']}, "
-                f"fold {item['fold']}: {text(item['error'])}"
-                for item in self.failures
-            ],
-            "The audit of the data found:": [
-                f"{text(name)}: {text(item['message'])}"
-                for name, found in self.findings.items()
-                for item in found
-            ],
-        }
-        parts = [
-            "\n\n".join([title, "\n".join(f"- {line}" for line in lines)])
-            for title, lines in lists.items()
-            if lines
+        best = [f"{text(line)}." for line in self.best_methods(metric)]
+        failed = [
+            f"{text(item['method'])} on {text(item['data'])}, repeat {item['repeat']}, "
+            f"fold {item['fold']}: {text(item['error'])}"
+            for item in self.failures
         ]
+        found = [
+            f"{text(name)}: {text(item['message'])}"
+            for name, findings in self.findings.items()
+            for item in findings
+        ]
+        intervals = []
         if metric in ("accuracy", "auc") and len(self.intervals(metric)):
             table = self.table(metric, statistic="interval")
             rows = Table(["data set", *table.columns], table.reset_index().to_numpy())
             how = "Mean with 95 % interval (bootstrap over groups of bags):"
-            parts.insert(bool(lists[f"{_SIGNIFICANCE}:"]), f"{how}\n\n{rows.markdown()}")
-        return parts
+            intervals = [f"{how}\n\n{rows.markdown()}"]
+        return [
+            *_bullets(f"{_SIGNIFICANCE}:", best),
+            *intervals,
+            *_bullets(f"{len(failed)} cells failed:", failed),
+            *_bullets("The audit of the data found:", found),
+        ]
 
     def best_table(self, metric: str = "accuracy", *, statistic: str = "text") -> Table:
         """Return a table of text, in which the best mean is bold and those within error are marked.
@@ -375,17 +356,16 @@ class Results:
         pigmil.report.Table
         """
         text, within = self.table(metric, statistic=statistic), self.within_error(metric)
-        best = self.best(metric)
-        rows = []
-        for data, row in text.iterrows():
-            decides = self.decides(data, metric)
-            cells = []
-            for method, cell in row.items():
-                bold = method == best.get(data)
-                marked = bool(decides and not bold and within.loc[data, method])
-                cells.append(Cell(cell, bold, marked))
-            rows.append([data, *cells])
+        bests, rows = self.best(metric), []
+        for data in text.index:
+            best, decides = bests.get(data), self.decides(data, metric)
+            marked = [bool(decides and within.loc[data, name] and name != best) for name in text]
+            cells = zip(text.loc[data], [name == best for name in text], marked, strict=True)
+            rows.append([data, *(Cell(*cell) for cell in cells)])
         return Table(["data set", *text.columns], rows)
+
+    def _markdown(self, metric: str) -> str:
+        return "\n\n".join([self.best_table(metric).markdown(), *self.notes(metric)]) + "\n"
 
     def _latex(self, metric: str) -> str:
         text = self.best_table(metric).latex() + "\n"
@@ -395,7 +375,8 @@ class Results:
 
     def _json(self) -> str:
         content = {"rows": self.rows, "failures": self.failures, "findings": self.findings}
-        return json.dumps(to_json_safe(content), indent=1, ensure_ascii=False, allow_nan=False)
+        safe = to_json_safe(content)
+        return json.dumps(safe, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
     def export(self, path: str | os.PathLike[str], metric: str = "accuracy") -> Path:
         """Write results, in the format of the suffix.
@@ -416,12 +397,10 @@ class Results:
         """
         path = Path(path)
         texts: dict[str, Callable[[], str]] = {
-            ".md": lambda: (
-                "\n\n".join([self.best_table(metric).markdown(), *self.notes(metric)]) + "\n"
-            ),
+            ".md": lambda: self._markdown(metric),
             ".tex": lambda: self._latex(metric),
             ".csv": lambda: self.frame.map(escape_formula).to_csv(index=False),
-            ".json": lambda: self._json() + "\n",
+            ".json": self._json,
         }
         if path.suffix not in (*texts, ".parquet"):
             known = ", ".join([*texts, ".parquet"])
@@ -445,8 +424,12 @@ class Results:
         return f"Results({self.summary().splitlines()[0]})"
 
 
+def _bullets(title: str, lines: Sequence[str]) -> list[str]:
+    """Return a paragraph and its list; nothing if the list is empty."""
+    return [f"{title}\n\n" + "\n".join(f"- {line}" for line in lines)] if lines else []
+
+
 def _run_of(row: dict[str, Any]) -> tuple[str, ...]:
     """Return what distinguishes one run of a method on a data set from another."""
-    return tuple(
-        row[name] for name in ("checksum", "estimator", "parameters", "protocol", "version")
-    )
+    names = ("checksum", "estimator", "parameters", "protocol", "version")
+    return tuple(row[name] for name in names)

@@ -24,7 +24,7 @@ from pigmil._core.text import to_json_safe
 from pigmil.bags import Bags, as_bags
 from pigmil.datasets import content_sha256, load_dataset
 from pigmil.estimators import card_of, get_estimator
-from pigmil.evaluation._audit import audit
+from pigmil.evaluation._audit import Finding, audit
 from pigmil.evaluation._cells import Entry, compute_cell
 from pigmil.evaluation._results import Results
 from pigmil.evaluation._splits import bag_groups, bag_splits
@@ -32,6 +32,7 @@ from pigmil.evaluation._store import Cell, Store, canonical_json, estimator_iden
 from pigmil.scale import active_client, check_cluster
 
 _logger = logging.getLogger("pigmil")
+_IMPOSSIBLE = ("unlabelled", "classes", "small_class", "few_groups")  # findings without folds
 Outcome = tuple[dict[str, Any], str | None]  # metrics, or the text of an error
 
 
@@ -167,13 +168,11 @@ def open_workers(
             yield max(1, sum(client.nthreads().values())), _submit_to_cluster(client, executor)
         finally:
             executor.shutdown(wait=False)
-        return
-    n_workers = effective_n_jobs(n_jobs)
-    if n_jobs is None and n_workers == 1 and not limited:
+    elif n_jobs is None and effective_n_jobs(None) == 1 and not limited:
         yield 1, _compute_here
-        return
-    with Children(n_workers, **limits) as children:
-        yield n_workers, lambda task: children.submit(children.compute, task)
+    else:
+        with Children(effective_n_jobs(n_jobs), **limits) as children:
+            yield effective_n_jobs(n_jobs), lambda task: children.submit(children.compute, task)
 
 
 def _compute_here(task: Task) -> "Future[Outcome]":
@@ -238,19 +237,17 @@ def run_tasks(
         for future in wait(running, return_when=FIRST_COMPLETED).done:
             cell = running.pop(future).cell
             problem = future.exception()  # a worker of a cluster that died again and again
-            metrics, error = (
-                future.result() if problem is None else ({}, f"{type(problem).__name__}: {problem}")
-            )
+            failed = {}, f"{type(problem).__name__}: {problem}"
+            metrics, error = future.result() if problem is None else failed
             shared |= not store.add(cell, metrics, error)
-            n_computed, n_failed = n_computed + 1, n_failed + (error is not None)
+            n_computed += 1
             if error is not None:
+                n_failed += 1
                 _logger.warning("%s on %s failed: %s", cell.method, cell.data, shorten(error))
             if callback is not None:
                 left, elapsed = len(pending) + len(running), time.perf_counter() - start
-                callback(
-                    Progress(len(wanted) - left, len(wanted), n_failed, cell, error, elapsed,
-                             elapsed / n_computed * left)
-                )  # fmt: skip
+                counts = (len(wanted) - left, len(wanted), n_failed)
+                callback(Progress(*counts, cell, error, elapsed, elapsed / n_computed * left))
     rows = {row["key"]: row for row in store.rows() if row["key"] in wanted}
     return [
         {**rows[task.cell.key], "data": task.cell.data, "method": task.cell.method}
@@ -345,22 +342,15 @@ def compare(
     2
     """
     entries = _check_methods(methods)
+    folding = {"folds": folds, "repeats": repeats, "random_state": random_state}
     with open_workers(n_jobs, time_limit=time_limit, memory_limit=memory_limit) as workers:
-        given = _check_datasets(datasets)
-        sets = {
-            name: _with_positive_label(bags, _for_data_set(pos_label, name), name)
-            for name, bags in given.items()
-        }
-        grouping = {
-            name: bag_groups(bags, _for_data_set(groups, name)) for name, bags in sets.items()
-        }
-        folding = {"folds": folds, "repeats": repeats, "random_state": random_state}
+        plans = [
+            _plan(name, bags, _for_data_set(groups, name), _for_data_set(pos_label, name), folding)
+            for name, bags in _check_datasets(datasets).items()
+        ]
         with Store(store) as open_store:
-            findings = _audit_all(sets, grouping, open_store, strict, folding)
-            tasks: list[Task] = []
-            for name, bags in sets.items():
-                own = {key: _relabel(entry, given[name], bags) for key, entry in entries.items()}
-                tasks += _tasks(name, bags, grouping[name], tune, folding, own)
+            findings = _save_audits(plans, open_store, strict)
+            tasks = [task for plan in plans for task in _tasks(plan, entries, tune, folding)]
             # Repeat by repeat: if stopped early, every method has results on every data set.
             tasks.sort(key=lambda task: task.cell.repeat)
             if retry_failed:
@@ -369,29 +359,44 @@ def compare(
     return Results(rows, findings=findings, path=Path(store))
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """A data set of a comparison; ``codes`` are the labels 0 and 1 by those that were given."""
+
+    name: str
+    bags: Bags
+    codes: dict[Any, int]
+    groups: Any
+    checksum: str
+    findings: list[Finding]
+
+
+def _plan(name: str, given: Bags, groups: Any, pos_label: Any, folding: Mapping[str, int]) -> _Plan:
+    bags = _with_positive_label(given, pos_label, name)
+    codes = {} if bags is given else dict(zip(given.y.tolist(), bags.y.tolist(), strict=True))
+    numbers = bag_groups(bags, groups)
+    findings = audit(bags, groups=numbers, **folding)
+    return _Plan(name, bags, codes, numbers, content_sha256(bags), findings)
+
+
 def _tasks(
-    name: str,
-    bags: Bags,
-    groups: Any,
-    tune: bool,
-    folding: Mapping[str, int],
-    entries: Mapping[str, Entry],
+    plan: _Plan, entries: Mapping[str, Entry], tune: bool, folding: Mapping[str, int]
 ) -> Iterator[Task]:
     """Yield one task per method and split of a data set."""
-    checksum, seed = content_sha256(bags), folding["random_state"]
-    splits = list(bag_splits(bags, groups=groups, **folding))
-    for label, entry in entries.items():
+    seed, groups = folding["random_state"], plan.groups
+    splits = list(bag_splits(plan.bags, groups=groups, **folding))
+    for label, given in entries.items():
+        entry = _translated(given, plan.codes)
         path, parameters, version = estimator_identity(entry.estimator)
         protocol = canonical_json(
             {"folds": folding["folds"], "seed": seed, "groups": groups, "scale": entry.protocol,
              "tune": tune and entry.protocol, "fixed": sorted(entry.fixed)}
         )  # fmt: skip
         for split in splits:
-            cell = Cell(
-                name, checksum, label, path, parameters, protocol, split.repeat, split.fold, version
-            )
+            cell = Cell(plan.name, plan.checksum, label, path, parameters, protocol, split.repeat,
+                        split.fold, version)  # fmt: skip
             arguments = {"split": split, "entry": entry, "groups": groups, "tune": tune}
-            yield Task(cell, {**arguments, "seed": seed + split.repeat}, bags)
+            yield Task(cell, {**arguments, "seed": seed + split.repeat}, plan.bags)
 
 
 def _check_datasets(datasets: Any) -> dict[str, Bags]:
@@ -418,16 +423,13 @@ def _with_positive_label(bags: Bags, pos_label: Any, name: str) -> Bags:
     Text labels have no order that could say which one is positive.
     """
     values, counts = np.unique(bags.y, return_counts=True)
-    if pos_label is None:
-        if len(values) == 2 and isinstance(values[-1], str):
-            choices = " or ".join(
-                f"pos_label={str(value)!r} ({count} bags)"
-                for value, count in zip(values, counts, strict=True)
-            )
-            raise BagsError(
-                f"The labels of '{name}' are text; say which one is positive: {choices}."
-            )
+    if pos_label is None and (len(values) != 2 or not isinstance(values[-1], str)):
         return bags
+    if pos_label is None:
+        choices = " or ".join(
+            f"pos_label={str(value)!r} ({n} bags)" for value, n in zip(values, counts, strict=True)
+        )
+        raise BagsError(f"The labels of '{name}' are text; say which one is positive: {choices}.")
     if pos_label not in values:
         raise BagsError(
             f"pos_label={pos_label!r} is not among the labels {values.tolist()} of '{name}'."
@@ -440,26 +442,23 @@ def _with_positive_label(bags: Bags, pos_label: Any, name: str) -> Bags:
     return bags._replace(y=(bags.y == pos_label).astype(np.int64), instance_labels=labels)
 
 
-def _relabel(entry: Entry, given: Bags, bags: Bags) -> Entry:
+def _translated(entry: Entry, codes: Mapping[Any, int]) -> Entry:
     """Return the entry with its own ``pos_label`` translated to the labels 0 and 1 of the bags."""
-    if given is bags:
-        return entry
-    codes = dict(zip(given.y.tolist(), bags.y.tolist(), strict=True))
-    translated = {
+    own = {
         name: codes[value]
         for name, value in entry.estimator.get_params().items()
         if name.rpartition("__")[2] == "pos_label" and value in codes
     }
-    return replace(entry, estimator=clone(entry.estimator).set_params(**translated))
+    return replace(entry, estimator=clone(entry.estimator).set_params(**own)) if own else entry
 
 
 def _check_methods(methods: Any) -> dict[str, Entry]:
-    if isinstance(methods, Mapping):
-        given = [(str(label), value) for label, value in methods.items()]
-    else:
+    if not isinstance(methods, Mapping):
         alone = isinstance(methods, str) or hasattr(methods, "fit")
         listed = [methods] if alone else list(methods)
         given = [(one if isinstance(one, str) else type(one).__name__, one) for one in listed]
+    else:
+        given = [(str(label), value) for label, value in methods.items()]
     entries = dict(_named_entry(label, value) for label, value in given)
     if len(entries) < len(given):
         raise ValueError("Two methods have the same label; give a mapping of labels to estimators.")
@@ -471,13 +470,10 @@ def _named_entry(label: str, value: Any) -> tuple[str, Entry]:
         estimator = get_estimator(value)()
         return (card_of(value).name if label == value else label), Entry(estimator, protocol=True)
     if isinstance(value, Mapping):
-        name, _, variant = label.partition("|")
-        printed = card_of(name).name
+        name, bar, variant = label.partition("|")
         estimator = get_estimator(name)().set_params(**value)
-        return (
-            f"{printed}|{variant}" if variant else printed,
-            Entry(estimator, protocol=True, fixed=tuple(value)),
-        )
+        entry = Entry(estimator, protocol=True, fixed=tuple(value))
+        return f"{card_of(name).name}{bar if variant else ''}{variant}", entry
     if not (hasattr(value, "fit") and hasattr(value, "get_params")) or isinstance(value, type):
         raise TypeError(
             f"{label!r} must be an estimator, the name of a method or a dictionary of its "
@@ -486,27 +482,18 @@ def _named_entry(label: str, value: Any) -> tuple[str, Entry]:
     return label, Entry(value)
 
 
-def _audit_all(
-    sets: Mapping[str, Bags],
-    grouping: Mapping[str, Any],
-    store: Store,
-    strict: bool,
-    folding: Mapping[str, int],
+def _save_audits(
+    plans: Sequence[_Plan], store: Store, strict: bool
 ) -> dict[str, list[dict[str, Any]]]:
-    findings: dict[str, list[dict[str, Any]]] = {}
-    for name, bags in sets.items():
-        audited = audit(bags, groups=grouping[name], **folding)
-        findings[name] = [to_json_safe(vars(finding)) for finding in audited]
-        store.save_audit(content_sha256(bags), name, findings[name])
-        for finding in audited:
-            _logger.warning("%s: %s", name, finding.message)
-    impossible = {"unlabelled", "classes", "small_class", "few_groups"}
-    refused = [
-        f"- {name}: {finding['message']}"
-        for name, audited in findings.items()
-        for finding in audited
-        if finding["severe"] and (strict or finding["kind"] in impossible)
-    ]
-    if refused:
-        raise BagsError("\n".join(["The comparison is refused:", *refused]))
+    """Save and return the findings; raise if they forbid the comparison."""
+    findings = {plan.name: [to_json_safe(vars(one)) for one in plan.findings] for plan in plans}
+    refused = ["The comparison is refused:"]
+    for plan in plans:
+        store.save_audit(plan.checksum, plan.name, findings[plan.name])
+        for finding in plan.findings:
+            _logger.warning("%s: %s", plan.name, finding.message)
+            if finding.severe and (strict or finding.kind in _IMPOSSIBLE):
+                refused.append(f"- {plan.name}: {finding.message}")
+    if len(refused) > 1:
+        raise BagsError("\n".join(refused))
     return findings

@@ -13,8 +13,6 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from pigmil._core.typing import IntArray
 from pigmil.bags import FOLD_GROUP, Bags
 
-_INNER_FOLDS = 5
-
 
 @dataclass(frozen=True)
 class Split:
@@ -56,18 +54,12 @@ def bag_splits(
     50
     """
     for repeat in range(repeats):
-        parts = _stratified(bags.y, folds, groups, random_state + repeat)
-        for fold, (train, test) in enumerate(parts):
-            yield Split(repeat, fold, train, test)
+        splits = _stratified(bags.y, folds, groups, random_state + repeat)
+        yield from (Split(repeat, fold, *split) for fold, split in enumerate(splits))
 
 
 def inner_splits(
-    y: Any,
-    *,
-    groups: Any = None,
-    repeats: int = 1,
-    random_state: int = 0,
-    folds: int = _INNER_FOLDS,
+    y: Any, *, groups: Any = None, repeats: int = 1, random_state: int = 0, folds: int = 5
 ) -> list[tuple[IntArray, IntArray]]:
     """Return the folds for tuning on training bags, fewer than asked for where a class is small.
 
@@ -94,11 +86,8 @@ def inner_splits(
     folds = min(folds, *(len(np.unique(units[y == label])) for label in np.unique(y)))
     if folds < 2:
         return []
-    return [
-        split
-        for repeat in range(repeats)
-        for split in _stratified(y, folds, groups, random_state + repeat)
-    ]
+    seeds = range(random_state, random_state + repeats)
+    return [split for seed in seeds for split in _stratified(y, folds, groups, seed)]
 
 
 def _stratified(y: Any, folds: int, groups: Any, seed: int) -> Iterator[tuple[IntArray, IntArray]]:
@@ -131,11 +120,11 @@ def bag_groups(bags: Bags, groups: Any) -> IntArray | None:
     """
     if groups is None:
         return None
-    if isinstance(groups, str):
-        return _named_groups(bags, groups)
     if isinstance(groups, tuple):
         parts = [bag_groups(bags, one) for one in groups]
         return _merge_groups([part for part in parts if part is not None])
+    if isinstance(groups, str):
+        return _named_groups(bags, groups)
     if len(groups) != bags.n_bags:
         raise ValueError(
             f"groups has {len(groups)} entries for {bags.n_bags} bags; give one value per bag, the "
@@ -146,9 +135,7 @@ def bag_groups(bags: Bags, groups: Any) -> IntArray | None:
 
 def with_fold_groups(bags: Any, groups: IntArray | None) -> Any:
     """Return the bags with a column that keeps groups together in the inner folds of methods."""
-    if groups is None:
-        return bags
-    return bags.with_info(bag_info={FOLD_GROUP: groups})
+    return bags if groups is None else bags.with_info(bag_info={FOLD_GROUP: groups})
 
 
 def _named_groups(bags: Bags, name: str) -> IntArray:
@@ -213,16 +200,9 @@ def instance_hashes(bags: Bags) -> Any:
 
     Cost: one hash per instance; sparse bags are made dense one bag at a time.
     """
-    return np.array(
-        [
-            hashlib.blake2b(row.tobytes(), digest_size=16).digest()
-            for bag in bags
-            for row in _values(bag)
-        ],
-        dtype="V16",
-    )
-
-
-def _values(bag: Any) -> Any:
-    dense = bag.toarray() if sp.issparse(bag) else np.asarray(bag)
-    return np.ascontiguousarray(dense, dtype=np.float64) + 0.0  # -0.0 and 0.0 are one value
+    hashes = []
+    for bag in bags:
+        dense = bag.toarray() if sp.issparse(bag) else bag
+        values = np.ascontiguousarray(dense, dtype=np.float64) + 0.0  # -0.0 and 0.0 are one value
+        hashes += [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in values]
+    return np.array(hashes, dtype="V16")

@@ -1,5 +1,6 @@
 """Tests of differences between methods, and intervals for their scores."""
 
+import itertools
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -135,46 +136,30 @@ def compare_over_datasets(table: Any, *, greater_is_better: bool = True) -> Comp
     unknown = pd.DataFrame(np.nan, index=names, columns=names)
     statistic = p = bound = float("nan")
     nemenyi = wilcoxon = unknown
-    if len(complete) >= 2 and len(names) >= 3:
-        values = complete.to_numpy()
-        if np.ptp(values, axis=1).any():
-            statistic, p = stats.friedmanchisquare(*values.T)
-            nemenyi = posthocs.posthoc_nemenyi_friedman(values)
-            nemenyi.index = nemenyi.columns = names
-            bound = critical_difference(len(names), len(complete))
+    values = complete.to_numpy()
+    if len(complete) >= 2 and len(names) >= 3 and np.ptp(values, axis=1).any():
+        statistic, p = stats.friedmanchisquare(*values.T)
+        nemenyi = posthocs.posthoc_nemenyi_friedman(values).set_axis(names).set_axis(names, axis=1)
+        bound = critical_difference(len(names), len(complete))
     if len(complete) >= 2 and len(names) >= 2:
         wilcoxon = _wilcoxon_holm(complete, unknown)
-    return Comparison(
-        average_ranks(complete, greater_is_better=greater_is_better),
-        float(statistic),
-        float(p),
-        nemenyi,
-        wilcoxon,
-        len(complete),
-        bound,
-    )
+    ranks = average_ranks(complete, greater_is_better=greater_is_better)
+    return Comparison(ranks, float(statistic), float(p), nemenyi, wilcoxon, len(complete), bound)
 
 
-def _wilcoxon_holm(table: Any, frame: Any) -> Any:
-    pairs, p_values = [], []
-    names = list(table.columns)
-    for i, left in enumerate(names):
-        for right in names[i + 1 :]:
-            difference = (table[left] - table[right]).to_numpy()
-            p_values.append(_wilcoxon(difference) if difference.any() else 1.0)
-            pairs.append((left, right))
-    adjusted = frame.copy()
-    for (left, right), p in zip(pairs, holm(p_values), strict=True):
-        adjusted.loc[left, right] = adjusted.loc[right, left] = p
-    for name in names:
-        adjusted.loc[name, name] = 1.0
-    return adjusted
-
-
-def _wilcoxon(difference: Any) -> float:
+def _wilcoxon_holm(table: Any, adjusted: Any) -> Any:
+    pairs = list(itertools.combinations(table.columns, 2))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # few data sets allow an approximation only
-        return float(stats.wilcoxon(difference, zero_method="zsplit").pvalue)
+        p_values = [
+            stats.wilcoxon(table[left] - table[right], zero_method="zsplit").pvalue
+            for left, right in pairs
+        ]
+    adjusted = adjusted.copy()
+    np.fill_diagonal(adjusted.values, 1.0)
+    for (left, right), p in zip(pairs, holm(p_values), strict=True):
+        adjusted.loc[left, right] = adjusted.loc[right, left] = p
+    return adjusted
 
 
 def holm(p_values: ArrayLike) -> Any:
@@ -291,19 +276,16 @@ def bootstrap_interval(
             if metric == "accuracy":
                 correct = truth == np.asarray(cell["called"])
                 values.append(weights @ correct / weights.sum(axis=1))
-            elif scores is not None and np.ndim(scores) == 1:
-                values.append(weighted_auc(np.asarray(scores), truth == 1, weights))
             elif scores is not None:
+                columns = np.atleast_2d(np.asarray(scores).T)
+                labels = range(len(columns)) if np.ndim(scores) > 1 else [1]
                 areas = [
                     weighted_auc(column, truth == label, weights)
-                    for label, column in enumerate(np.asarray(scores).T)
+                    for label, column in zip(labels, columns, strict=True)
                 ]
                 values.append(np.mean(areas, axis=0))
-    stacked = np.array(values).reshape(len(values), n_resamples)
-    defined = ~np.isnan(stacked)
-    means = np.where(defined, stacked, 0.0).sum(axis=0)[defined.any(axis=0)]
-    if not len(means):
-        return float("nan"), float("nan")
-    means = means / defined.sum(axis=0)[defined.any(axis=0)]
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # the mean of nothing is NaN
+        means = np.nanmean(np.reshape(values, (-1, n_resamples)), axis=0)
+        low, high = np.nanquantile(means, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)

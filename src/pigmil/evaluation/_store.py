@@ -10,7 +10,7 @@ import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -35,6 +35,7 @@ _TABLES = (
     "status TEXT, metrics TEXT, error TEXT, finished REAL)",
     "CREATE TABLE audits (data TEXT, checksum TEXT, findings TEXT, PRIMARY KEY (data, checksum))",
 )
+_FORGET = "DELETE FROM cells WHERE key = ? AND status = 'failed'"
 _NOT_TEXT: dict[str, Any] = {"repeat": int, "fold": int, "finished": float, "error": str | None}
 
 
@@ -73,9 +74,8 @@ class Cell:
     @property
     def key(self) -> str:
         """Hash of everything that determines the result, so not of the two names."""
-        identity = {
-            name: value for name, value in asdict(self).items() if name not in ("data", "method")
-        }
+        identity = asdict(self)
+        del identity["data"], identity["method"]
         return hashlib.sha256(canonical_json(identity).encode()).hexdigest()
 
 
@@ -99,7 +99,7 @@ def shorten(text: str) -> str:
     return f"{text[: _MAX_ERROR - _ERROR_END]} … {text[-_ERROR_END:]}"
 
 
-class Store:
+class Store(AbstractContextManager["Store"]):
     """Results of comparisons, saved cell by cell.
 
     Every finished cell is one committed transaction: a process that is killed loses no finished
@@ -154,14 +154,11 @@ class Store:
 
     def _open(self, connection: sqlite3.Connection, read_only: bool) -> None:
         """Create the tables of a new file; raise if the file is not a store of this schema."""
-
-        def tables() -> list[str]:
-            found = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
-            return sorted(row["sql"] for row in found)
-
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (schema,) = connection.execute("PRAGMA user_version").fetchone()
-        if not (read_only or application or tables()):
+        found = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
+        tables = sorted(row["sql"] for row in found)
+        if not (read_only or application or tables):
             for statement in _TABLES:
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id={_APPLICATION}")
@@ -169,7 +166,7 @@ class Store:
             raise self._unusable("it is not a store but a database of another program")
         elif schema != SCHEMA:
             raise self._unusable(f"it has schema {schema}, this version of pigmil writes {SCHEMA}")
-        if tables() != sorted(_TABLES):
+        elif tables != sorted(_TABLES):
             raise self._unusable("its tables are not those of a store")
         if not read_only:  # fails where the file cannot be written, before any work is done
             connection.execute(f"PRAGMA user_version={SCHEMA}")
@@ -196,12 +193,10 @@ class Store:
         status = "done" if error is None else "failed"
         row = (cell.key, *asdict(cell).values(), status, canonical_json(metrics),
                None if error is None else shorten(error), time.time())  # fmt: skip
+        marks = ", ".join("?" * len(row))
         with self._transaction() as connection:
             if error is None:
-                connection.execute(
-                    "DELETE FROM cells WHERE key = ? AND status = 'failed'", (cell.key,)
-                )
-            marks = ", ".join("?" * len(row))
+                connection.execute(_FORGET, (cell.key,))
             added = connection.execute(f"INSERT OR IGNORE INTO cells VALUES ({marks})", row)
             return added.rowcount == 1
 
@@ -213,9 +208,7 @@ class Store:
     def forget_failures(self, keys: Iterable[str]) -> None:
         """Delete those of the cells that failed, to compute them again."""
         with self._transaction() as connection:
-            connection.executemany(
-                "DELETE FROM cells WHERE status = 'failed' AND key = ?", [(key,) for key in keys]
-            )
+            connection.executemany(_FORGET, [(key,) for key in keys])
 
     def rows(self) -> list[dict[str, Any]]:
         """Return all finished cells as dictionaries, in a fixed order, with decoded metrics."""
@@ -231,25 +224,19 @@ class Store:
 
     def save_audit(self, checksum: str, data: str, findings: Any) -> None:
         """Save the findings of the audit of a data set."""
+        row = (data, checksum, canonical_json(findings))
         with self._transaction() as connection:
-            connection.execute(
-                "INSERT OR REPLACE INTO audits VALUES (?, ?, ?)",
-                (data, checksum, canonical_json(findings)),
-            )
+            connection.execute("INSERT OR REPLACE INTO audits VALUES (?, ?, ?)", row)
 
     def audits(self) -> dict[str, list[dict[str, Any]]]:
         """Return the findings of all audits, by data set."""
         return dict(self._decoded("audits ORDER BY data", _audit_of))
 
-    def close(self) -> None:
+    def close(self, *_: object) -> None:
         """Close the file."""
         self._connection.close()
 
-    def __enter__(self) -> "Store":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    __exit__ = close
 
 
 def _cell_of(row: sqlite3.Row) -> dict[str, Any]:
@@ -345,15 +332,13 @@ def _note_version(thing: Any, path: str, packages: dict[str, str]) -> None:
     if version is not None:
         packages[package] = version
     elif inspect.isclass(thing):
-        try:
-            source = hashlib.sha256(inspect.getsource(thing).encode()).hexdigest()[:16]
-        except (OSError, TypeError):  # typed into an interpreter
-            source = "unknown"
-        packages[path] = f"source {source}"
+        packages[path] = "source unknown"
+        with suppress(OSError, TypeError):  # typed into an interpreter
+            source = inspect.getsource(thing).encode()
+            packages[path] = f"source {hashlib.sha256(source).hexdigest()[:16]}"
 
 
 @cache
 def _installed_version(package: str) -> str | None:
-    for name in importlib.metadata.packages_distributions().get(package, []):
-        return importlib.metadata.version(name)
-    return None
+    names = importlib.metadata.packages_distributions().get(package)
+    return importlib.metadata.version(names[0]) if names else None

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import signal as signals
 import threading
 import time
 import warnings
@@ -53,7 +52,7 @@ class Counting(MeanRule):
         at = int(os.environ.get("FAKE_BLOCK_AT", 0))
         if at and lines.index(line.strip()) == at - 1:
             Path(log + ".blocked").write_text(str(os.getpid()))
-            signals.pause()
+            threading.Event().wait(120)  # until it is killed
         meet = int(os.environ.get("FAKE_MEET", 0))
         end = time.monotonic() + 60
         while meet and len({line.split()[0] for line in lines}) < meet:
