@@ -145,12 +145,14 @@ def test_the_stages_are_logged_and_nothing_is_printed(ring, caplog, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_the_bag_classifier_sees_the_pool_and_negative_bags_only(ring):
+def test_the_bag_classifier_sees_what_was_detected_and_negative_bags_only(ring):
     model = PIGMIL(random_state=0).fit(ring)
     other = make_ring(random_state=12)
     before = model.decision_function(other)
-    positive = ring.y[ring.bag_index[model.prototypes_]] == 1
-    assert set(model.prototypes_[positive]) == set(model.pool_)
+    for bag in np.flatnonzero(ring.y == 1):
+        chosen = model.prototypes_[ring.bag_index[model.prototypes_] == bag]
+        best = np.sort(model.instance_scores_[ring.bag_index == bag])[-2:]
+        assert sorted(model.instance_scores_[chosen]) == best.tolist()
     np.testing.assert_array_equal(model._pool_instances, ring.instances[model.pool_])
     # The refined pool behind the instance scores has no part in it.
     model._scoring_pool = model._scoring_pool + 100.0
@@ -159,16 +161,21 @@ def test_the_bag_classifier_sees_the_pool_and_negative_bags_only(ring):
 
 @pytest.mark.parametrize(
     ("kind", "count"),
-    [("pool", 18), ("pool+hard_negatives", 38), ("all_instances", 320)],
+    [
+        ("pool", 18),
+        ("pool+hard_negatives", 38),
+        ("best+hard_negatives", 60),
+        ("all_instances", 320),
+    ],
 )
 def test_prototypes(kind, count, ring, model):
     fitted = PIGMIL(random_state=0, prototypes=kind).fit(ring)
     shift = len(model.detected_instances_) - 18
-    assert len(fitted.prototypes_) == count + (0 if kind == "all_instances" else shift)
-    if kind == "pool+hard_negatives":
+    assert len(fitted.prototypes_) == count + (shift if kind.startswith("pool") else 0)
+    if kind.endswith("hard_negatives"):
         hard = fitted.prototypes_[-20:]
         assert (ring.y[ring.bag_index[hard]] == -1).all()
-        pool = ring.instances[fitted.detected_instances_]
+        pool = ring.instances[fitted.prototypes_[:-20]]
         for flat, bag in zip(hard, np.flatnonzero(ring.y == -1), strict=True):
             gaps = [np.linalg.norm(pool - x, axis=1).min() for x in ring[bag]]
             assert flat == ring.offsets[bag] + np.argmin(gaps)

@@ -270,9 +270,12 @@ def test_the_whole_of_algorithm_3(name, make):
     assert trace.accepted.tolist() == [accepted for _, _, accepted in tries]
 
     prototypes = [lists[j][i] for j, i in pool]
-    if len(model.prototypes_) > len(pool):  # of each negative bag the nearest to the pool
-        prototypes += [
-            min(bag, key=lambda x: min(math.dist(x, t) for t in prototypes[: len(pool)]))
+    if name == "ours":  # two of each positive bag, and of each negative bag the nearest to these
+        scores = np.split(model.instance_scores_, bags.offsets[1:-1])
+        best = [sorted(np.argsort(-scores[j])[:2]) for j in range(len(lists))]
+        chosen = [lists[j][i] for j in range(len(lists)) if positive[j] for i in best[j]]
+        prototypes = chosen + [
+            min(bag, key=lambda x: min(math.dist(x, t) for t in chosen))
             for bag, label in zip(lists, positive, strict=True)
             if not label
         ]

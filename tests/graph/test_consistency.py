@@ -150,17 +150,6 @@ def test_search_nearly_equals_exact():
     assert short.sum() / np.concatenate(exact).sum() <= 0.002
 
 
-@given(st.integers(0, 10_000), st.floats(0.1, 0.9), st.integers(3, 16))
-@settings(max_examples=40)
-def test_exact_sizes_follow_the_vertices(seed, share, n):
-    rng = np.random.default_rng(seed)
-    adjacency = random_graph(n, share, rng)
-    order = rng.permutation(n)
-    np.testing.assert_array_equal(
-        consistency(adjacency[np.ix_(order, order)]), consistency(adjacency)[np.ix_(order, order)]
-    )
-
-
 @pytest.mark.compiled
 @pytest.mark.parametrize("n", [60, 160])
 def test_fast_sizes_follow_vertices_that_refinement_distinguishes(n):

@@ -179,6 +179,15 @@ def test_converges_to_the_closed_form(seed, m):
     )
 
 
+def test_a_random_start_is_drawn_at_every_call():
+    weights, confidence, _ = random_walk(0, 5)
+    drawn, again = np.random.RandomState(1), np.random.RandomState(1)
+    for _ in range(2):
+        found = ranking_scores(weights, confidence, start=drawn)
+        expected = ranking_scores(weights, confidence, start=again.uniform(size=5))
+        np.testing.assert_array_equal(found, expected)
+
+
 def test_errors_of_the_walk_say_what_to_do():
     with pytest.raises(ValueError, match=r"each of the 3 values .* got shape \(2, 2\)"):
         ranking_scores(np.zeros((2, 2)), np.zeros(3))

@@ -156,23 +156,6 @@ def test_replay_ends_at_the_final_pool(seed, n_bags, max_updates):
     assert result.objective == values[-1]
 
 
-def planted(n_bags=6):
-    """Every bag has a lone candidate, in the pool, and one that is alike in all bags."""
-    bag = np.repeat(np.arange(n_bags), 2)
-    alike = np.arange(2 * n_bags) % 2 == 1
-    s = (alike[:, None] & alike).astype(float)
-    np.fill_diagonal(s, 0)
-    return s, -0.1 * np.ones(len(bag)), np.ones(len(bag)), bag, np.arange(0, 2 * n_bags, 2)
-
-
-def test_alike_candidates_are_found_from_a_pool_with_one():
-    problem = planted()
-    problem[4][2] = 5
-    result = update_pool(*problem)
-    assert result.pool.tolist() == [1, 3, 5, 7, 9, 11]
-    assert result.stopped == "last_vertex"
-
-
 def test_first_of_equal_replacements_moves_in():
     s = np.zeros((4, 4))
     s[1:, 1:] = 1.0

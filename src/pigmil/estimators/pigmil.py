@@ -21,7 +21,8 @@ d              reading.damping                        0.8                   0.8
 n_max_ite      reading.walk_iterations                10                    10
 R_0            reading.walk_start                     "ones"                random
 n_max_upd      max_updates                            20                    20
-T+             prototypes_                            pool, hard negatives  the pool
+T+             prototypes_                            two best per bag,     the pool
+                                                      hard negatives
 gamma_d        embedding_decay                        "cv"                  1
 h, Eq. 11      classifier_, C                         "cv"                  not printed
 =============  =====================================  ====================  ===============
@@ -66,7 +67,7 @@ from pigmil.scale import LazyBags
 
 _PAPER_READING = PaperReading()
 _MAX_PROTOTYPES = 7000  # beyond it they are sampled
-_BEST_PER_BAG = 2  # one or three per bag classified bags worse
+_BEST_PER_BAG = 2  # one per bag classified bags of the eleven sets of the paper worse
 _PROTOTYPES = {
     "cv",
     "best+hard_negatives",
@@ -82,7 +83,7 @@ _REASONS = {
     "length_unit": "grows with the dimension; with 1 all distances of wide data are far",
     "density_screen": "densities of large data are estimated first",
     "similarity": "linear exemplars with a bias join 0.5 to 5 % of the pairs on real data",
-    "prototypes": "the instance of each negative bag nearest to the pool joins it",
+    "prototypes": "the two best-scored instances of every positive bag, with their hard negatives",
     "embedding_decay": "per squared unit of length, chosen on held-out training bags",
     "embedding_scaling": "a prototype far from most bags counts as much as a near one",
     "score_column": "finds the positive bags whose positive instance is hidden among many",
@@ -103,8 +104,8 @@ class PIGMIL(MILClassifier):
     a graph whose edges join instances that resemble each other (similarity), do so as part of a
     dense group (consistency) and differ from negatives (discrimination); a random walk ranks the
     vertices, and weak ones are replaced as long as the graph improves. *Classification*: bags
-    are embedded by their similarity to the pool and to hard negatives, and a linear SVM
-    classifies them.
+    are embedded by their similarity to the best-scored instances of positive bags and to hard
+    negatives, and a linear SVM classifies them.
 
     Implements Definitions 1 to 9, Eqs. (1) to (11) and Algorithms 1 to 3. :meth:`paper` is the
     literal configuration, :meth:`faithful` the same with the fewest repairs.
@@ -139,7 +140,7 @@ class PIGMIL(MILClassifier):
     n_instances_per_bag : int, default=1
         Detected instances of each working bag: its pool member, then the best-scored instances of
         its working set.
-    prototypes : str, default="pool+hard_negatives"
+    prototypes : str, default="best+hard_negatives"
         Instances that span the embedding: ``"pool"`` (the paper); ``"pool+hard_negatives"``, with
         the instance of each negative bag nearest to the pool; ``"cv"``, one of these two by
         cross-validation over the training bags; ``"best+hard_negatives"``, the two best-scored
@@ -241,7 +242,8 @@ class PIGMIL(MILClassifier):
         "Multiple Instance Learning",
         year=2016,
         default_chosen="C, decay and embedding_decay are chosen by cross-validation over the "
-        "training bags. score_column was chosen by the bag labels of 14 development sets. "
+        "training bags. prototypes and score_column were chosen by the bag labels of 44 "
+        "development sets. "
         "working_set_fraction, max_updates and the other constants were chosen on "
         "BASIC, RHOMBUS and RING and on labelled development sets: figures on these are "
         "optimistic.",
@@ -276,7 +278,7 @@ class PIGMIL(MILClassifier):
     density_screen: bool | str = "auto"
     max_candidates: int = 3000
     n_instances_per_bag: int = 1
-    prototypes: str = "pool+hard_negatives"
+    prototypes: str = "best+hard_negatives"
     embedding_decay: float | str = "cv"
     embedding_scaling: bool = True
     score_column: bool = True
@@ -538,15 +540,16 @@ class PIGMIL(MILClassifier):
             fitted.append((chosen, svm))
         self.prototypes_, self.classifier_ = max(fitted, key=lambda pair: pair[1].inner_accuracy)
 
-    def with_pool(self, X: Any, pool: Any, *, random_state: Any = None) -> "PIGMIL":
-        """Return a copy whose bag classifier is trained with another pool of instances.
+    def with_pool(self, X: Any, pool: Any = None, *, random_state: Any = None) -> "PIGMIL":
+        """Return a copy whose bag classifier is trained anew, with another pool of instances.
 
         Parameters
         ----------
         X : bags
             The labelled bags that the model was fitted to.
-        pool : array of int
-            Flat indices of the instances to use in place of ``pool_``.
+        pool : array of int, optional
+            Flat indices of the instances to use in place of ``pool_`` and of the best-scored
+            instances; those of the model if not given.
         random_state : int, RandomState or None
             For the choice of prototypes.
         """
@@ -557,8 +560,9 @@ class PIGMIL(MILClassifier):
             bags, positive, decays=(self.decay_,), unit=self.length_unit_, two_sided=False
         )
         other = copy.copy(self)
-        other.prototypes = self.prototypes.replace("best", "pool")
-        other.pool_ = np.asarray(pool)
+        if pool is not None:
+            other.prototypes = self.prototypes.replace("best", "pool")
+            other.pool_ = np.asarray(pool)
         rng = check_random_state(random_state)
         other._classify(bags, positive, split.log_negative_density[0], rng)
         return other
