@@ -176,16 +176,6 @@ def test_tensors_in_dictionaries_and_lists(tmp_path):
         assert bags.instance_info["coords"].tolist() == [[0, 1], [2, 3]]
 
 
-def test_files_of_torch_itself(tmp_path):
-    torch = pytest.importorskip("torch")
-    values = torch.arange(24, dtype=torch.float32).reshape(4, 6)
-    for number, tensor in enumerate([values, values.T, values[1:3, 2:], values.half(),
-                                     values.bfloat16(), values.long()]):  # fmt: skip
-        torch.save(tensor, tmp_path / f"{number}.pt")
-        read = read_bags(tmp_path / f"{number}.pt").instances
-        assert np.array_equal(read, tensor.float().numpy())
-
-
 @pytest.fixture
 def cells():
     obs = pd.DataFrame(

@@ -208,6 +208,9 @@ def test_bags_of_patients(tmp_path, table):
         read_bags(tmp_path, labels=table, level="patient")
     with pytest.raises(BagFormatError, match="name it with group="):
         read_bags(tmp_path, labels=table.drop(columns="patient"), level="patient")
+    table.loc[1, "patient"] = None
+    with pytest.raises(BagFormatError, match="Slide 's2': there is no bag id"):
+        read_bags(tmp_path, labels=table, level="patient")
 
 
 @pytest.mark.parametrize("blank", [np.nan, "nan", "NA"])
@@ -235,6 +238,8 @@ def test_a_mapping_of_labels(tmp_path):
     assert read_bags(root, labels=LABELS).y.tolist() == [1, 0, 0, 1]
     with pytest.raises(BagFormatError, match="1 bag with features but without a row"):
         read_bags(root, labels=dict.fromkeys(list(SLIDES)[1:], "x"))
+    with pytest.raises(BagFormatError, match="labels= takes a mapping"):
+        read_bags(root, labels=3)
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (0,)])

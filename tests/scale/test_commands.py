@@ -31,17 +31,6 @@ def test_fit_and_predict_stream(folder, tmp_path):
     assert len(pd.concat(parts)) == bags.n_instances
 
 
-def test_fit_takes_a_table_of_labels(folder, tmp_path):
-    ids = scan_bags(folder).ids
-    table = pd.DataFrame({"slide_id": ids, "label": ["no", "yes"] * 15})
-    table.to_csv(tmp_path / "labels.csv", index=False)
-    found = run(
-        "fit", folder / "features", "--labels", tmp_path / "labels.csv", "--positive", "yes",
-        "-m", "MaxPoolingLR", "-o", tmp_path / "m.skops", "--json",
-    )  # fmt: skip
-    assert found["bags"] == 30
-
-
 def test_commands_run_on_a_cluster(folder, cluster, tmp_path):
     """The model and the scores are those of this process."""
     tables = []

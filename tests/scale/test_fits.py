@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 
-from pigmil import MMIL, PIGMIL, SIL, BagScaler, MaxPoolingLR, SoftPIGMIL, select_instances
+from pigmil import MMIL, PIGMIL, SIL, BagScaler, MaxPoolingLR, SoftPIGMIL
 from pigmil.estimators import get_estimator
 from pigmil.scale import HeldBlocks, hold_blocks
 
@@ -21,6 +21,7 @@ MODELS = {
     "MMIL": MMIL(),
     "SIL": SIL(LogisticRegression(tol=1e-9, max_iter=1000)),
     "KDE": get_estimator("KDE")(),
+    "KDE by median": get_estimator("KDE")(length_unit="median"),
     "KDEMin": get_estimator("KDEMin")(),
     "KDEMax": get_estimator("KDEMax")(),
     "PIGMIL": PIGMIL(random_state=0),
@@ -125,14 +126,6 @@ def test_pigmil_works_with_some_instances_of_each_bag_on_disk(lazy, cluster, mon
     with distributed.Client(cluster):
         again = PIGMIL(random_state=0).fit(lazy)
     assert_same_model(again, model, lazy, tolerance=1e-6)
-
-
-def test_instances_are_selected_on_disk(lazy):
-    model = make_pipeline(BagScaler(), MaxPoolingLR(tol=1e-8))
-    found = select_instances(model, lazy, cv=2)
-    expected = select_instances(model, lazy.load(), cv=2)
-    assert np.array_equal(found.called, expected.called)
-    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-4, atol=1e-4)
 
 
 def test_cross_validation_of_a_pipeline_works_by_index(lazy):

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from pigmil import MaxPoolingLR, SoftPIGMIL, select_instances
+from pigmil import MaxPoolingLR, SoftPIGMIL
 from pigmil.scale import predict_to_parquet
 
 distributed = pytest.importorskip("distributed")
@@ -64,15 +64,6 @@ def test_a_worker_killed_in_a_fit_changes_nothing(lazy, cluster, tmp_path):
             np.testing.assert_allclose(found, known, rtol=1e-6, atol=1e-6)
 
 
-def test_a_worker_killed_in_a_prediction_changes_nothing(lazy, client, tmp_path):
-    model = MaxPoolingLR().fit(lazy.load())
-    kill_at(client, "_run_task", 1, str(tmp_path / "killed"))
-    scores = model.decision_function_instances(lazy)
-    assert (tmp_path / "killed").exists()
-    expected = model.decision_function_instances(lazy.load())
-    np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-6)
-
-
 def test_a_worker_killed_while_it_writes_changes_nothing(lazy, client, tmp_path):
     model = MaxPoolingLR().fit(lazy.load())
     kill_at(client, "_run_task", 1, str(tmp_path / "killed"))
@@ -82,16 +73,6 @@ def test_a_worker_killed_while_it_writes_changes_nothing(lazy, client, tmp_path)
     expected = model.decision_function_instances(lazy.load())
     np.testing.assert_allclose(table["score"], expected, rtol=1e-5, atol=1e-6)
     assert sorted(tmp_path.glob("scores/*")) == [*files]
-
-
-def test_a_worker_killed_in_a_selection_changes_nothing(lazy, client, tmp_path):
-    kill_at(client, "_run_task", 10, str(tmp_path / "killed"))
-    found = select_instances(MaxPoolingLR(tol=1e-8), lazy, cv=2)
-    assert (tmp_path / "killed").exists()
-    client.close()
-    expected = select_instances(MaxPoolingLR(tol=1e-8), lazy, cv=2)
-    assert np.array_equal(found.called, expected.called)
-    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-6, atol=1e-6)
 
 
 DRIVER = """
@@ -127,9 +108,7 @@ def run_and_kill(job, address, *arguments):
 
 def test_after_the_driver_was_killed_a_prediction_goes_on(lazy, cluster, tmp_path):
     model = MaxPoolingLR().fit(lazy.load())
-    run_and_kill(
-        tmp_path / "job", cluster.scheduler_address, model, lazy, tmp_path / "scores"
-    )  # fmt: skip
+    run_and_kill(tmp_path / "job", cluster.scheduler_address, model, lazy, tmp_path / "scores")
     before = {file: file.stat().st_mtime_ns for file in (tmp_path / "scores").glob("part-*")}
     assert len(before) >= 2
     with distributed.Client(cluster):

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from sklearn.pipeline import make_pipeline
 
-from pigmil import MILES, MISVM, BagScaler, KDEMin, scan_bags, select_instances
+from pigmil import MILES, MISVM, BagScaler, KDEMin, MaxPoolingLR, scan_bags, select_instances
 from pigmil._core.errors import BagsError
 from pigmil.evaluation import _selection
 from pigmil.evaluation._selection import fit_quietly
-from pigmil.scale import _predict, predict_to_parquet
+from pigmil.scale import predict_to_parquet
 
 pd = pytest.importorskip("pandas")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -36,30 +36,6 @@ def test_files_hold_the_scores_of_all_instances(lazy, tmp_path):
     np.testing.assert_allclose(table["score"], expected, rtol=1e-5, atol=1e-6)
     per_bag = table.groupby("bag")["bag_score"].first()
     np.testing.assert_allclose(per_bag, model.decision_function(lazy.load()), rtol=1e-5, atol=1e-6)
-
-
-def test_a_stopped_call_goes_on_where_it_was(lazy, tmp_path, monkeypatch):
-    model = KDEMin().fit(lazy.load())
-    expected = read(predict_to_parquet(model, lazy, tmp_path / "whole"))
-    write, written = _predict._write_part, []
-
-    def stop_after_three(model, plan, block, file):
-        if len(written) == 3:
-            raise KeyboardInterrupt
-        written.append(file)
-        write(model, plan, block, file)
-
-    monkeypatch.setattr(_predict, "_write_part", stop_after_three)
-    # With more threads another part may be under way when one of them is stopped.
-    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
-    with pytest.raises(KeyboardInterrupt):
-        predict_to_parquet(model, lazy, tmp_path / "scores")
-    before = {file: file.stat().st_mtime_ns for file in (tmp_path / "scores").glob("*.parquet")}
-    assert len(before) == 3
-    monkeypatch.setattr(_predict, "_write_part", write)
-    files = predict_to_parquet(model, lazy, tmp_path / "scores")
-    assert {file: file.stat().st_mtime_ns for file in before} == before
-    pd.testing.assert_frame_equal(read(files), expected)
 
 
 KILLED = """
@@ -92,7 +68,9 @@ def test_a_killed_process_is_resumed_by_another(lazy, tmp_path):
     assert done.returncode == -signal.SIGKILL
     assert len(list((tmp_path / "scores").glob("part-*.parquet"))) == 3
     assert len(list((tmp_path / "scores").iterdir())) == 4
+    before = {file: file.stat().st_mtime_ns for file in (tmp_path / "scores").glob("part-*")}
     files = predict_to_parquet(model, lazy, tmp_path / "scores")
+    assert {file: file.stat().st_mtime_ns for file in before} == before
     expected = read(predict_to_parquet(model, lazy, tmp_path / "whole"))
     pd.testing.assert_frame_equal(read(files), expected)
     assert sorted((tmp_path / "scores").iterdir()) == files
@@ -104,19 +82,6 @@ def test_a_folder_reads_as_one_table(lazy, tmp_path):
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path), expected)
     assert dataset.dataset(tmp_path).to_table()["score"].to_pylist() == expected["score"].tolist()
     assert polars.read_parquet(tmp_path)["score"].to_list() == expected["score"].tolist()
-
-
-def test_a_folder_of_other_bags_is_refused(lazy, tmp_path):
-    model = KDEMin().fit(lazy.load())
-    predict_to_parquet(model, lazy[:4], tmp_path)
-    with pytest.raises(BagsError, match="holds the scores of other bags"):
-        predict_to_parquet(model, lazy[4:8], tmp_path)
-
-
-def test_a_folder_of_another_model_is_refused(lazy, tmp_path):
-    predict_to_parquet(KDEMin().fit(lazy.load()), lazy, tmp_path)
-    with pytest.raises(BagsError, match="holds the scores of another model"):
-        predict_to_parquet(MILES().fit(lazy.load()), lazy, tmp_path)
 
 
 def test_parts_of_an_earlier_call_that_are_not_whole_are_named(lazy, tmp_path):
@@ -178,34 +143,34 @@ def test_held_out_scores_are_kept_by_fold(lazy, tmp_path, monkeypatch):
         select_instances(KDEMin(), lazy.load(), cv=3, folder=tmp_path / "b")
 
 
-@pytest.mark.parametrize("method", [MISVM(), make_pipeline(BagScaler(), MILES())])
-def test_methods_that_fit_in_memory_select_on_disk(method, lazy):
+SELECTING = [MISVM(), make_pipeline(BagScaler(), MILES()), MaxPoolingLR(tol=1e-8)]
+
+
+@pytest.mark.parametrize("method", SELECTING)
+def test_instances_are_selected_on_disk(method, lazy):
     found = select_instances(method, lazy, cv=2)
     expected = select_instances(method, lazy.load(), cv=2)
     assert np.array_equal(found.called, expected.called)
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-4, atol=1e-4)
 
 
-def test_info_never_replaces_scores(tmp_path):
-    h5py = pytest.importorskip("h5py")
+def test_folders_of_other_bags_or_another_model_are_refused(lazy, tmp_path):
+    model = KDEMin().fit(lazy.load())
+    predict_to_parquet(model, lazy[:4], tmp_path)
+    with pytest.raises(BagsError, match="holds the scores of other bags"):
+        predict_to_parquet(model, lazy[4:8], tmp_path)
+    with pytest.raises(BagsError, match="holds the scores of another model"):
+        predict_to_parquet(MILES().fit(lazy.load()), lazy[:4], tmp_path)
+
+
+def test_info_is_written_too_and_never_replaces_scores(tmp_path):
     for name in ("a", "b"):
-        with h5py.File(tmp_path / f"{name}.h5", "w") as file:
-            file["features"] = np.random.default_rng(0).normal(size=(3, 2))
-            file["score"] = np.array([7.0, 8.0, 9.0])
+        features = np.random.default_rng(0).normal(size=(3, 2))
+        coords = np.array([[1, 2], [3, 4], [5, 6]])
+        np.savez(tmp_path / f"{name}.npz", features=features, coords=coords, score=coords[:, 0])
     lazy = scan_bags(tmp_path, labels={"a": 0, "b": 1})
     model = KDEMin().fit(lazy)
     table = read(predict_to_parquet(model, lazy, tmp_path / "scores"))
     np.testing.assert_allclose(table["score"], model.decision_function_instances(lazy.load()))
-    assert table["info_score"].tolist() == [7, 8, 9, 7, 8, 9]
-
-
-def test_info_of_instances_is_written_too(tmp_path):
-    h5py = pytest.importorskip("h5py")
-    for name in ("a", "b"):
-        with h5py.File(tmp_path / f"{name}.h5", "w") as file:
-            file["features"] = np.random.default_rng(0).normal(size=(3, 2))
-            file["coords"] = np.array([[1, 2], [3, 4], [5, 6]])
-    lazy = scan_bags(tmp_path, labels={"a": 0, "b": 1})
-    table = read(predict_to_parquet(KDEMin().fit(lazy), lazy, tmp_path / "scores"))
-    assert table["coords_0"].tolist() == [1, 3, 5, 1, 3, 5]
+    assert table["info_score"].tolist() == table["coords_0"].tolist() == [1, 3, 5, 1, 3, 5]
     assert table["coords_1"].tolist() == [2, 4, 6, 2, 4, 6]

@@ -6,6 +6,7 @@ read, so that all layouts are recognized by the same code.
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
@@ -42,8 +43,11 @@ INFO = "info:"  # start of the names of attributes that hold bag info
 OBS_NAME = "obs_name"  # instance_info with the name of the observation
 _SPATIAL = "obsm/spatial"  # coordinates, of squidpy and wsidata
 _BESIDE = ("labels", "coords", "patch_labels", "inst_labels", "instance_labels")  # torchmil
-# Folders of the tools that contain no features, or the same slides again.
-_OTHER_FOLDERS = ("patches", "masks", "stitches", "thumbnails", "visualization", "heatmaps")
+# Folders of the tools that contain no features, or the same slides again; zarr stores.
+_NO_SLIDES = re.compile(
+    r"\..*|.*\.zarr|slide_features_.*|patches|masks|stitches|thumbnails|visualization|heatmaps"
+)
+_HIDDEN = re.compile(r"\..*|.*" + re.escape(SLIDEFLOW_INDEX))  # files
 _MAX_DEPTH = 6  # folders below the one that is given
 _SAVED: Any = {"npy": read_npy, "npz": read_npz, "pt": read_tensors}  # the others are containers
 _SLIDES = tuple(suffix for name in ("h5", *_SAVED) for suffix in FORMATS[name].suffixes)
@@ -242,15 +246,11 @@ def scan_folder(path: Path, request: Request) -> LazyBags:
     """
     if not path.is_dir():
         return scan_file(path, request)
-    by_folder: dict[Path, list[Path]] = {}
-    for folder, entries in _walk(path, 0):
-        slides = [
-            entry
-            for entry in entries
-            if entry.name.lower().endswith(_SLIDES) and not entry.name.endswith(SLIDEFLOW_INDEX)
-        ]
-        if slides and (folder == path or folder.name not in _BESIDE):
-            by_folder[folder] = slides
+    by_folder = {
+        folder: slides
+        for folder, slides in _slides_below(path)
+        if slides and (folder == path or folder.name not in _BESIDE)
+    }
     for folder in list(by_folder):
         if folder.name == "pt_files" and folder.with_name("h5_files") in by_folder:
             del by_folder[folder]
@@ -278,18 +278,19 @@ def scan_folder(path: Path, request: Request) -> LazyBags:
     return lazy
 
 
-def _walk(folder: Path, depth: int) -> Iterator[tuple[Path, list[Path]]]:
-    """Yield folders and the visible files in them; links to folders are not followed."""
-    with os.scandir(folder) as scan:
-        entries = sorted(
-            (entry for entry in scan if not entry.name.startswith(".")), key=lambda one: one.name
-        )
-    yield folder, [Path(entry.path) for entry in entries if not entry.is_dir()]
-    for entry in entries:
-        other = entry.name in _OTHER_FOLDERS or entry.name.startswith("slide_features_")
-        inside = entry.is_dir(follow_symlinks=False) and not entry.name.endswith(".zarr")
-        if depth < _MAX_DEPTH and inside and not other:
-            yield from _walk(Path(entry.path), depth + 1)
+def _slides_below(top: Path) -> Iterator[tuple[Path, list[Path]]]:
+    """Yield folders and the visible feature files in them; links to folders are not followed."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    for name, folders, files in os.walk(top, onerror=fail):
+        folder = Path(name)
+        depth = len(folder.relative_to(top).parts)
+        others = [inner for inner in folders if not _NO_SLIDES.fullmatch(inner)]
+        folders[:] = sorted(others) if depth < _MAX_DEPTH else []
+        visible = [file for file in sorted(files) if not _HIDDEN.fullmatch(file)]
+        yield folder, [folder / file for file in visible if file.lower().endswith(_SLIDES)]
 
 
 def scan_npz(path: Path, request: Request) -> LazyBags:
@@ -334,27 +335,16 @@ def scan_npz(path: Path, request: Request) -> LazyBags:
 
 
 @dataclass(frozen=True)
-class AnnDataSource(Source):
+class AnnDataSource(ArraySource):
     """The features of the observations: ``X``, a layer or an entry of ``obsm``.
 
     Parameters
     ----------
-    key : str
-        Where the file holds them.
     columns : MemorySource
         Columns of ``obs``, which are in memory.
     """
 
-    key: str = ""
-    columns: MemorySource | None = None
-
-    def open(self) -> contextlib.AbstractContextManager[Any]:
-        """Return the open file."""
-        return open_container(Path(self.stamp.path))
-
-    def parser_errors(self) -> contextlib.AbstractContextManager[Any]:
-        """Turn errors of the libraries into :class:`BagFormatError`."""
-        return parsing(Path(self.stamp.path), "AnnData")
+    columns: Any = None
 
     def read(self, file: Any, start: int, stop: int) -> Any:
         """Return rows of the features, sparse ones as CSR."""
@@ -364,8 +354,8 @@ class AnnDataSource(Source):
         """Return rows of a column of ``obs``, or of the coordinates."""
         if key == _SPATIAL:
             return np.asarray(file[key][start:stop])
-        assert self.columns is not None
-        return self.columns.read_column(None, key, start, stop)
+        values: NDArray[Any] = self.columns.read_column(None, key, start, stop)
+        return values
 
 
 def _array(file: Any, key: str) -> Any:
@@ -384,10 +374,10 @@ class _Observations(Table):
 
     def column(self, name: str, role: str, request: Request) -> NDArray[Any]:
         """Return a column; a missing text is '' in info, and an error in ids and labels."""
-        values = text_array(self.columns[name])
-        if role == "info" and values.dtype == object:
-            values = text_array(["" if value is None else value for value in values.tolist()])
-        return values
+        values = self.columns[name]
+        if role != "info" or values.dtype != object:
+            return np.asarray(values)
+        return text_array(["" if value is None else value for value in values.tolist()])
 
     def source(self, roles: Roles, request: Request) -> tuple[Source, int, Any, bool]:
         """Return the source of the features and of the other columns."""
@@ -403,7 +393,8 @@ class _Observations(Table):
                 info["coords"] = _SPATIAL
         held = MemorySource.of(self.path, np.empty((0, 0)), columns)
         stamp = Stamp.of(self.path, self.key if self.path.is_dir() else "")
-        return AnnDataSource(stamp, tuple(info.items()), self.key, held), width, dtype, sparse
+        source = AnnDataSource(stamp, tuple(info.items()), "h5ad", self.key, held)
+        return source, width, dtype, sparse
 
 
 def scan_anndata(path: Path, request: Request) -> LazyBags:
@@ -411,9 +402,9 @@ def scan_anndata(path: Path, request: Request) -> LazyBags:
     io = import_optional("anndata.io", extra="anndata", purpose="Reading AnnData")
     if request.layer is not None and request.obsm is not None:
         raise_format_error(path, "pass layer= or obsm=, not both.")
-    given = request.features if isinstance(request.features, str) else "X"
-    key = f"layers/{request.layer}" if request.layer else given
-    key = f"obsm/{request.obsm}" if request.obsm else key
+    key = request.features if isinstance(request.features, str) else "X"
+    for folder, name in (("layers", request.layer), ("obsm", request.obsm)):
+        key = f"{folder}/{name}" if name else key
     with open_container(path) as file, parsing(path, "AnnData"):
         contents(path, file)  # refuses links
         if key not in file:

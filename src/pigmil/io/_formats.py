@@ -315,8 +315,9 @@ def scan_bags(
     """
     request = Request(
         format, bag, label, instance_label, features, as_names(info), as_names(bag_info), labels,
-        id, group, level, missing, missing_values, empty, splits, ids, _float_type(dtype),
-        delimiter, decimal, encoding, obsm, layer, isolated, options,
+        id, group, level, missing, missing_values, empty, splits, ids,
+        None if dtype is None else np.dtype(dtype), delimiter, decimal, encoding, obsm, layer,
+        isolated, options,
     )  # fmt: skip
     _check_request(request)
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
@@ -407,15 +408,7 @@ def _check_request(request: Request) -> None:
                 f"{name} must be {allowed[0]!r} or {allowed[1]!r}, got {value!r}.{hint}",
                 parameter=name,
             )
-
-
-def _float_type(dtype: Any) -> np.dtype[Any] | None:
-    if dtype is None:
-        return None
-    try:
-        parsed = np.dtype(dtype)
-    except TypeError:
-        parsed = None
-    if parsed not in (np.dtype(np.float32), np.dtype(np.float64)):
-        raise BagFormatError(f"dtype={dtype!r} is not float32 or float64.", parameter="dtype")
-    return parsed
+    if request.dtype is not None and request.dtype not in (np.float32, np.float64):
+        raise BagFormatError(
+            f"dtype={str(request.dtype)!r} is not float32 or float64.", parameter="dtype"
+        )

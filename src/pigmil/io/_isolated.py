@@ -19,8 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from pigmil._core import errors
-from pigmil._core.errors import BagFormatError
+from pigmil._core.errors import BagFormatError, BagsError, MissingDependencyError
 from pigmil._core.files import available_memory
 from pigmil._core.isolation import Child, ChildCallError, ChildError
 from pigmil.bags import Bags, LazyBags
@@ -35,16 +34,8 @@ _SECONDS, _SECONDS_PER_FILE, _BYTES_PER_SECOND = 30.0, 0.1, 5e6
 _MEMORY_SHARE = 0.5  # of the memory that is available, for the child
 _SECONDS_OF_WAITING = 600.0  # beside ten times the CPU time: a slow disk, but not for ever
 _LIBRARIES = ("scipy.io", "pigmil.io", "pigmil.bags")  # imported before a limit holds
-_ERRORS: dict[str, type[Exception]] = {
-    kind.__name__: kind
-    for kind in (
-        BagFormatError,
-        BagFileNotFoundError,
-        errors.BagsError,
-        errors.MissingDependencyError,
-        TypeError,
-    )
-}
+# Errors of the child that are raised here again; all others mean a damaged file.
+_ERRORS = (BagFormatError, BagFileNotFoundError, BagsError, MissingDependencyError, TypeError)
 
 
 class Scan:
@@ -86,8 +77,9 @@ class Scan:
         try:
             return child.call(function, *arguments, shared={"scan": (self.key, self)})
         except ChildCallError as error:
-            if error.type_name in _ERRORS:
-                raise _ERRORS[error.type_name](error.message) from None
+            for kind in _ERRORS:
+                if kind.__name__ == error.type_name:
+                    raise kind(error.message) from None
             problem = f"cannot be read ({error.type_name}: {error.message})"
         except ChildError as error:
             problem = f"cannot be read in isolation: {error}"
@@ -112,33 +104,26 @@ def describe(scan: Scan) -> dict[str, Any]:
         lazy = scan.lazy
     infos = [dict(source.info) for source in lazy._sources]
     columns = [name for name in infos[0] if all(name in info for info in infos)]
-    return {
-        "ids": lazy.ids,
-        "y": lazy.y,
-        "bag_info": lazy.bag_info,
-        "sizes": lazy.sizes,
-        "n_features": lazy.n_features,
+    known = ("ids", "y", "bag_info", "sizes", "n_features", "feature_names", "is_sparse")
+    return {name: getattr(lazy, name) for name in known} | {
         "dtype": lazy.dtype.str,
-        "feature_names": lazy.feature_names,
-        "is_sparse": lazy.is_sparse,
         "missing": lazy._missing,
         "columns": [*columns, *lazy._segment_info],
         "warnings": [str(warning.message) for warning in caught],
     }
 
 
-def read_features(start: int, stop: int, scan: Scan) -> Any:
-    """Return rows of the features, of a sparse matrix its three arrays; called in the child."""
+def read_rows(name: str, start: int, stop: int, scan: Scan) -> Any:
+    """Return rows of a column, or of the features if it has no name; called in the child.
+
+    Of sparse features these are the three arrays.
+    """
     bags, rows = scan.block(start, stop)
+    if name:
+        column = bags.instance_labels if name == INSTANCE_LABELS else bags.instance_info[name]
+        return None if column is None else column[rows]
     part = bags.instances[rows]
     return [part.data, part.indices, part.indptr] if bags.is_sparse else part
-
-
-def read_column(name: str, start: int, stop: int, scan: Scan) -> Any:
-    """Return rows of instance info or instance labels; called in the child."""
-    bags, rows = scan.block(start, stop)
-    column: Any = bags.instance_labels if name == INSTANCE_LABELS else bags.instance_info[name]
-    return column[rows]
 
 
 @dataclass(frozen=True)
@@ -158,15 +143,13 @@ class IsolatedSource(Source):
 
     def read(self, file: Any, start: int, stop: int) -> Any:
         """Return rows of the features."""
-        found = self.scan.call(read_features, start, stop)
-        return (
-            sp.csr_array(tuple(found), shape=(stop - start, self.width)) if self.sparse else found
-        )
+        found = self.scan.call(read_rows, "", start, stop)
+        shape = (stop - start, self.width)
+        return sp.csr_array(tuple(found), shape=shape) if self.sparse else found
 
     def read_column(self, file: Any, key: str, start: int, stop: int) -> NDArray[Any]:
         """Return rows of a further column."""
-        values: NDArray[Any] = self.scan.call(read_column, key, start, stop)
-        return values
+        return np.asarray(self.scan.call(read_rows, key, start, stop))
 
 
 def scan_isolated(paths: Sequence[Path], request: Request) -> LazyBags:

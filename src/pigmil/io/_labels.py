@@ -215,7 +215,8 @@ def _with_labels(
     kept = [at for at, value in enumerate(labels) if value is not None]
     if not kept:
         raise BagFormatError(f"{table.name}: no bag has a label in the column {label!r}.")
-    lazy, chosen = lazy[kept], [row for _, row, value in found if value is not None]
+    lazy = lazy[kept]
+    chosen = [row for _, row, value in found if row is not None and value is not None]
     info = {
         name: decoded([values[row] for row in chosen])
         for name, values in columns.items()
@@ -245,13 +246,13 @@ def _join(left: LabelTable, right: LabelTable, group: str | None) -> LabelTable:
             "tables are joined by one column. Name it with group=.",
             parameter="group",
         )
-    keys, other = (
+    own, keys = (
         [None if value is None else id_text(value) for value in table.columns[key]]
-        for table in (right, left)
+        for table in (left, right)
     )
     if len(set(keys)) < len(keys):  # the table with repeated keys is the one of slides
-        if len(set(other)) == len(other):
-            return _join(right, left, group)
+        left, right, own, keys = right, left, keys, own
+    if len(set(keys)) < len(keys):
         raise BagFormatError(
             f"{right.name}: has several rows for the same {key}, and so has {left.name}."
         )
@@ -259,7 +260,7 @@ def _join(left: LabelTable, right: LabelTable, group: str | None) -> LabelTable:
     joined = dict(left.columns)
     for name, values in right.columns.items():
         if name not in joined:
-            joined[name] = [values[row_of[one]] if one in row_of else None for one in other]
+            joined[name] = [values[row_of[one]] if one in row_of else None for one in own]
     return LabelTable(left.name, joined)
 
 

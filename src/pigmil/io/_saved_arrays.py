@@ -21,18 +21,11 @@ from numpy.typing import NDArray
 from pigmil.io._defence import check_memory, check_readable, parsing, raise_format_error
 
 SLIDEFLOW_INDEX = ".index.npz"  # end of the name of a file beside a tensor: locations of the tiles
-_STORAGES = {
-    "DoubleStorage": "f8",
-    "FloatStorage": "f4",
-    "HalfStorage": "f2",
-    "BFloat16Storage": "u2",  # the upper half of a float32
-    "LongStorage": "i8",
-    "IntStorage": "i4",
-    "ShortStorage": "i2",
-    "CharStorage": "i1",
-    "ByteStorage": "u1",
-    "BoolStorage": "?",
-}
+_STORAGES = {  # the names of torch for types; bfloat16 is the upper half of a float32
+    "DoubleStorage": "f8", "FloatStorage": "f4", "HalfStorage": "f2", "BFloat16Storage": "u2",
+    "LongStorage": "i8", "IntStorage": "i4", "ShortStorage": "i2", "CharStorage": "i1",
+    "ByteStorage": "u1", "BoolStorage": "?",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -203,9 +196,7 @@ class _Unpickler(pickle.Unpickler):
         """Return what stands for a name."""
         # New functions for every file: a pickle may change attributes of what it is given.
         if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
-            return lambda storage, offset, shape, strides, *rest: self._tensor(
-                storage, offset, shape, strides
-            )
+            return lambda *arguments: self._tensor(*arguments[:4])
         if (module, name) == ("torch._utils", "_rebuild_parameter"):
             return lambda tensor, *rest: tensor
         if (module, name) == ("collections", "OrderedDict"):

@@ -175,20 +175,21 @@ def detect_dialect(
     lines = lines[n_blank:]
     if not lines:
         raise_format_error(path, "has no rows.")
-    best: tuple[tuple[bool, int], str, list[list[str]]] | None = None
-    for sign in delimiter or DELIMITERS:
-        rows: list[list[str]] = []
+    tried: dict[str, list[list[str]]] = {sign: [] for sign in delimiter or DELIMITERS}
+    for sign, rows in tried.items():
         with contextlib.suppress(csv.Error):  # a cell that is too long for this detection
             rows.extend(row for row in csv.reader(lines, delimiter=sign) if row)
         if not rows:
             raise_format_error(path, "is not delimited text.")
-        width = len(rows[0])
-        equal = all(len(row) == width for row in rows[1 : max(2, len(rows) - 1)])
-        score = (equal and width > 1, width)
-        if best is None or score > best[0]:
-            best = (score, sign, rows)
-    assert best is not None
-    _, sign, rows = best
+
+    def regular_columns(sign: str) -> tuple[bool, int]:
+        """Return whether all rows have the same number of columns, and the number."""
+        first, *others = map(len, tried[sign])
+        equal = all(width == first for width in others[: max(1, len(others) - 1)])
+        return equal and first > 1, first
+
+    sign = max(tried, key=regular_columns)
+    rows = tried[sign]
     if any("\udc80" <= letter <= "\udcff" for cell in rows[0] for letter in cell):
         _raise_encoding(path, "row 1")
     if decimal is None:

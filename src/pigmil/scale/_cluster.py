@@ -74,13 +74,13 @@ def map_on_cluster(
     check_cluster(client)
     dask = sys.modules["dask"]
     with dask.config.set({"distributed.admin.large-graph-warning-threshold": "10 GB"}):
-        sent = client.submit(_same, function, pure=False)
+        sent = client.submit(same, function, pure=False)
         copies = [sent]
         if spread:
             # Workers take copies from each other; if one dies, another may compute its copy.
             where = {"allow_other_workers": True, "pure": False}
             workers = sorted(client.nthreads())[: len(tasks)]
-            copies = [client.submit(_same, sent, workers=[one], **where) for one in workers]
+            copies = [client.submit(same, sent, workers=[one], **where) for one in workers]
         dealt = [copies[at % len(copies)] for at in range(len(tasks))]
         columns = zip(*tasks, strict=True)
         futures = client.map(run, dealt, *columns, pure=False, key="pigmil-block")
@@ -114,7 +114,8 @@ def _results(client: Any, futures: list[Any]) -> Generator[Any, None, None]:
             client.cancel([future for future in futures if future is not None])
 
 
-def _same(value: Any) -> Any:
+def same(value: Any) -> Any:
+    """Return the value: what a worker calls to hold it."""
     return value
 
 
@@ -144,18 +145,12 @@ def check_cluster(client: Any) -> None:
         return version
 
     versions = client.run(installed_version)
-    lacking = sorted(worker for worker, version in versions.items() if version is None)
-    if lacking:
-        raise ClusterError(
-            f"{len(lacking)} of {len(versions)} workers do not have pigmil, among them "
-            f"{lacking[0]}; install it there: pip install 'pigmil[scale]=={__version__}'"
-        )
     other = sorted(worker for worker, version in versions.items() if version != __version__)
     if other:
         raise ClusterError(
-            f"{len(other)} of {len(versions)} workers have another version of pigmil: "
-            f"{other[0]} has {versions[other[0]]}, this process has {__version__}. "
-            "Install the same version everywhere."
+            f"{len(other)} of {len(versions)} workers do not have this version of pigmil: "
+            f"{other[0]} has {versions[other[0]] or 'none'}, this process has {__version__}. "
+            f"Install the same everywhere: pip install 'pigmil[scale]=={__version__}'"
         )
     _checked_workers.add((client.id, workers))
 

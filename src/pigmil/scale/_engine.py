@@ -6,10 +6,12 @@ result is the same on every engine and for any number of workers.
 
 import contextlib
 from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import joblib
 import numpy as np
+import scipy.sparse as sp
 from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
@@ -18,7 +20,13 @@ from pigmil._core.files import available_memory
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.bags._lazy import LazyBags
-from pigmil.scale._cluster import active_client, check_cluster, cluster_memory, map_on_cluster
+from pigmil.scale._cluster import (
+    active_client,
+    check_cluster,
+    cluster_memory,
+    map_on_cluster,
+    same,
+)
 
 Result = TypeVar("Result")
 _HELD_SHARE = 0.25  # of the available memory, for blocks that are read in every iteration
@@ -47,19 +55,11 @@ def hold_blocks(bags: LazyBags) -> LazyBags | HeldBlocks:
     room = cluster_memory(client) if client else available_memory()
     if bags.is_sparse or room is None or bags.nbytes > _HELD_SHARE * room:
         return bags
-    parts = bags.partitions()
     if client:
         check_cluster(client)
-        return HeldBlocks(client.map(_read_block, parts, pure=False, key="pigmil-read"))
-    return HeldBlocks(list(map_blocks(_same_block, bags)))
-
-
-def _read_block(part: LazyBags) -> Bags:
-    return part.load(info=False)
-
-
-def _same_block(block: Bags) -> Bags:
-    return block
+        read = partial(LazyBags.load, info=False)
+        return HeldBlocks(client.map(read, bags.partitions(), pure=False, key="pigmil-read"))
+    return HeldBlocks(list(map_blocks(same, bags)))
 
 
 def map_blocks(
@@ -90,16 +90,15 @@ def map_blocks(
     object
         What the function returns.
     """
-    parts: Sequence[Any] = bags if isinstance(bags, Sequence) else _blocks_of(bags)
-    tasks = [(part, info, *more) for part, *more in zip(parts, *arguments, strict=True)]
+    blocks: Sequence[Any] = bags.blocks if isinstance(bags, HeldBlocks) else bags
+    blocks = bags.partitions() if isinstance(bags, LazyBags) else blocks
+    tasks = [(block, info, *more) for block, *more in zip(blocks, *arguments, strict=True)]
     if not tasks:
         return
     client = active_client()
-    if client:
-        results = map_on_cluster(client, _run_task, function, tasks)
-    else:
-        results = _map_here(_run_task, function, tasks)
-    with contextlib.closing(results):
+    with contextlib.closing(
+        map_on_cluster(client, _run_task, function, tasks) if client else _map_here(function, tasks)
+    ) as results:
         yield from results
 
 
@@ -139,10 +138,6 @@ def map_calls(
 def _run_call(function: Callable[..., Any], *arguments: Any) -> Any:
     with threadpool_limits(1):
         return function(*arguments)
-
-
-def _blocks_of(bags: LazyBags | HeldBlocks) -> Sequence[Any]:
-    return bags.blocks if isinstance(bags, HeldBlocks) else bags.partitions()
 
 
 def map_reduce(
@@ -243,11 +238,7 @@ def take_rows(bags: Bags | LazyBags, positions: IntArray) -> Any:
         for low, high, start in zip(cuts[:-1], cuts[1:], starts[:-1], strict=True)
     ]
     parts = list(map_blocks(_rows_of, bags, inside))
-    if bags.is_sparse:
-        import scipy.sparse as sp
-
-        return sp.vstack(parts, format="csr")
-    return np.concatenate(parts)
+    return sp.vstack(parts, format="csr") if bags.is_sparse else np.concatenate(parts)
 
 
 def _rows_of(block: Bags, positions: IntArray) -> Any:
@@ -297,17 +288,16 @@ def _run_task(function: Callable[..., Any], part: Any, info: bool, *arguments: A
 
 
 def _map_here(
-    run: Callable[..., Any], function: Callable[..., Any], tasks: list[tuple[Any, ...]]
+    function: Callable[..., Any], tasks: list[tuple[Any, ...]]
 ) -> Generator[Any, None, None]:
     backend, n_jobs = get_active_backend()
     if (n_jobs or 1) == 1 and not backend.nesting_level:
         n_jobs = joblib.cpu_count()
     n_jobs = min(n_jobs or 1, len(tasks)) if (n_jobs or 1) > 0 else n_jobs
     if n_jobs == 1:
-        for task in tasks:
-            yield run(function, *task)
+        yield from (_run_task(function, *task) for task in tasks)
         return
     parallel = joblib.Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
     # One thread of BLAS each: otherwise threads multiply.
     with threadpool_limits(1):
-        yield from parallel(joblib.delayed(run)(function, *task) for task in tasks)
+        yield from parallel(joblib.delayed(_run_task)(function, *task) for task in tasks)

@@ -110,10 +110,8 @@ def keep_scores(
     parquet = import_optional("pyarrow.parquet", extra="io", purpose="Keeping scores")
     plan = _plan(bags) | {"note": note}
     files = _write_missing(fit, bags, Path(folder), plan, "score", info=True)
-    parts = []
-    for file in files:
-        with parsing(file, "parquet"):
-            parts.append(parquet.read_table(file, columns=["score"])["score"].to_numpy())
+    with parsing(Path(folder), "parquet"):
+        parts = [parquet.read_table(file, columns=["score"])["score"].to_numpy() for file in files]
     return np.concatenate(parts)
 
 
@@ -134,19 +132,17 @@ def _write_missing(
     info: bool,
 ) -> list[Path]:
     """Write the files that are not there yet, after checking those that are."""
-    import_optional("pyarrow.parquet", extra="io", purpose="Writing Parquet")
     folder = folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     parts = bags.partitions()
     files = [folder / f"part-{at:05d}.parquet" for at in range(len(parts))]
+    sizes = [part.n_instances if column == "score" else part.n_bags for part in parts]
+    n_rows = dict(zip(files, sizes, strict=True))
     for file in sorted(folder.glob("part-*.parquet")):
-        _check_plan(file, plan)
+        _check_file(file, plan, column, n_rows.get(file))
     for leftover in folder.glob(".part-*.parquet"):  # of a write that was killed
         leftover.unlink()
     missing = [at for at, file in enumerate(files) if not file.exists()]
-    for at in set(range(len(parts))) - set(missing):
-        n_rows = parts[at].n_instances if column == "score" else parts[at].n_bags
-        _check_part(files[at], n_rows, column)
     if missing:
         write = partial(_write_part, without_training_scores(get_model()), json.dumps(plan))
         todo = [parts[at] for at in missing]
@@ -155,28 +151,36 @@ def _write_missing(
     return files
 
 
-def _check_plan(file: Path, plan: dict[str, Any]) -> None:
-    """Refuse a file of an earlier call with other bags or another model."""
+def _check_file(file: Path, plan: dict[str, Any], column: str, n_rows: int | None) -> None:
+    """Refuse a file of an earlier call with other bags or another model, or that is not whole."""
     parquet = import_optional("pyarrow.parquet", extra="io", purpose="Writing Parquet")
     check_readable(file)
-    with parsing(file, "parquet"):
-        earlier = json.loads((parquet.read_schema(file).metadata or {}).get(_PLAN, b"{}"))
+    with parsing(file, "parquet"), parquet.ParquetFile(file) as opened:
+        schema, n_found = opened.schema_arrow, opened.metadata.num_rows
+        earlier = json.loads((schema.metadata or {}).get(_PLAN, b"{}"))
         scores, expected = (
             np.asarray(found.get("first_scores", ()), dtype=float) for found in (earlier, plan)
         )
-    same = scores.shape == expected.shape and np.allclose(scores, expected, rtol=1e-6, atol=1e-12)
-    if earlier.get("bags") != plan["bags"]:
-        other = "other bags"
-    elif earlier.get("note") != plan.get("note"):
-        other = "another estimator or of a fit on other bags"
-    elif not same:
-        other = "another model"
-    else:
-        return
-    raise BagsError(
-        f"{file.parent} holds the scores of {other} ({file.name}); give another folder, or delete "
-        "this one."
+    same_scores = scores.shape == expected.shape and np.allclose(
+        scores, expected, rtol=1e-6, atol=1e-12
     )
+    checks = {
+        "other bags": earlier.get("bags") == plan["bags"],
+        "another estimator or of a fit on other bags": earlier.get("note") == plan.get("note"),
+        "another model": same_scores,
+    }
+    for other, is_same in checks.items():
+        if not is_same:
+            raise BagsError(
+                f"{file.parent} holds the scores of {other} ({file.name}); give another folder, or "
+                "delete this one."
+            )
+    has_scores = any(name == column or name.startswith(f"{column}_") for name in schema.names)
+    if n_rows is not None and (n_found != n_rows or not has_scores):
+        raise BagsError(
+            f"{file} has {n_found} rows, and {n_rows} with a {column} belong there; delete it to "
+            "compute it again."
+        )
 
 
 def _scores(model: Any, block: Bags) -> dict[str, NDArray[Any]]:
@@ -190,19 +194,6 @@ def _scores(model: Any, block: Bags) -> dict[str, NDArray[Any]]:
     if hasattr(method, "decision_function"):
         found["bag_score"] = method.decision_function(seen)
     return found
-
-
-def _check_part(file: Path, n_rows: int, column: str) -> None:
-    """Refuse a file of an earlier call that is not whole."""
-    parquet = import_optional("pyarrow.parquet", extra="io", purpose="Writing Parquet")
-    with parsing(file, "parquet"), parquet.ParquetFile(file) as opened:
-        found, names = opened.metadata.num_rows, opened.schema_arrow.names
-    has_scores = any(name == column or name.startswith(f"{column}_") for name in names)
-    if found != n_rows or not has_scores:
-        raise BagsError(
-            f"{file} has {found} rows, and {n_rows} with a {column} belong there; delete it to "
-            "compute it again."
-        )
 
 
 def _write_part(model: Any, plan: str, block: Bags, file: Path) -> None:
