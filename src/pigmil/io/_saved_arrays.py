@@ -7,6 +7,7 @@ tensors, lists and dictionaries, and refuses every other name.
 import contextlib
 import io
 import pickle
+import threading
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ from numpy.typing import NDArray
 from pigmil.io._defence import check_memory, check_readable, parsing, raise_format_error
 
 SLIDEFLOW_INDEX = ".index.npz"  # end of the name of a file beside a tensor: locations of the tiles
+# NumPy parses headers with Python's own parser, which fails in several threads before 3.11.8
+# ("AST constructor recursion depth mismatch").
+_HEADERS = threading.Lock()
 _STORAGES = {  # the names of torch for types; bfloat16 is the upper half of a float32
     "DoubleStorage": "f8", "FloatStorage": "f4", "HalfStorage": "f2", "BFloat16Storage": "u2",
     "LongStorage": "i8", "IntStorage": "i4", "ShortStorage": "i2", "CharStorage": "i1",
@@ -47,7 +51,8 @@ class NpyArray:
         """Return the array that a file holds, from its header."""
         version = npy.read_magic(file)
         read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, in_columns, dtype = read(file)
+        with _HEADERS:
+            shape, in_columns, dtype = read(file)
         if dtype.kind not in "biufU":
             raise_format_error(
                 path,
@@ -71,7 +76,8 @@ class NpyArray:
             file: Any = stack.enter_context(self.path.open("rb"))
             if self.member:
                 file = stack.enter_context(zipfile.ZipFile(file)).open(self.member)
-            return np.asarray(npy.read_array(file, allow_pickle=False))[key]
+            with _HEADERS:
+                return np.asarray(npy.read_array(file, allow_pickle=False))[key]
 
 
 def read_npy(path: Path) -> dict[str, NpyArray]:
