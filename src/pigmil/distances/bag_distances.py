@@ -141,7 +141,7 @@ def bag_distances_of_kinds(
         forward["sum"] = backward["sum"] = sums / np.outer(queries.sizes, to.sizes)
     return [
         _JOINS[join](forward[reduction], backward[reduction].T)
-        for reduction, join in map(_KINDS.__getitem__, kinds)
+        for reduction, join in (_KINDS[kind] for kind in kinds)
     ]
 
 

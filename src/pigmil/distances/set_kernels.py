@@ -62,8 +62,10 @@ def pair_sums(
     )
     for rows, columns, squared in blocks:
         values = function(squared, out=squared)
-        if itself:
-            _halve(values, rows, columns)
+        if itself and columns.start < rows.stop:
+            # All above the diagonal, and half of the diagonal; the transpose adds the rest.
+            diagonal = rows.start - columns.start
+            values = (np.triu(values, diagonal) + np.triu(values, diagonal + 1)) / 2
         if query_weights is not None:
             values *= query_weights[rows, None]
         if reference_weights is not None:
@@ -74,15 +76,6 @@ def pair_sums(
         part = np.add.reduceat(values, row_starts, axis=0, dtype=np.float64)
         sums[row_bags, column_bags] += np.add.reduceat(part, column_starts, axis=1)
     return sums + sums.T if itself else sums
-
-
-def _halve(values: NDArray[Any], rows: slice, columns: slice) -> None:
-    """Keep the values above the diagonal and half of the diagonal; the transpose adds the rest."""
-    if columns.start >= rows.stop:
-        return
-    behind = np.arange(rows.start, rows.stop)[:, None] - np.arange(columns.start, columns.stop)
-    values[behind > 0] = 0
-    values[behind == 0] *= 0.5
 
 
 def gaussian_sums(
@@ -122,15 +115,10 @@ def gaussian_sums(
     array([[4.    , 0.7358],
            [0.7358, 1.    ]])
     """
-
-    def decay(squared: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
-        np.multiply(squared, -gamma, out=out)
-        return np.exp(out, out=out)
-
     return pair_sums(
         queries,
         references,
-        decay,
+        lambda squared, out: np.exp(np.multiply(squared, -gamma, out=out), out=out),
         query_weights=query_weights,
         reference_weights=reference_weights,
     )

@@ -163,7 +163,9 @@ def log_density(
     group, sums = by_group or (None, result[:, None])  # (n_widths, n_groups, n_queries)
     sums[:] = -np.inf
     n_groups = sums.shape[1]
-    members = [group == k for k in range(n_groups)] if n_groups > 1 else [slice(None)]
+    members: list[Any] = [slice(None)]
+    if n_groups > 1:
+        members = [group == k for k in range(n_groups)]
     count = np.full(queries.shape[0], n_bags)  # bags that are not the query's own
     if own_bag is not None:
         count[own_bag >= 0] -= 1

@@ -429,12 +429,12 @@ class PIGMIL(MILClassifier):
     def _run_algorithm_3(self, bags: Bags, positive: BoolArray, rng: np.random.RandomState) -> None:
         """Run Algorithm 3; what it needs beside the paper stands in ``_pigmil_data``."""
         split = densities_by_class(self, bags, positive)
-        # Initialisation (lines 1 to 3).
+        # Initialisation (lines 1 to 3): working sets, working bags and the first PCP.
         first = self._initialise(split)
-        # PCP updating (lines 4 and 5).
+        # PCP updating (lines 4 and 5): the CSDG, and Algorithm 2 on it.
         candidates, result = self._update(split, first, rng)
         record_detection(self, bags, split, first, split.rows[candidates], result)
-        # Bag classification (line 6).
+        # Bag classification (line 6): the embedding by T+, and a linear SVM.
         self._classify(bags, positive, split.log_negative_density[0], rng)
 
     def _initialise(self, split: ClassSplit, width: int = 0) -> Initialisation:
