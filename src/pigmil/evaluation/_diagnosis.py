@@ -13,7 +13,7 @@ from pigmil.estimators._selection import HeldOutScores, least_area
 from pigmil.graph.scoring import auc_standard_error
 
 NOTHING, WEAK, GOOD = "nothing found", "weak", "good"
-_GOOD_AUC, _GOOD_STABILITY = 0.75, 0.5
+_GOOD_AUC, _GOOD_STABILITY = 0.8, 0.5
 _RIVAL_AUC = 0.95
 _ERRORS = 2.0  # standard errors by which a difference must exceed 0 to raise an alarm
 
@@ -137,7 +137,7 @@ def judge(
 
     Examples
     --------
-    >>> judge(0.9, 0.8, 0.7)[:2], judge(0.9, 0.6, 0.7)[:2], judge(0.6, 0.4, 0.7)[:2]
+    >>> judge(0.9, 0.8, 0.7)[:2], judge(0.9, 0.7, 0.7)[:2], judge(0.6, 0.4, 0.7)[:2]
     (('good', 0.8), ('weak', 0.4), ('nothing found', 0.0))
     """
     few = least > 1
@@ -283,7 +283,7 @@ def auc_by_unit(
     share[~positive] = 1.0 - share[~positive]
     auc = float(share[positive].mean())
     parts = (share - auc) / np.where(positive, sizes[True], sizes[False])
-    return auc, np.bincount(units, parts)
+    return auc, np.bincount(units, parts).astype(np.float64)
 
 
 def pick_stability(

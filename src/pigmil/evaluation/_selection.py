@@ -278,8 +278,9 @@ def diagnose(estimator: Any, bags: Any = None, y: Any = None, **settings: Any) -
     -----
     The verdict is "nothing found" unless the best instances of held-out positive bags are
     significantly better than those of negative bags. It is "good" if the lower end of the
-    interval of the AUC is at least 0.75, the stability is at least 0.5, and there is no alarm;
-    otherwise it is "weak". So it is where the bags are too few for any test.
+    interval of the AUC is at least 0.8, the stability is at least 0.5, there is no alarm, and
+    summaries of whole bags do not rank the bags as well; otherwise it is "weak". So it is where
+    the bags are too few for any test.
 
     Bag labels cannot reveal everything: an instance that always comes with the cause looks like
     the cause.
