@@ -73,6 +73,7 @@ def test_folds_are_fitted_on_training_bags_only(bags):
         np.testing.assert_allclose(model[0].transformer_.scale_, np.std(seen, axis=0))
 
 
+@pytest.mark.slow
 def test_grid_search_in_two_processes(bags):
     grid = {"bagscaler__with_std": [True, False]}
     search = GridSearchCV(MODEL, grid, cv=2, n_jobs=2).fit(bags, bags.y)

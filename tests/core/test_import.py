@@ -37,6 +37,7 @@ def test_nothing_heavy_is_imported():
     assert container == metrics == synthetic == beside
 
 
+@pytest.mark.slow
 def test_import_time_beside_scikit_learn():
     # CPU time in fresh processes, the best of some: noise only ever adds to it.
     code = "import time; start = time.process_time(); import {}; print(time.process_time() - start)"

@@ -48,6 +48,7 @@ def run(tmp_path):
     return once
 
 
+@pytest.mark.slow
 def test_first_run_says_once_that_it_compiles(run, monkeypatch):
     of_pigmil = "from pigmil.graph._kernels import count_bits\nprint(15.0 + count_bits(3))"
     monkeypatch.setattr(f"{__name__}.PROGRAM", of_pigmil)

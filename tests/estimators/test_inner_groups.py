@@ -85,6 +85,7 @@ def forbid_folds_of_bags(monkeypatch, seen):
 CHOOSING = ["PIGMIL", "SoftPIGMIL", "MILD", "mi-Sim", "Clustering MIL"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [card.name for card in all_estimators()])
 def test_methods_fitted_by_compare_keep_groups(name, monkeypatch):
     """Every method, with its own choices, as ``compare(groups=...)`` fits it."""

@@ -28,6 +28,7 @@ def test_bound_is_met_as_closely_as_possible(sizes, bound):
         assert np.minimum(sizes, level + 1).sum() > bound
 
 
+@pytest.mark.slow
 def test_the_least_dense_instances_of_each_bag_are_candidates():
     bags = make_basic(0)
     model = MiSim(max_candidates=60).fit(bags)

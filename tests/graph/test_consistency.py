@@ -89,6 +89,7 @@ def test_sizes_after_changes_of_a_vertex_equal_those_from_scratch(share):
         assert missing <= 2 * allowed[len(members)]
 
 
+@pytest.mark.slow
 @given(graphs(), densities, st.sampled_from([local_search, nested_cores]))
 @settings(max_examples=80)
 def test_searches_never_exceed_exhaustive_search(exhaustive, adjacency, density, search):
@@ -113,6 +114,7 @@ def test_worked_example():
     assert sizes[4, 5] == 3
 
 
+@pytest.mark.slow
 def test_far_pair_joins_a_large_core():
     # K_40 has 780 edges. With a separate edge: 781 >= floor(0.9 * 861) = 774.
     adjacency = np.zeros((42, 42), dtype=int)

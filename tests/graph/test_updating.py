@@ -259,6 +259,7 @@ def test_a_trace_is_shown_as_a_table_relative_to_the_start():
     assert "2 replacements in 3 tries" in repr(trace)
     assert "| 2 | 3 | 9 | 1.250 |" in repr(trace)
     assert "<td" in trace._repr_html_()
+    pytest.importorskip("pandas")
     frame = trace.to_frame(initial_pool=[1, 2])
     assert frame["out"].tolist() == [1, 2]
     assert frame["objective"].tolist() == [1.0, 1.25]

@@ -209,8 +209,8 @@ class StatisticsBoosting(_StatisticsClassifier):
 
     When to use: Beside any method that classifies bags, to see whether instances are needed.
 
-    Defaults: those of scikit-learn, with the square root of the number of columns tried per split;
-    not tuned.
+    Defaults: n_trees and all else are those of scikit-learn, with the square root of the number of
+    columns tried per split; not tuned.
 
     References
     ----------
