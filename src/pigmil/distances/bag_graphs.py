@@ -111,8 +111,8 @@ def edge_maps(bags: Bags, factor: FloatArray) -> FloatArray:
             swap = (one[0] < two[0]) | ((one[0] == two[0]) & (one[1] < two[1]))
             ends = np.where(swap, [two, one], [one, two])
             for start in range(0, len(row), _EDGES_AT_ONCE):
-                left, right = ends[:, :, start : start + _EDGES_AT_ONCE]
-                maps[position] += _end_map(*left, factor).T @ _end_map(*right, factor)
+                (left, its), (right, other) = ends[:, :, start : start + _EDGES_AT_ONCE]
+                maps[position] += _end_map(left, its, factor).T @ _end_map(right, other, factor)
     return maps.reshape(bags.n_bags, -1)
 
 

@@ -17,9 +17,9 @@ from pigmil._core._sklearn_compat import Interval
 from pigmil._core.errors import import_optional
 from pigmil._core.segments import segment_blocks, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
-from pigmil.bags import Bags
+from pigmil.bags import FOLD_GROUP, Bags
 from pigmil.estimators._parameters import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, with_parameters
-from pigmil.estimators._selection import FOLD_GROUP, content_order, grouped_folds
+from pigmil.estimators._selection import content_order, grouped_folds
 from pigmil.estimators._standardise import centre_and_spread, standardised
 from pigmil.estimators.base import MILClassifier
 

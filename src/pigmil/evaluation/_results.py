@@ -262,7 +262,7 @@ class Results:
         """
         marked, bests = self.table(metric).notna(), self.best(metric)
         for data, own in self.frame.groupby("data", sort=False):
-            best = bests.get(data)
+            best = bests.get(data, "")
             rivals = [(name, best) for name in marked if marked.loc[data, name] and name != best]
             for _, name, _, _, _, _, p in self._test(own, metric, rivals):
                 marked.loc[data, name] = not p < _LEVEL

@@ -237,7 +237,7 @@ def run_tasks(
         for future in wait(running, return_when=FIRST_COMPLETED).done:
             cell = running.pop(future).cell
             problem = future.exception()  # a worker of a cluster that died again and again
-            failed = {}, f"{type(problem).__name__}: {problem}"
+            failed: tuple[dict[str, Any], str] = {}, f"{type(problem).__name__}: {problem}"
             metrics, error = future.result() if problem is None else failed
             shared |= not store.add(cell, metrics, error)
             n_computed += 1

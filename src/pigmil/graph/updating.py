@@ -93,7 +93,7 @@ class Trace:
         array([4, 5])
         """
         kinds = {"bag": int, "vertex": int, "instance": int, "objective": float, "accepted": bool}
-        columns = {
+        columns: dict[str, Any] = {
             name: np.array([one[place] for one in tries], dtype=kind)
             for place, (name, kind) in enumerate(kinds.items())
         }
@@ -427,7 +427,7 @@ class _Scorer:
             size = np.abs(more) + new.steps @ size + np.abs(changed) @ np.abs(scores)
             scores = old.restart + old.steps @ scores
         roundings = n_products * (len(more) + 4)
-        return math.fsum(gain) > math.fsum(size) * roundings * np.finfo(np.float64).eps
+        return bool(math.fsum(gain) > math.fsum(size) * roundings * np.finfo(np.float64).eps)
 
 
 def _increasing(scores: FloatArray) -> IntArray:

@@ -317,9 +317,11 @@ def scan_npz(path: Path, request: Request) -> LazyBags:
                 {key[len(start) :]: arrays[key] for key in arrays if key.startswith(start)}
                 for start in ("info_", "bag_info_")
             )
-            fields = {name: arrays.get(name) for name in ("ids", "y", "instance_labels")}
-            more = {"feature_names": names, "instance_info": info, "bag_info": bag_info}
-            bags = Bags(instances, arrays["offsets"], **fields, **more, missing="keep")
+            fields: dict[str, Any] = {
+                name: arrays.get(name) for name in ("ids", "y", "instance_labels")
+            }
+            fields |= {"feature_names": names, "instance_info": info, "bag_info": bag_info}
+            bags = Bags(instances, arrays["offsets"], **fields, missing="keep")
             lazy = LazyBags.from_bags(bags, path)
             return lazy._replace(ids=typed_ids(path, lazy.ids, request.ids))
         columns = {BAG: arrays["bag_ids"]}

@@ -90,7 +90,7 @@ def map_blocks(
     object
         What the function returns.
     """
-    blocks: Sequence[Any] = bags.blocks if isinstance(bags, HeldBlocks) else bags
+    blocks: Any = bags.blocks if isinstance(bags, HeldBlocks) else bags
     blocks = bags.partitions() if isinstance(bags, LazyBags) else blocks
     tasks = [(block, info, *more) for block, *more in zip(blocks, *arguments, strict=True)]
     if not tasks:
