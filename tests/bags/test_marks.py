@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from pigmil import MISVM, Bags, SoftPIGMIL
+from pigmil import MISVM, Bags, SoftPIGMIL, diagnose, select_instances
 from pigmil._core.errors import BagsError
+from pigmil.bags import before_marks
 from pigmil.metrics import instance_scores
 
 TABLE = {"bag": ["a", "a", "b"], "instance": [0, 1, 2], "positive": ["no", "yes", False]}
@@ -36,6 +37,18 @@ def test_negatives_move_to_negative_bags_and_positives_are_also_bags_of_their_ow
     groups = marked.bag_info["fold_group"]
     assert groups[4] == groups[0]
     assert len(set(groups)) == 4
+
+
+def test_bags_before_marks_are_recovered_unless_they_changed_places():
+    bags = small()
+    marked = bags.with_marks(TABLE)
+    before, rows, marks = before_marks(marked)
+    assert contents(before) == contents(bags)
+    assert before.ids.tolist() == ["a", "b", "c", "d"]
+    assert marked.instances[rows].ravel().tolist() == list(range(8))
+    np.testing.assert_array_equal(marks, [0, 1, np.nan, np.nan, 0, *[np.nan] * 3])
+    for other in (bags, marked[[1, 0, 2, 3, 4]], marked[[4, 0, 1, 2, 3]], marked[:1]):
+        assert before_marks(other) is None
 
 
 def test_negatives_stay_in_their_group_and_are_dealt_evenly():
@@ -124,3 +137,23 @@ def test_methods_learn_from_marks_and_refer_to_the_original_rows(method):
     positives = unmarked & (bags.instance_labels == 1)
     impostors = unmarked & (np.arange(bags.n_instances) % 8 == 1)
     assert np.median(scores[positives]) > np.median(scores[impostors])
+
+
+@pytest.mark.parametrize("method", [SoftPIGMIL(random_state=0), MISVM()])
+def test_selection_and_verdict_know_the_marks(method):
+    bags, marks = planted(), np.full(480, np.nan)
+    rows = bags.offsets[1:60:6, None] + np.arange(2)
+    marks[rows] = [1, 0]
+    marked = bags.with_marks(marks)
+    method = method.fit(marked)
+    selection = select_instances(method, marked, fdr=0.2)
+    assert set(rows[:, 0]) <= set(selection.called)
+    assert not set(rows[:, 1]) & set(selection.instances)
+    assert len(selection.instances) == 240 - 10
+    assert selection.n_negatives == 240 + 10
+    assert not set(bags.ids[1:60:6]) & set(selection.bags_without_call)
+    assert len(selection.diagnosis.lines) > 1
+    if isinstance(method, SoftPIGMIL):  # it knows its bags and marks
+        again = select_instances(method, bags, fdr=0.2)
+        np.testing.assert_array_equal(again.adjusted, selection.adjusted)
+        assert diagnose(method).auc == selection.diagnosis.auc

@@ -60,6 +60,26 @@ def test_detect_ranks_the_planted_instances_first(pigmil, table, folder, rows_of
     assert "pigmil report" in page
 
 
+def test_detect_learns_from_marks(pigmil, table, folder, rows_of):
+    marks = "bag,instance,positive\nm1,2,yes\nm1,0,no\nm3,1,no\n"
+    (folder / "marks.csv").write_text(marks)
+    call = ("detect", table, *LABELLED, "-m", "SIL", "--marks", "marks.csv")
+    found = pigmil(*call, "--fdr", "0.3")
+    assert found.status == 0
+    assert "Marks used: 1 positive, 2 negative." in found.out
+    rows = {(row["bag"], row["instance"]): row for row in rows_of("molecules-instances.csv")}
+    assert len(rows) == 60
+    assert [rows["m1", "2"][name] for name in ("mark", "detected")] == ["positive", "true"]
+    assert [rows["m1", "0"][name] for name in ("mark", "detected")] == ["negative", "false"]
+    assert rows["m3", "0"]["mark"] == ""
+    page = (folder / "molecules-report.html").read_text("utf-8")
+    assert "1 positive, 2 negative; the method learned from them" in page
+    (folder / "marks.csv").write_text(marks + "m0,1,yes\n")
+    found = pigmil(*call)
+    assert found.status != 0
+    assert "Bag 'm0' is negative, but its instance 1 is marked positive" in found.err
+
+
 def test_too_few_bags_are_an_error_only_if_a_level_is_asked_for(pigmil, table, folder):
     lines = table.read_text().splitlines()
     small = folder / "small.csv"
@@ -211,7 +231,7 @@ def test_commands_offer_few_options_in_groups(pigmil):
     for name in ("detect", "compare"):
         command = typer.main.get_command(app).commands[name]
         options = [one for one in command.params if one.param_type_name == "option"]
-        assert len(options) <= 25
+        assert len(options) <= 26
         assert all(one.help for one in command.params)
         assert {"Data", "Method", "Results"} <= {one.rich_help_panel for one in options}
 

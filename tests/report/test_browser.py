@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from pigmil import Bags
+from pigmil.bags import mark_values
 from pigmil.estimators import get_estimator
 from pigmil.report import detection_summary, write_report
 
@@ -171,6 +172,48 @@ def test_filter_leaves_the_bags_and_rows_asked_for(browser, page, rhombus_summar
     assert name in visible
     tab.change("filter", "no such name")
     assert tab.text("filter-status").startswith("0 of")
+
+
+def test_marks_are_kept_after_a_reload_and_saved_as_a_table(browser, rhombus, tmp_path):
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    bags, model = rhombus
+    summary = detection_summary(model, bags, source="marks", folds=0)
+    page = write_report(summary, tmp_path / "marks.html")
+    tab = Tab(browser, page)
+    first, second = (summary["ranking"]["bags"][place] for place in (0, 1))
+    places = [(first["bag"], first["rows"][0], "yes"), (second["bag"], second["rows"][1], "no")]
+
+    def press(bag, row, mark):
+        tab.run(
+            "document.querySelector(`#ranking td[data-bag='${arguments[0]}'][data-instance="
+            "'${arguments[1]}'] button[data-mark=${arguments[2]}]`).click()",
+            bag, row["instance"], mark,
+        )  # fmt: skip
+
+    for place in places:
+        press(*place)
+    browser.refresh()
+    assert tab.text("marks-status") == "1 right, 1 wrong"
+    pressed = "return document.querySelectorAll('#ranking [aria-pressed=true]').length"
+    assert tab.run(pressed) == 2
+    settings = {"behavior": "allow", "downloadPath": str(tmp_path)}
+    browser.execute_cdp_cmd("Browser.setDownloadBehavior", settings)
+    tab.run("document.getElementById('save-marks').click()")
+    WebDriverWait(browser, 20).until(lambda _: (tmp_path / "marks.csv").exists())
+    values = mark_values(bags, tmp_path / "marks.csv")
+    rows = [bags.offsets[bag] + row["instance"] for bag, row, _ in places]
+    assert values[rows].tolist() == [1, 0]
+    assert np.isnan(values).sum() == bags.n_instances - 2
+    assert tab.complaints() == []
+    press(*places[0])  # once more takes a mark back
+    assert tab.text("marks-status") == "0 right, 1 wrong"
+    tab.run("document.getElementById('clear-marks').click()")
+    assert tab.run(pressed) == 0
+    learned = detection_summary(model, bags, source="marks", folds=0, marks=values)
+    tab = Tab(browser, write_report(learned, tmp_path / "learned.html"), width=390)
+    assert tab.text("marks-status") == "1 right, 1 wrong"
+    assert tab.run("return document.documentElement.scrollWidth") <= 390
 
 
 def test_slider_replays_the_updating(browser, page, rhombus_summary):

@@ -14,6 +14,7 @@ from pigmil.bags._container import Bags
 
 FOLD_GROUP = "fold_group"  # column of bag_info: bags with the same value stay in one fold
 ORIGINAL_ROW = "original_row"  # column of instance_info: the row before marks moved instances
+ORIGINAL_SIZE = "original_size"  # column of bag_info: the size before, 0 for copies of positives
 _COLUMNS = ("bag", "instance", "positive")
 _WORDS = {"yes": 1.0, "true": 1.0, "1": 1.0, "1.0": 1.0, "no": 0.0, "false": 0.0, "0": 0.0,
           "0.0": 0.0}  # fmt: skip
@@ -36,8 +37,38 @@ def marked_bags(bags: Bags, marks: Any, pos_label: Any = None) -> Bags:
     sizes = np.concatenate([np.bincount(owner, minlength=bags.n_bags), np.ones_like(copied)])
     marked = bags._subset(rows, bags_of_rows, offsets_of(sizes))
     return marked._replace(ids=_ids(bags, copied)).with_info(
-        bag_info={FOLD_GROUP: groups[bags_of_rows]}, instance_info={ORIGINAL_ROW: rows}
+        bag_info={
+            FOLD_GROUP: groups[bags_of_rows],
+            ORIGINAL_SIZE: np.concatenate([bags.sizes, np.zeros_like(copied)]),
+        },
+        instance_info={ORIGINAL_ROW: rows},
     )
+
+
+def before_marks(marked: Any) -> tuple[Bags, IntArray, FloatArray] | None:
+    """Return the bags before marks, their rows among those with marks, and the marks.
+
+    None for bags without marks, and if some of the bags were left out or have changed places. The
+    marks are 1, 0, and NaN where nothing is known.
+    """
+    if not isinstance(marked, Bags) or ORIGINAL_SIZE not in marked.bag_info:
+        return None
+    original, rows = np.unique(marked.instance_info[ORIGINAL_ROW], return_index=True)
+    sizes = np.asarray(marked.bag_info[ORIGINAL_SIZE])
+    kept = np.flatnonzero(sizes > 0)
+    offsets = offsets_of(sizes[kept])
+    complete = len(original) == offsets[-1] == original[-1] + 1
+    if not complete or kept[-1] != len(kept) - 1:  # copies come last
+        return None
+    before = marked._subset(rows, kept, offsets)
+    stays = marked.bag_index[rows] == before.bag_index
+    # Every bag keeps an instance: a positive one may not lose all, a negative one loses none.
+    if not np.logical_or.reduceat(stays, offsets[:-1]).all():
+        return None
+    values = np.where(stays, np.nan, 0.0)
+    copies = np.repeat(sizes == 0, marked.sizes)
+    values[marked.instance_info[ORIGINAL_ROW][copies]] = 1.0
+    return before, rows.astype(np.int64), values
 
 
 def mark_values(bags: Bags, marks: Any) -> FloatArray:
@@ -52,8 +83,10 @@ def mark_values(bags: Bags, marks: Any) -> FloatArray:
     """
     if isinstance(marks, str | os.PathLike):
         pandas = import_optional("pandas", extra="frames", purpose="Reading marks")
-        read = pandas.read_parquet if Path(marks).suffix == ".parquet" else pandas.read_csv
-        marks = read(marks)
+        if Path(marks).suffix == ".parquet":
+            marks = pandas.read_parquet(marks)
+        else:  # ids stay as they are written, also 007 and NA
+            marks = pandas.read_csv(marks, dtype={"bag": str}, keep_default_na=False)
     if not hasattr(marks, "columns") and not isinstance(marks, Mapping):
         values = np.asarray(marks, dtype=np.float64)
         known_values = np.isnan(values) | (values == 0) | (values == 1)

@@ -38,6 +38,7 @@ def detect(
     top: Annotated[int, result_option(min=0)] = 10,
     images: Result[str | None] = None,
     raw: Result[bool] = False,
+    marks: Method[Path | None] = None,
     fit: inputs.FitOptions = inputs.FIT_OPTIONS,
     read: inputs.ReadOptions = inputs.NO_OPTIONS,
 ) -> None:
@@ -67,6 +68,10 @@ def detect(
         Column with picture files to show in the report.
     raw : bool
         Do not protect text that a spreadsheet would run as a formula.
+    marks : Path
+        Table of instances that are known to be positive or not, with the columns bag, instance
+        (position in the bag, from 0) and positive (yes or no): .csv or .parquet. The report saves
+        one.
 
     Examples:
 
@@ -77,10 +82,12 @@ def detect(
       pigmil detect musk1 -o conformations.parquet --method MILD --fdr 0.05
 
       pigmil detect tiles.csv --info x --info y --method PIGMIL --set n_instances_per_bag=3
+
+      pigmil detect cells.csv --marks marks.csv
     """  # fmt: skip
     import numpy as np
 
-    from pigmil.bags import BagImputer, BagScaler
+    from pigmil.bags import BagImputer, BagScaler, mark_values
     from pigmil.evaluation._splits import bag_groups, duplicate_groups, with_fold_groups
     from pigmil.report import detection_summary, write_report
     from pigmil.report._ranking import detected_mask, ranked_rows, ranking_columns
@@ -102,14 +109,21 @@ def detect(
     has_copies = len(set(duplicate_groups(bags).tolist())) < bags.n_bags
     grouping = (*(read.group or []), *(["duplicates"] if has_copies else []))
     groups = bag_groups(bags, grouping or None)
+    training, known = with_fold_groups(scaled, groups), None
+    if marks is not None:
+        known = mark_values(bags, marks)
+        training = training.with_marks(known, pos_label=model.pos_label)
+        groups = None  # a column of the bags with marks
+        n_known = [int((known == value).sum()) for value in (1, 0)]
+        output.print("Marks used: {} positive, {} negative.".format(*n_known))
     with inputs.start_cluster(fit.workers):
         start = time.perf_counter()
-        inputs.fit_with_progress(output, model, with_fold_groups(scaled, groups))
+        inputs.fit_with_progress(output, model, training)
         seconds = time.perf_counter() - start
-        selection = _select(output, model, scaled, fdr, groups, fit.seed)
+        selection = _select(output, model, training, fdr, groups, fit.seed)
     rows = ranked_rows(model, bags)
     detected = detected_mask(model, bags, selection)
-    ranked = ranking_columns(bags, model.instance_scores_, rows, detected)
+    ranked = ranking_columns(bags, model.instance_scores_, rows, detected, known)
     ranked["best_of_bag"] = ranked["rank"] == 1
     adjusted = np.full(bags.n_instances, np.nan)
     if selection is not None:
@@ -123,6 +137,7 @@ def detect(
     _print_detection(output, bags, model, ranked, top, selection)
     output.add_file(to, f"{count(len(rows), 'ranked instance')} of positive bags")
     output.result["instances"] = to
+    output.result["marks"] = 0 if known is None else int((~np.isnan(known)).sum())
     if page is not None:
         with output.progress("writing the report"):
             summary = detection_summary(
@@ -137,6 +152,7 @@ def detect(
                 selection=selection,
                 images=images,
                 image_folder=Path(data).parent,
+                marks=known,
             )
             write_report(summary, page)
         output.add_file(page, "report; open it in a browser")

@@ -71,6 +71,8 @@ class HeldOutScores:
         By which bags are recognised, see :func:`bag_digests`.
     summaries : array of shape (n_bags,)
         Held-out decision value of a classifier of whole bags; NaN where there is none.
+    marks : array of shape (n_instances,), optional
+        1 and 0 for instances that a user marked, otherwise NaN.
     """
 
     scores: FloatArray
@@ -80,6 +82,26 @@ class HeldOutScores:
     units: IntArray
     digests: IntArray
     summaries: FloatArray
+    marks: FloatArray | None = None
+
+    @property
+    def known(self) -> FloatArray:
+        """The marks; NaN for all instances if there are none."""
+        return np.full(len(self.scores), np.nan) if self.marks is None else self.marks
+
+    def before_marks(self, bags: Bags, rows: IntArray, marks: FloatArray) -> "HeldOutScores":
+        """Return the scores of the bags before marks; see :func:`pigmil.bags.before_marks`."""
+        n_bags = bags.n_bags  # copies of positives come last
+        return HeldOutScores(
+            scores=self.scores[rows],
+            offsets=bags.offsets,
+            positive=self.positive[:n_bags],
+            fold=self.fold[:n_bags],
+            units=self.units[:n_bags],
+            digests=bag_digests(bags),
+            summaries=self.summaries[:n_bags],
+            marks=marks,
+        )
 
 
 def bag_digests(bags: Bags | LazyBags) -> IntArray:

@@ -17,7 +17,14 @@ from pigmil._core._sklearn_compat import check_sample_weight, fit_context, valid
 from pigmil._core.errors import PositiveLabelWarning, SingletonBagsWarning
 from pigmil._core.segments import segment_argmax, segment_gather, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
-from pigmil.bags import ORIGINAL_ROW, Bags, as_bags, check_no_missing, is_plain_table
+from pigmil.bags import (
+    ORIGINAL_ROW,
+    Bags,
+    as_bags,
+    before_marks,
+    check_no_missing,
+    is_plain_table,
+)
 from pigmil.estimators._parameters import (
     Card,
     complete_constraints,
@@ -157,13 +164,15 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
 
     def _refer_to_original(self, bags: Bags | LazyBags) -> None:
         """Let the detection refer to the bags before :meth:`pigmil.Bags.with_marks`."""
-        rows = bags.instance_info.get(ORIGINAL_ROW) if isinstance(bags, Bags) else None
-        if rows is None or not self.card.detects:
+        found = before_marks(bags)
+        if found is None or not self.card.detects:
             return
-        original, first = np.unique(rows, return_index=True)
-        if original[-1] == len(original) - 1:  # otherwise some of the bags were left out
-            self.instance_scores_ = self.instance_scores_[first]
-            self.detected_instances_ = np.unique(rows[self.detected_instances_])
+        before, rows, marks = found
+        copies_of = bags.instance_info[ORIGINAL_ROW]
+        self.detected_instances_ = np.unique(copies_of[self.detected_instances_])
+        self.instance_scores_ = self.instance_scores_[rows]
+        if hasattr(self, "held_out_"):
+            self.held_out_ = self.held_out_.before_marks(before, rows, marks)
 
     def _fit_one_vs_rest(self, bags: Bags, y: NDArray[Any], *weights: FloatArray) -> None:
         """Fit one model per class, and collect what they detect."""

@@ -200,14 +200,15 @@ def diagnose_scores(
         Names of the bags.
     """
     positive, offsets, units = held_out.positive, held_out.offsets, held_out.units
-    best = segment_reduce(np.maximum, held_out.scores, offsets)
+    scores = np.where(held_out.known == 0, -np.inf, held_out.scores)
+    best = segment_reduce(np.maximum, scores, offsets)
     n_positive, n_negative = (len(np.unique(units[side])) for side in (positive, ~positive))
     auc, parts = auc_by_unit(best, positive, units)
     smallest_error = auc_standard_error(auc, n_positive, n_negative)
     interval = _interval(auc, max(float(np.linalg.norm(parts)), smallest_error))
     stability, same, by_chance = np.nan, np.nan, np.nan
     if seen is not None:
-        stability, same, by_chance = pick_stability(seen, held_out.scores, offsets, positive)
+        stability, same, by_chance = pick_stability(seen, scores, offsets, positive)
     suspects = np.flatnonzero(~positive & (best > np.median(best[positive])))
     names = () if ids is None else tuple(sanitize(ids[bag]) for bag in suspects)
     summary_auc, lead = np.nan, np.nan

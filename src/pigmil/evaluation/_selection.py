@@ -19,7 +19,7 @@ from pigmil._core.errors import ChanceWarning, PositiveLabelWarning, import_opti
 from pigmil._core.segments import segment_gather
 from pigmil._core.text import Table, count
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
-from pigmil.bags import Bags, as_bags, is_lazy
+from pigmil.bags import FOLD_GROUP, Bags, as_bags, before_marks, is_lazy
 from pigmil.estimators._selection import (
     HeldOutScores,
     bag_digests,
@@ -172,6 +172,10 @@ def select_instances(
     other bags are scored and compared with the negatives of the fit. Labels of these bags are not
     used. Other methods are fitted again without each fold of the bags.
 
+    With bags that have marks (:meth:`pigmil.Bags.with_marks`) the result refers to the bags before:
+    instances marked negative calibrate as well, and those marked positive are called. A fitted
+    SoftPIGMIL knows its marks; other methods need the bags with marks.
+
     Parameters
     ----------
     estimator : estimator
@@ -244,15 +248,24 @@ def select_instances(
                 "The folds of a fitted model are those of its fit; pass an unfitted estimator to "
                 "keep groups in one fold."
             )
+        found = before_marks(bags)
+        if found is not None:
+            bags, labels = found[0], labels[: found[0].n_bags]
         return _select_by_fit(model, bags, labels, fdr)
+    found = before_marks(bags)
+    if found is not None and groups is None:
+        groups = FOLD_GROUP
     held_out = refit_folds(
         estimator, bags, _checked(labels, bags), cv=cv, groups=groups, random_state=random_state,
         folder=folder, callback=callback,
     )  # fmt: skip
+    if found is not None:
+        bags, rows, marks = found
+        held_out = held_out.before_marks(bags, rows, marks)
     seen = None if model is None else instance_scores(model, bags)
     method = type(last_step(estimator)).__name__
     diagnosis = diagnose_scores(method, held_out, seen, ids=bags.ids)
-    return _call(bags, held_out.positive, held_out.scores, held_out, diagnosis, fdr)
+    return _call(bags, held_out.positive, held_out.scores, held_out.known, held_out, diagnosis, fdr)
 
 
 def diagnose(estimator: Any, bags: Any = None, y: Any = None, **settings: Any) -> Diagnosis:
@@ -372,14 +385,15 @@ def _select_by_fit(model: Any, bags: Any, labels: Any, fdr: float) -> InstanceSe
         )
     whole = np.array_equal(place, np.arange(len(held_out.positive)))
     diagnosis = _judge_fit(method, bags.ids if whole else None)
-    scores = np.empty(bags.n_instances)
+    scores, marks = np.empty(bags.n_instances), np.full(bags.n_instances, np.nan)
     rows = segment_gather(held_out.offsets, place[known])
-    scores[segment_gather(bags.offsets, known)] = held_out.scores[rows]
+    seen = segment_gather(bags.offsets, known)
+    scores[seen], marks[seen] = held_out.scores[rows], held_out.known[rows]
     if len(known) < bags.n_bags:
         new = np.flatnonzero(place < 0)
         rows = segment_gather(bags.offsets, new)
         scores[rows] = method.decision_function_instances(inner[new])
-    return _call(bags, positive, scores, held_out, diagnosis, fdr)
+    return _call(bags, positive, scores, marks, held_out, diagnosis, fdr)
 
 
 def _places(digests: IntArray, known: IntArray) -> IntArray:
@@ -395,23 +409,32 @@ def _call(
     bags: Any,
     positive: BoolArray,
     scores: FloatArray,
+    marks: FloatArray,
     held_out: HeldOutScores,
     diagnosis: Diagnosis,
     fdr: float,
 ) -> InstanceSelection:
-    """Call instances of some bags by their scores and those of the negatives held out."""
-    rows = np.flatnonzero(np.repeat(positive, bags.sizes)).astype(np.int64)
+    """Call instances of some bags by their scores and those of the negatives held out.
+
+    Instances marked negative are negatives like those of negative bags; those marked positive are
+    called, and not among the tests.
+    """
+    rows = np.flatnonzero(np.repeat(positive, bags.sizes) & (marks != 0)).astype(np.int64)
     sizes = np.diff(held_out.offsets)
-    negative = np.repeat(~held_out.positive, sizes)
+    negative = np.repeat(~held_out.positive, sizes) | (held_out.known == 0)
     units = np.repeat(held_out.units, sizes)[negative]
     p_values = conformal_p_values(scores[rows], held_out.scores[negative], units)
+    tested = marks[rows] != 1
+    p_values[~tested] = 0.0
+    adjusted = np.zeros(len(rows))
+    adjusted[tested] = false_discovery_control(p_values[tested])
     return InstanceSelection(
         fdr=fdr,
         instances=rows,
         bag_ids=bags.ids[bags.bag_index[rows]],
         scores=scores[rows],
         p_values=p_values,
-        adjusted=np.asarray(false_discovery_control(p_values)),
+        adjusted=adjusted,
         n_negatives=int(negative.sum()),
         n_negative_bags=int((~held_out.positive).sum()),
         diagnosis=diagnosis,

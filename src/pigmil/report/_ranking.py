@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.metrics import brier_score_loss, confusion_matrix, roc_auc_score
 
+from pigmil._core.segments import segment_gather
 from pigmil._core.text import number, sanitize
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags, scaled_pipeline
@@ -52,7 +53,11 @@ def detected_mask(model: Any, bags: Bags, selection: Any = None) -> Any:
 
 
 def ranking_columns(
-    bags: Bags, scores: FloatArray, rows: IntArray, detected: BoolArray | None = None
+    bags: Bags,
+    scores: FloatArray,
+    rows: IntArray,
+    detected: BoolArray | None = None,
+    marks: FloatArray | None = None,
 ) -> dict[str, Any]:
     """Return ranked instances as columns, with all information that they came with.
 
@@ -66,11 +71,13 @@ def ranking_columns(
         Flat indices of the instances to list, in this order.
     detected : array of bool of shape (n_instances,), optional
         Which instances are detected.
+    marks : array of shape (n_instances,), optional
+        1 and 0 for instances that the user marked, otherwise NaN.
 
     Returns
     -------
     dict of str to array
-        ``bag``, ``instance``, ``score``, ``rank`` within the bag, ``detected`` and
+        ``bag``, ``instance``, ``score``, ``rank`` within the bag, ``detected``, ``mark`` and
         ``instance_label`` where known, and the columns of ``instance_info`` and ``bag_info``.
     """
     owner = bags.bag_index[rows]
@@ -85,6 +92,8 @@ def ranking_columns(
     }
     if detected is not None:
         columns["detected"] = detected[rows]
+    if marks is not None:
+        columns["mark"] = np.array([mark_word(mark) for mark in marks[rows]], dtype=object)
     if bags.instance_labels is not None:
         columns["instance_label"] = bags.instance_labels[rows]
     for info, at in ((bags.instance_info, rows), (bags.bag_info, owner)):
@@ -100,8 +109,17 @@ def ranking_columns(
     return columns
 
 
+def mark_word(mark: float) -> str:
+    """Return "positive" or "negative" for an instance that the user marked, otherwise ""."""
+    return "" if math.isnan(mark) else "positive" if mark else "negative"
+
+
 def ranked_bags(
-    model: Any, bags: Bags, thumbnails: Any = None, selection: Any = None
+    model: Any,
+    bags: Bags,
+    thumbnails: Any = None,
+    selection: Any = None,
+    marks: FloatArray | None = None,
 ) -> dict[str, Any]:
     """Rank the instances of each positive bag; the bag with the best instance is first.
 
@@ -115,6 +133,8 @@ def ranked_bags(
         Pictures of the instances.
     selection : InstanceSelection, optional
         Its calls are the detected instances.
+    marks : array of shape (n_instances,), optional
+        1 and 0 for instances that the user marked, otherwise NaN.
 
     Returns
     -------
@@ -146,6 +166,7 @@ def ranked_bags(
                     {
                         "rank": rank,
                         "detected": bool(detected[row]),
+                        "mark": "" if marks is None else mark_word(marks[row]),
                         "label": None if labels is None else sanitize(labels[row]),
                         **instance_fields(
                             model, bags, row, names, thumbnails if rank <= PICTURED else None
@@ -281,7 +302,13 @@ def instance_coordinates(bags: Bags) -> FloatArray | None:
 
 
 def bag_predictions(
-    model: Any, bags: Bags, original: Bags | None, folds: int | None, seed: int, groups: Any = None
+    model: Any,
+    bags: Bags,
+    original: Bags | None,
+    folds: int | None,
+    seed: int,
+    groups: Any = None,
+    marks: FloatArray | None = None,
 ) -> dict[str, Any]:
     """Classify each bag by a model that was fitted on other bags.
 
@@ -298,6 +325,8 @@ def bag_predictions(
         Seed of the folds.
     groups : str, array or tuple of these, optional
         Bags of a group stay in one fold, as in :func:`pigmil.diagnose`; so do identical bags.
+    marks : array of shape (n_instances,), optional
+        Marks on instances; those of the training bags of a fold are learned from.
 
     Returns
     -------
@@ -315,7 +344,7 @@ def bag_predictions(
     if folds < 2:
         return {"why_not": _NOT_REFITTED}
     try:
-        decision, probability = _cross_validate(model, bags, original, folds, seed, groups)
+        decision, probability = _cross_validate(model, bags, original, folds, seed, groups, marks)
     except ValueError as error:
         return {"why_not": f"Held-out predictions failed: {sanitize(error, limit=300)}"}
     predicted = decision > 0
@@ -338,7 +367,13 @@ def bag_predictions(
 
 
 def _cross_validate(
-    model: Any, bags: Bags, original: Bags | None, folds: int, seed: int, groups: Any
+    model: Any,
+    bags: Bags,
+    original: Bags | None,
+    folds: int,
+    seed: int,
+    groups: Any,
+    marks: FloatArray | None,
 ) -> tuple[FloatArray, FloatArray | None]:
     decision = np.empty(bags.n_bags)
     probability = np.empty(bags.n_bags) if hasattr(model, "predict_proba") else None
@@ -354,7 +389,11 @@ def _cross_validate(
             other.set_params(callback=None)
         if original is not None and original is not bags:
             other = scaled_pipeline(other, source)
-        other.fit(source[split.train])
+        train = source[split.train]
+        if marks is not None:
+            known = marks[segment_gather(bags.offsets, split.train)]
+            train = train.with_marks(known, pos_label=model.positive_label_)
+        other.fit(train)
         tested = source[split.test]
         decision[split.test] = sign * np.asarray(other.decision_function(tested))
         if probability is not None:

@@ -1,5 +1,6 @@
 """The summary of a detection: a plain dict from which every form of report is made."""
 
+import hashlib
 import os
 import platform
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ import numpy as np
 
 from pigmil._core.text import count, probability, sanitize, to_json_safe
 from pigmil._core.version import __version__
-from pigmil.bags import Bags
+from pigmil.bags import Bags, mark_values
 from pigmil.datasets import content_sha256
 from pigmil.report._pictures import (
     Thumbnails,
@@ -48,6 +49,7 @@ def detection_summary(
     selection: Any = None,
     images: str | None = None,
     image_folder: str | os.PathLike[str] | None = None,
+    marks: Any = None,
 ) -> dict[str, Any]:
     """Summarise the instances that a method detected in its training bags.
 
@@ -77,6 +79,8 @@ def detection_summary(
         Column of ``instance_info`` with pictures of the instances: arrays, or paths of files.
     image_folder : path, optional
         Folder of relative paths in that column.
+    marks : path, frame, mapping or array, optional
+        Marks on instances that the model learned from, see :meth:`pigmil.Bags.with_marks`.
 
     Returns
     -------
@@ -104,16 +108,18 @@ def detection_summary(
             f"have {bags.n_instances}; pass the bags it was fitted on."
         )
     positive = np.asarray(bags.y == model.positive_label_)
-    predictions = bag_predictions(model, bags, original, folds, seed, groups)
+    values = None if marks is None else mark_values(known, marks)
+    predictions = bag_predictions(model, bags, original, folds, seed, groups, values)
     thumbnails = None if images is None else Thumbnails(known, images, folder=image_folder)
-    ranking = ranked_bags(model, known, thumbnails, selection)
+    ranking = ranked_bags(model, known, thumbnails, selection, values)
     called = model.detected_instances_ if selection is None else selection.called
     diagnosis = None if selection is None else selection.diagnosis
+    checksum = content_sha256(known)
     return {
         "kind": "detection",
         "title": f"{model.card.name} on {sanitize(source)}",
         "method": model.card.name,
-        "facts": _facts(model, bags, positive, predictions, called, selection),
+        "facts": _facts(model, bags, positive, predictions, called, selection, values),
         "answer": detection_answer(model, known, predictions, selection, thumbnails),
         "diagnosis": None if diagnosis is None else diagnosis.to_dict(),
         "bags": {
@@ -122,6 +128,7 @@ def detection_summary(
             "positive": positive.tolist(),
             "size": bags.sizes.tolist(),
         },
+        "marks": _page_marks(known, values, checksum),
         "predictions": predictions,
         "ranking": ranking,
         "heatmaps": heatmaps(model, known, [bag["bag"] for bag in ranking["bags"]], selection),
@@ -130,13 +137,36 @@ def detection_summary(
         "graph": graph_picture(model, bags),
         "updating": updating_replay(model, bags),
         "provenance": provenance(
-            command, seed, {sanitize(source): content_sha256(known)}, model.get_params(deep=False)
+            command, seed, {sanitize(source): checksum}, model.get_params(deep=False)
         ),
     }
 
 
+def _page_marks(bags: Bags, marks: Any, checksum: str) -> dict[str, Any]:
+    """Return the marks given, the ids for the table that the page saves, and a storage key.
+
+    The page begins with the marks given. The browser keeps changes under the key, which depends on
+    the data and on the marks given.
+    """
+    rows = [] if marks is None else np.flatnonzero(~np.isnan(marks)).tolist()
+    owner = bags.bag_index
+    given = [
+        [int(owner[row]), int(row - bags.offsets[owner[row]]), "yes" if marks[row] else "no"]
+        for row in rows
+    ]
+    state = hashlib.sha256(repr(given).encode()).hexdigest()[:16]
+    key = f"pigmil marks {checksum} {state}"
+    return {"key": key, "ids": [str(name) for name in bags.ids], "given": given}
+
+
 def _facts(
-    model: Any, bags: Bags, positive: Any, predictions: Any, detected: Any, selection: Any
+    model: Any,
+    bags: Bags,
+    positive: Any,
+    predictions: Any,
+    detected: Any,
+    selection: Any,
+    marks: Any,
 ) -> list[dict[str, str]]:
     """Return the tiles under the title: a name, a short value and a note."""
     n_detected, n_bags = len(np.unique(detected)), len(np.unique(bags.bag_index[detected]))
@@ -155,6 +185,10 @@ def _facts(
     if selection is not None:
         note = f"confidence {selection.diagnosis.confidence:.2f} of 1"
         facts.insert(1, ("How sure", selection.diagnosis.verdict, note))
+    if marks is not None:
+        right, wrong = int((marks == 1).sum()), int((marks == 0).sum())
+        note = f"{right:,} positive, {wrong:,} negative; the method learned from them"
+        facts.append(("Marks", f"{right + wrong:,}", note))
     figures = predictions.get("figures")
     if figures:
         note = f"area under the ROC curve; accuracy {100 * figures['accuracy']:.0f} %"

@@ -15,7 +15,7 @@ from pigmil._core.text import Table, escape_markdown, number, probability
 
 _SUFFIXES = (".html", ".htm", ".md")
 # The parts of a summary that the scripts draw.
-_DRAWN = ("bags", "predictions", "map", "graph", "updating", "heatmaps")
+_DRAWN = ("bags", "predictions", "map", "graph", "updating", "heatmaps", "marks")
 
 
 def write_report(summary: Any, path: str | os.PathLike[str]) -> Path:

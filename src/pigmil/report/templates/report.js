@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const { bags, predictions, map, graph, updating, heatmaps } = data;
+  const { bags, predictions, map, graph, updating, heatmaps, marks } = data;
   const byId = (id) => document.getElementById(id);
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const phone = matchMedia("(max-width: 34rem)");
@@ -200,6 +200,49 @@
   byId("filter").addEventListener("input", filter);
   byId("only-detected").addEventListener("change", filter);
   filter();
+
+  // ---- Marks ----------------------------------------------------------------------------------
+  // Kept by the browser for this data set; those that the method learned from come first.
+  const given = Object.fromEntries(marks.given.map(([bag, instance, mark]) => [bag + " " + instance, mark]));
+  let kept = given;
+  try { kept = JSON.parse(localStorage.getItem(marks.key)) ?? given; } catch { /* no storage: for this visit only */ }
+  const cells = [...document.querySelectorAll("td.marks")];
+  function showMarks() {
+    for (const { dataset, children } of cells) {
+      const mark = kept[dataset.bag + " " + dataset.instance];
+      for (const button of children) button.setAttribute("aria-pressed", String(button.dataset.mark === mark));
+    }
+    const values = Object.values(kept);
+    const right = values.filter((mark) => mark === "yes").length;
+    byId("marks-status").textContent = right + " right, " + (values.length - right) + " wrong";
+    byId("save-marks").disabled = byId("clear-marks").disabled = values.length === 0;
+  }
+  function keepMarks(changed) {
+    kept = changed;
+    try { localStorage.setItem(marks.key, JSON.stringify(kept)); } catch { /* as above */ }
+    showMarks();
+  }
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("td.marks button");
+    if (!button) return;
+    const { bag, instance } = button.parentElement.dataset;
+    const { [bag + " " + instance]: before, ...others } = kept;
+    keepMarks(before === button.dataset.mark ? others : { ...others, [bag + " " + instance]: button.dataset.mark });
+  });
+  byId("clear-marks").addEventListener("click", () => keepMarks({}));
+  byId("save-marks").addEventListener("click", () => {
+    const quoted = (name) => '"' + name.replaceAll('"', '""') + '"';
+    const lines = Object.entries(kept).map(([place, mark]) => {
+      const [bag, instance] = place.split(" ");
+      return [quoted(marks.ids[bag]), instance, mark].join(",");
+    });
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([["bag,instance,positive", ...lines, ""].join("\n")], { type: "text/csv" }));
+    link.download = "marks.csv";
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  });
+  showMarks();
 
   // ---- Heat maps ------------------------------------------------------------------------------
   const VIRIDIS = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
