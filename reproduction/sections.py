@@ -77,7 +77,7 @@ def table1_section(table: Any, claims: Sequence[Claim]) -> str:
             "bags. Discrimination gives an exact copy minus infinity, so copies are easy to "
             "refuse; the last row has fresh draws in their place and is not in the average. "
             "LaTeX: [table1.tex](table1.tex).",
-            *_verdicts(claims, "Table I"),
+            *verdicts(claims, "Table I"),
         ]
     )
 
@@ -181,7 +181,7 @@ def table2_section(table: Any, results: Any, drawn: bool, claims: Sequence[Claim
     if drawn:
         parts.append("![Average ranks and critical difference](table2_ranks.png)")
     parts += results.notes()
-    return "\n\n".join([*parts, *_verdicts(claims, "Table II")])
+    return "\n\n".join([*parts, *verdicts(claims, "Table II")])
 
 
 def table2_summary(table: Any) -> str:
@@ -236,11 +236,12 @@ def figure_section(outcome: Any) -> str:
         f"[{outcome.name}.svg]({outcome.name}.svg). {outcome.notes}".strip(),
     ]
     for name in sorted(about):
-        parts += _verdicts(outcome.claims, name)
+        parts += verdicts(outcome.claims, name)
     return "\n\n".join(parts)
 
 
-def _verdicts(claims: Sequence[Claim], about: str) -> list[str]:
+def verdicts(claims: Sequence[Claim], about: str) -> list[str]:
+    """Return the claims about a table or figure with their checks, and why some fail."""
     chosen = [claim for claim in claims if claim.about == about]
     if not chosen:
         return []

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 
 from pigmil.graph import influence
 from reproduction import claims
@@ -48,14 +49,27 @@ def test_mean_and_error_by_hand():
     assert math.isnan(error)
 
 
-def test_a_claim_with_contradicting_readings_is_undecided():
-    def claim(*found):
-        return Claim("Noise", "t", tuple(Check("PIGMIL", "", verdict, "") for verdict in found))
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [((HOLDS, HOLDS, OPEN), HOLDS), ((FAILS, OPEN), OPEN), ((HOLDS, FAILS), OPEN), ((OPEN,), OPEN),
+     ((FAILS, FAILS, HOLDS), FAILS), ((HOLDS,) + (OPEN,) * 11, OPEN)],
+)  # fmt: skip
+def test_more_than_half_of_all_checks_decide_a_claim(found, expected):
+    checks = tuple(Check("PIGMIL", "", verdict, "") for verdict in found)
+    assert Claim("Noise", "t", checks).verdict == expected
 
-    assert claim(HOLDS, HOLDS, OPEN).verdict == HOLDS
-    assert claim(FAILS, OPEN).verdict == FAILS
-    assert claim(HOLDS, FAILS).verdict == OPEN
-    assert claim(OPEN).verdict == OPEN
+
+def test_the_bound_grows_with_the_number_of_checks():
+    # Seven of twelve checks decide: the chance of two standard errors is divided by six.
+    assert claims.bound_of(1) == pytest.approx(2.0)
+    assert norm.sf(claims.bound_of(12)) == pytest.approx(norm.sf(2.0) / 6)
+    # A gain of 2.2 standard errors decides alone, but not as one of three variants.
+    frame = curves(dict.fromkeys(SYNTHETIC, (50, 52.2)), (1.0, 8.0), seeds=4, noise=0.0)
+    swing = np.where(frame["seed"] % 2 == 0, 1, -1) * 0.01 * 3**0.5
+    frame["detection_accuracy"] += np.where(frame["x"] == 8, swing, 0.0)
+    three = pd.concat([frame.assign(variant=name) for name in "abc"])
+    assert claims.ratio_claims(frame)[0].verdict == HOLDS
+    assert claims.ratio_claims(three)[0].verdict == OPEN
 
 
 def test_ratio_as_the_paper_claims_and_otherwise():

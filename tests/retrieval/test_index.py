@@ -1,8 +1,13 @@
 """Retrieval of bags by their detected instances."""
 
+import sys
+from inspect import signature
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
+from sklearn.neighbors import NearestNeighbors
 
 from pigmil import Bags
 from pigmil._core.errors import BagsError
@@ -91,14 +96,41 @@ def test_wrong_queries_are_refused(bag, message):
         InstanceIndex(ByFirstFeature()).fit(FOUR).query(bag)
 
 
-def test_approximate_search_finds_what_the_exact_one_finds(monkeypatch):
-    pytest.importorskip("pynndescent")
+class Neighbours:
+    """NNDescent as it is called here, exact: the compilation of the real one takes a minute."""
+
+    def __init__(self, data, n_neighbors, random_state):
+        self.rows = NearestNeighbors().fit(data)
+
+    def query(self, query_data, k):
+        distances, found = self.rows.kneighbors(query_data, n_neighbors=k)
+        return found, distances
+
+
+@pytest.mark.parametrize("n_detected", [1, 3])
+def test_beyond_the_limit_the_neighbours_of_pynndescent_are_ranked(n_detected, monkeypatch):
     rng = np.random.default_rng(0)
     bags = bags_of(*(rng.normal(size=(20, 4)) for _ in range(100)))
-    exact = InstanceIndex(ByFirstFeature()).fit(bags)
+    exact = InstanceIndex(ByFirstFeature(), n_detected=n_detected).fit(bags)
     monkeypatch.setattr(_index, "_MOST_EXACT", 100)
-    monkeypatch.setattr(_index, "_MOST_NEIGHBOURS", 300)
-    near = InstanceIndex(ByFirstFeature()).fit(bags)
+    monkeypatch.setattr(_index, "_MOST_NEIGHBOURS", 600)
+    module = SimpleNamespace(NNDescent=Neighbours)
+    monkeypatch.setattr(_index, "import_optional", lambda *_, **__: module)
+    near = InstanceIndex(ByFirstFeature(), n_detected=n_detected).fit(bags)
     for bag in bags.ids[:5]:
-        found = [{match.bag for match in index.query(bag, 5)} for index in (exact, near)]
-        assert len(found[0] & found[1]) >= 4
+        for first, second in zip(exact.query(bag, 5), near.query(bag, 5), strict=True):
+            assert (first.bag, first.instance) == (second.bag, second.instance)
+            assert first.query_instance == second.query_instance
+            assert second.distance == pytest.approx(first.distance, rel=1e-5)
+
+
+def test_pynndescent_takes_what_it_is_called_with():
+    descent = pytest.importorskip("pynndescent").NNDescent
+    signature(descent).bind(np.zeros((1, 1)), n_neighbors=30, random_state=0)
+    signature(descent.query).bind(None, np.zeros((1, 1)), k=10)
+
+
+def test_without_pynndescent_the_search_stays_exact(monkeypatch):
+    monkeypatch.setattr(_index, "_MOST_EXACT", 2)
+    monkeypatch.setitem(sys.modules, "pynndescent", None)
+    assert InstanceIndex(ByFirstFeature()).fit(FOUR).query("b0", k=1)[0].bag == "b1"

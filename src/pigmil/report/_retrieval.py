@@ -74,7 +74,7 @@ def retrieval_summary(
         }
         for query in queries
     ]
-    asked = count(len(answers), "query", "queries")
+    asked = "the query" if len(answers) == 1 else f"each of {len(answers)} queries"
     model = index.model[-1] if hasattr(index.model, "steps") else index.model
     sizes = f"{count(bags.n_bags, 'bag')}, {count(bags.n_instances, 'instance')}"
     facts = {

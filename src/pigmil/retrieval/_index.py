@@ -61,8 +61,8 @@ class InstanceIndex(BaseEstimator):
         A method that scores instances, or a pipeline around one.
     score_weight : float, default=0.3
         Weight of the score of the matching instance, in standard deviations of the scores of the
-        indexed instances; 0 ranks by distance alone. The benchmark of retrieval says how it was
-        chosen.
+        indexed instances; 0 ranks by distance alone, a large one by the score alone, for any
+        query. See the notes for how it was chosen.
     n_detected : int, default=1
         Number of best-scored instances of the query that are compared.
 
@@ -78,6 +78,15 @@ class InstanceIndex(BaseEstimator):
     Features are standardized by mean and standard deviation of the indexed instances. Distances
     are exact, in blocks. With more than 200,000 instances, and pynndescent installed (extra
     ``retrieval``), the 1,000 nearest neighbours of a query are searched for approximately.
+
+    The weight was checked with SoftPIGMIL on sets that are in no table of the paper: models of
+    half of the bags, queries and index from the other half, two splits. Where all positive bags
+    have one concept (eleven sets of birdsong, letters, mails and incomes), mean average
+    precision is 64, 73, 82, 85, 88, 88 % for 0, 0.1, 0.3, 0.5, 1 and 2; by the score alone,
+    for any query, it is 88 %. Where the positive class has three kinds (digits) and only
+    bags of the kind of the query count, it is 46, 56, 52, 49, 46, 45 %. The two ask for
+    different weights, and their sum hardly changes from 0.3 to 1; so 0.3, the first value
+    tried, stays. Use 0.1 to find bags of the same kind, and 1 to find positive bags.
 
     Cost of a query: O(N d) for N indexed instances.
 
