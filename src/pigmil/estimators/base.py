@@ -162,7 +162,7 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
         ``kept`` and ``rows`` are the places among all bags and instances of those fitted on.
         """
 
-    def _refer_to_original(self, bags: Bags | LazyBags) -> None:
+    def _refer_to_original(self, bags: Any) -> None:
         """Let the detection refer to the bags before :meth:`pigmil.Bags.with_marks`."""
         found = before_marks(bags)
         if found is None or not self.card.detects:
@@ -171,8 +171,9 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
         copies_of = bags.instance_info[ORIGINAL_ROW]
         self.detected_instances_ = np.unique(copies_of[self.detected_instances_])
         self.instance_scores_ = self.instance_scores_[rows]
-        if hasattr(self, "held_out_"):
-            self.held_out_ = self.held_out_.before_marks(before, rows, marks)
+        held_out: Any = getattr(self, "held_out_", None)
+        if held_out is not None:
+            self.held_out_ = held_out.before_marks(before, rows, marks)
 
     def _fit_one_vs_rest(self, bags: Bags, y: NDArray[Any], *weights: FloatArray) -> None:
         """Fit one model per class, and collect what they detect."""

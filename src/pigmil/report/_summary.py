@@ -195,8 +195,8 @@ def _facts(
         facts.append(("Held-out bags", probability(figures["area under the ROC curve"]), note))
     if bags.instance_labels is not None and n_detected:
         truth = bags.instance_labels == np.unique(bags.instance_labels)[-1]
-        right = f"{100 * float(np.mean(truth[detected])):.1f} %"
-        facts.append(("Truth", right, "of the detected instances are labelled positive"))
+        share = f"{100 * float(np.mean(truth[detected])):.1f} %"
+        facts.append(("Truth", share, "of the detected instances are labelled positive"))
     return [{"name": name, "value": value, "note": note} for name, value, note in facts]
 
 
