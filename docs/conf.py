@@ -7,7 +7,6 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
 
 import pigmil  # noqa: E402
-from pigmil.estimators._parameters import PAGES  # noqa: E402
 
 project = "pigmil"
 author = "The pigmil developers"
@@ -35,7 +34,11 @@ html_math_renderer = "mathml"
 
 autosummary_generate = True
 # Names that differ by case only would share a file where file names have no case.
-autosummary_filename_map = {f"pigmil.{name}": page for name, page in PAGES.items()}
+# MiSVM and MISVM, MiGraph and MIGraph: their pages must differ by more than case.
+autosummary_filename_map = {
+    "pigmil.MIGraph": "pigmil.MIGraph-edges",
+    "pigmil.MISVM": "pigmil.MISVM-bags",
+}
 autodoc_typehints = "none"
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False

@@ -49,12 +49,12 @@ print(bags)
 # %%
 # Fit, and ask how far to trust the result
 # ----------------------------------------
-# ``diagnose`` fits the method again without some of the patients; no tile label is needed. Its
-# alarm is a true remark on this cohort: a tumour slide has many tumour tiles, so that others
-# explain its label where the best ones are left out.
+# SoftPIGMIL holds out every slide once in its fit; selection and verdict use these scores, and no
+# tile label is needed. An alarm would be a true remark on this cohort: a tumour slide has many
+# tumour tiles, so that others explain its label where the best ones are left out.
 method = make_pipeline(BagScaler(), SoftPIGMIL(pos_label="tumour", random_state=0))
 model = method.fit(bags, bags.y)
-selection = select_instances(method, bags, groups="case_id")
+selection = select_instances(model, bags)
 print(selection.diagnosis)
 
 # %%
@@ -75,6 +75,6 @@ for name, ax in zip(("slide_3", "slide_7", "slide_4"), axes, strict=True):
 # The tiles were planted, so the answer can be checked: the share of the called tiles of tumour
 # slides that were planted.
 called = selection.called
-truth = np.concatenate(list(planted.values()))
+truth = np.concatenate([planted[name] for name in bags.ids])
 print(f"{len(called)} tiles called, {truth[called].mean():.0%} of them planted")
 print(f"{truth.sum()} tiles planted, {truth[called].sum() / truth.sum():.0%} of them called")

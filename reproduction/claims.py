@@ -90,10 +90,10 @@ def bound_of(n_checks: int) -> float:
 
     Examples
     --------
-    >>> bound_of(1), round(bound_of(3), 2), round(bound_of(12), 2)
-    (2.0, 2.28, 2.67)
+    >>> [round(bound_of(n), 2) for n in (1, 3, 12)]
+    [2.0, 2.28, 2.67]
     """
-    return float(norm.isf(norm.sf(2.0) / (n_checks - n_checks // 2)))
+    return float(norm.isf(norm.sf(2.0) / max(1, n_checks - n_checks // 2)))
 
 
 def decide(advantage: float, error: float, margin: float = MARGIN, *, bound: float = 2.0) -> str:
