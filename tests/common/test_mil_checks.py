@@ -277,7 +277,7 @@ WEIGHTED = [name for name in ALL if has_fit_parameter(get_estimator(name), "samp
 # Their formulas count bags (neighbours, cluster centres, starts, folds) or bound them one by one.
 NOT_WEIGHTED = {
     "PIGMIL", "SoftPIGMIL", "APR", "DD", "EM-DD", "Bag-KI-SVM", "Ins-KI-SVM", "MILD", "mi-Sim",
-    "MILIS", "Citation-kNN", "Clustering MIL",
+    "MILIS", "Citation-kNN", "Clustering MIL", "Statistics SVC", "Statistics boosting",
 }  # fmt: skip
 
 

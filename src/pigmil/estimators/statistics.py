@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -26,7 +26,7 @@ _DIGITS = 9  # of standardised values: thresholds of trees must not depend on ro
 _MAX_ITER = 1_000_000  # libsvm may not terminate if equal bags have different labels
 
 
-class BagStatistics(TransformerMixin, BaseEstimator):
+class BagStatistics(BaseEstimator):
     """Describe every bag by statistics of its features, one row per bag.
 
     After it, every scikit-learn classifier of tables works on bags.
@@ -65,6 +65,10 @@ class BagStatistics(TransformerMixin, BaseEstimator):
             raise ValueError(f"statistics are some of {known}; got {self.statistics!r}.")
         self.n_features_in_ = int((X if is_lazy(X) else as_bags(X)).n_features)
         return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> FloatArray:
+        """Return the statistics of the bags that it is fitted to."""
+        return self.fit(X, y).transform(X)
 
     def transform(self, X: Any) -> FloatArray:
         """Return the statistics, of all features the first, then the second, and so on.
