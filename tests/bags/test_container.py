@@ -45,24 +45,8 @@ class TestParts:
         assert bags.y is bags.instance_labels is bags.feature_names is None
         assert dict(bags.instance_info) == {}
 
-    def test_repr(self, bags):
-        assert repr(bags) == "Bags(3 bags, 6 instances, 2 features, float64, labels 0: 1, 1: 2)"
-        assert repr(Bags.from_list([A])) == "Bags(1 bags, 2 instances, 2 features, float64)"
-        many = Bags(np.ones((6, 1)), np.arange(7), y=np.arange(6))
-        assert "labels" not in repr(many)
-        mixed = Bags(np.ones((2, 1)), [0, 1, 2], y=np.array(["a", 1], dtype=object))
-        assert repr(mixed).endswith("labels 1: 1, a: 1)")
-
 
 class TestFromFlat:
-    def test_neighbours_are_taken_as_they_are(self):
-        flat = np.arange(6.0).reshape(3, 2)
-        bags = Bags.from_flat(flat, ["x", "x", "y"], y=[1, 0])
-        assert bags.ids.tolist() == ["x", "y"]
-        assert bags.y.tolist() == [1, 0]
-        assert "row" not in bags.instance_info
-        assert np.shares_memory(bags.instances, flat)
-
     def test_scattered_rows_are_gathered_in_order_of_appearance(self):
         flat = np.arange(5.0)[:, None]
         bags = Bags.from_flat(
@@ -163,12 +147,6 @@ class TestImmutable:
         for view in (*views, bags.instance_info["row"], sparse.instances.data):
             with pytest.raises(ValueError, match="read-only"):
                 view[...] = 1.0
-
-    def test_the_array_of_the_user_stays_writable(self):
-        mine = A.copy()
-        Bags(mine, [0, 1, 2])
-        mine[0, 0] = 5.0
-        assert mine[0, 0] == 5.0
 
 
 class TestCopies:

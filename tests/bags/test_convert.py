@@ -12,9 +12,9 @@ import pytest
 import scipy.sparse as sp
 
 from pigmil import Bags, as_bags
-from pigmil._core.errors import BagsError, MissingDependencyError
+from pigmil._core.errors import BagsError
 from pigmil.bags import is_plain_table
-from pigmil.bags._convert import _has_bag_column, is_bag_list, is_frame
+from pigmil.bags._convert import is_bag_list
 
 LONG = {
     "bag": ["a", "b", "a"],
@@ -124,33 +124,12 @@ class TestFrames:
         with pytest.raises(BagsError, match=message):
             as_bags(frame(table), bag=bag)
 
-    def test_frames_are_detected(self, frame):
-        assert is_frame(frame(LONG))
-        assert _has_bag_column(frame(LONG))
-        assert not _has_bag_column(frame({"x": [1]}))
-        assert not is_plain_table(frame(LONG))
-        assert is_plain_table(frame({"x": [1.0]}))
-
 
 def test_pandas_nullable_numbers_and_categories():
     table = pd.DataFrame({"bag": pd.Categorical(["b", "a"]), "x": pd.array([1, 2], dtype="Int64")})
     bags = as_bags(table)
     assert bags.ids.tolist() == ["b", "a"]
     assert bags.instances.ravel().tolist() == [1.0, 2.0]
-
-
-def test_long_lists_of_columns_are_shortened():
-    table = pd.DataFrame({f"c{i}": ["x"] for i in range(20)} | {"bag": [1]})
-    with pytest.raises(BagsError, match=r"'c11' \.\.\. \(20 in all\) are not numeric"):
-        as_bags(table)
-    with pytest.raises(BagsError, match=r"'c11' \.\.\. \(21 in all\)\."):
-        as_bags(table, bag="id")
-
-
-def test_frames_need_narwhals(monkeypatch):
-    monkeypatch.setitem(sys.modules, "narwhals", None)
-    with pytest.raises(MissingDependencyError, match=r"pip install narwhals .*extra 'frames'"):
-        as_bags(pd.DataFrame(LONG))
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,6 @@ def bags():
         lambda bags: OnInstances(StandardScaler()).fit(bags).transform(bags),
         lambda bags: bags.with_labels([0, 0, 1]),
         lambda bags: bags.with_instances(VALUES[:, :1]),
-        lambda bags: Bags.concatenate([bags[:1], bags[1:]]),
         lambda bags: pickle.loads(pickle.dumps(bags)),
         copy.deepcopy,
         lambda bags: bags[[2, 0, 1]][[1, 2, 0]],
@@ -67,28 +66,6 @@ def test_info_of_the_wrong_length(bags):
         bags.with_info(bag_info={"x": [1, 2]})
     with pytest.raises(ValueError, match="read-only"):
         bags.bag_info["age"][0] = 5
-
-
-def test_concatenation_reports_what_does_not_fit(bags):
-    other = Bags(np.ones((1, 2)), [0, 1], ids=["d"], feature_names=["left", "top"])
-    with pytest.raises(BagsError) as caught:
-        Bags.concatenate([bags, other])
-    assert str(caught.value).splitlines() == [
-        "The 2 collections of bags cannot be used:",
-        "- Their features have different names.",
-        "- Only 1 of them have bag_info age.",
-        "- Only 1 of them have bag_info patient.",
-        "- Only 1 of them have instance_info coords.",
-        "- Only 1 of them have instance_info tile.",
-        "- Only 1 of them have instance_labels.",
-        "- Only 1 of them have y.",
-    ]
-    with pytest.raises(BagsError, match="The id 'a' is given to 2 bags"):
-        Bags.concatenate([bags, bags[:1]])
-    with pytest.raises(BagsError, match=r"different numbers of features: \[1, 2\]"):
-        Bags.concatenate([bags, Bags(np.ones((1, 1)), [0, 1])])
-    with pytest.raises(BagsError, match="no bags to concatenate"):
-        Bags.concatenate([])
 
 
 def test_one_bag_by_its_id(bags):
@@ -150,17 +127,6 @@ def test_bag_info_of_flat_rows_is_given_once_per_bag_or_per_row():
     assert per_bag.equals(per_row)
     with pytest.raises(BagsError, match=r"bag_info\['site'\] has shape \(1,\); expected \(2, "):
         Bags.from_flat(np.ones((3, 1)), ids, bag_info={"site": ["x"]})
-
-
-def test_notebook_view_escapes_and_stops(bags):
-    text = bags.with_info(bag_info={"site": ["<b>", "y", "z"]})._repr_html_()
-    assert "&lt;b&gt;" in text
-    assert "<b>" not in text
-    assert "<bdi>c</bdi></th><td><bdi>1</bdi></td><td><bdi>3</bdi></td>" in text
-    assert "more bags" not in text
-    many = Bags(np.ones((40, 1)), np.arange(41))._repr_html_()
-    assert many.count("<tr>") == 11
-    assert "... and 30 more bags" in many
 
 
 class TestMissing:

@@ -7,19 +7,21 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.ensemble import BaggingClassifier
+from sklearn.ensemble import AdaBoostClassifier, BaggingClassifier
+from sklearn.feature_selection import SequentialFeatureSelector
 from sklearn.inspection import permutation_importance
 from sklearn.model_selection import (
     GridSearchCV,
     cross_val_predict,
     cross_validate,
+    learning_curve,
     train_test_split,
+    validation_curve,
 )
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.utils import resample, shuffle
 
-from pigmil import Bags, BagScaler, MIKernel, as_bags
+from pigmil import MISVM, SIL, Bags, BagScaler, MIKernel, as_bags
 from pigmil._core.errors import BagsError
 
 MODEL = make_pipeline(BagScaler(), MIKernel())
@@ -51,14 +53,6 @@ def test_train_test_split(bags):
     assert sorted([*train.ids, *test.ids]) == sorted(bags.ids)
     for name, bag in zip(test.ids, test, strict=True):
         assert abs(bag - bags[name]).max() == 0.0
-
-
-def test_shuffle_and_resample(bags):
-    mixed, y = shuffle(bags, bags.y, random_state=0)
-    assert mixed.y.tolist() == y.tolist()
-    again, y = resample(bags, bags.y, n_samples=40, random_state=0)
-    assert len(again) == 40
-    assert as_bags(again, y=y).y.tolist() == y.tolist()
 
 
 def test_folds_are_fitted_on_training_bags_only(bags):
@@ -110,7 +104,7 @@ def test_array_of_bags(sizes):
     assert type(as_bags(array).instances) is np.ndarray
     with pytest.raises(ValueError, match="sequence"):
         np.asarray(bags, dtype=np.float64)
-    with pytest.raises(TypeError, match="Sparse bags cannot become an array"):
+    with pytest.raises(TypeError, match=r"Sparse bags cannot become an array.* with bags\.with_"):
         np.asarray(bags.with_instances(sp.csr_array(bags.instances)))
 
 
@@ -130,15 +124,51 @@ def test_ensembles(sizes, model, n_classes):
     assert (model.predict(bags) == bags.y).mean() > 0.9
 
 
+def first_feature_counts(model, bags):
+    result = permutation_importance(model.fit(bags, bags.y), bags, bags.y, random_state=0)
+    return result.importances_mean[0] > result.importances_mean[1] + 0.1
+
+
+def first_feature_is_selected(model, bags):
+    selector = SequentialFeatureSelector(model, n_features_to_select=1, cv=3)
+    reduced = selector.fit_transform(bags, bags.y)
+    expected = bags.with_instances(bags.instances[:, :1])
+    np.testing.assert_array_equal(as_bags(reduced).instances, expected.instances)
+    return model.fit(reduced, bags.y).score(reduced, bags.y) > 0.9
+
+
+TOOLS = {
+    "learning curve": lambda model, bags: (
+        learning_curve(model, bags, bags.y, cv=3, train_sizes=[0.5, 1.0])[2][-1].mean() > 0.8
+    ),
+    "validation curve": lambda model, bags: (
+        validation_curve(
+            model, bags, bags.y, param_name="pos_label", param_range=[None, 1], cv=3
+        )[1].mean() > 0.8
+    ),
+    "boosting": lambda model, bags: (
+        AdaBoostClassifier(model, n_estimators=3, random_state=0)
+        .fit(bags, bags.y).score(bags, bags.y) > 0.9
+    ),
+    "permutation importance": first_feature_counts,
+    "feature selection": first_feature_is_selected,
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("sizes", [(1, 5), (3, 4)], ids=["ragged", "equal"])
-def test_permutation_importance(sizes):
-    """A feature that is noise matters less."""
+@pytest.mark.parametrize("model", [MISVM(), SIL()], ids=repr)
+@pytest.mark.parametrize("tool", TOOLS)
+def test_tools(tool, model, sizes):
+    """The second feature is noise."""
     bags = random_bags(sizes=sizes)
     noise = np.random.RandomState(1).normal(size=(bags.n_instances, 1))
-    bags = bags.with_instances(np.hstack([bags.instances[:, :1], noise]))
-    model = MIKernel().fit(bags, bags.y)
-    result = permutation_importance(model, bags, bags.y, n_repeats=5, random_state=0)
-    assert result.importances_mean[0] > result.importances_mean[1] + 0.1
+    assert TOOLS[tool](model, bags.with_instances(np.hstack([bags.instances[:, :1], noise])))
+
+
+def test_missing_values_are_found_where_scikit_learn_looks_for_them():
+    bags = Bags(np.array([[0.0], [np.nan]] * 4), np.arange(9), y=[0, 1] * 4, missing="keep")
+    with pytest.raises(ValueError, match="contains NaN"):
+        AdaBoostClassifier(MISVM()).fit(bags, bags.y)
 
 
 @pytest.mark.parametrize("n_features", [2, 3])

@@ -1,7 +1,5 @@
 """The container against its obvious twin: a plain list of arrays."""
 
-import pickle
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -9,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from pigmil import Bags, as_bags
+from pigmil import Bags
 
 values = st.floats(-1e6, 1e6, width=32)
 
@@ -46,13 +44,6 @@ def test_any_index_chooses_what_a_list_would(twin, sparse, data):
     assert bags[cut].ids.tolist() == list(range(n))[cut]
 
 
-@given(bag_lists(dtype=np.float32))
-def test_float32_and_pickle(twin):
-    bags = pickle.loads(pickle.dumps(Bags.from_list(twin)))
-    assert bags.dtype == np.float32
-    assert_same(bags, twin)
-
-
 @given(bag_lists(), st.randoms(use_true_random=False))
 def test_long_table_in_any_order_of_rows(twin, random):
     rows = [(bag, row) for bag, part in enumerate(twin) for row in range(len(part))]
@@ -65,19 +56,6 @@ def test_long_table_in_any_order_of_rows(twin, random):
     assert bags.ids.tolist() == [f"bag {bag}" for bag in order]
     assert bags.y.tolist() == [bag % 2 for bag in order]
     assert_same(bags, [[twin[b][row] for b, row in rows if b == bag] for bag in order])
-
-
-@given(bag_lists())
-def test_converter_reads_lists_and_nested_lists_alike(twin):
-    assert as_bags(twin).equals(as_bags([bag.tolist() for bag in twin]))
-    assert as_bags(twin).equals(as_bags(tuple(twin)))
-
-
-@given(arrays(np.float64, st.tuples(*[st.integers(1, 4)] * 3), elements=values))
-def test_three_dimensions_are_a_list_of_bags(cube):
-    bags = as_bags(cube)
-    assert_same(bags, list(cube))
-    assert np.shares_memory(bags.instances, cube)
 
 
 @given(bag_lists(), st.integers(0, 10), st.sampled_from([np.nan, np.inf, -np.inf]))

@@ -9,22 +9,6 @@ from pigmil._core import errors
 from pigmil._core.errors import Problems, import_optional
 
 
-@pytest.mark.parametrize(
-    ("error", "builtin"),
-    [
-        (errors.BagsError, ValueError),
-        (errors.BagFormatError, errors.BagsError),
-        (errors.DataSetError, LookupError),
-        (errors.MissingDependencyError, ImportError),
-        (errors.ModelFileError, ValueError),
-    ],
-)
-def test_every_error_is_ours_and_a_builtin(error, builtin):
-    assert issubclass(error, errors.PigmilError)
-    assert issubclass(error, builtin)
-    assert issubclass(errors.SingletonBagsWarning, UserWarning)
-
-
 def test_all_problems_in_one_message():
     problems = Problems("3 bags", limit=4)
     problems.add("First.")

@@ -2,16 +2,13 @@
 
 import os
 import subprocess
-import sys
-from hashlib import sha256
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from pigmil import MILES, Bags, KDEMin, StoreError, read_bags, save_model, scan_bags, write_bags
+from pigmil import MILES, Bags, KDEMin, StoreError, save_model, scan_bags, write_bags
 from pigmil.cli._console import write_table
-from pigmil.datasets._fetch import write_atomically
 from pigmil.evaluation import compare
 from pigmil.evaluation._store import Cell, Store
 from pigmil.io import formats
@@ -20,7 +17,7 @@ from pigmil.report._figures import write_figure
 from pigmil.scale import predict_to_parquet
 
 KIB = 48  # of the disk
-ZEROS, NOISE = bytes(100_000), np.random.default_rng(0).normal(size=20_000)
+NOISE = np.random.default_rng(0).normal(size=20_000)
 
 
 @pytest.fixture(scope="module")
@@ -66,35 +63,7 @@ def results(large, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def summary(model, large):
-    return detection_summary(model, large[:40], source="x", folds=0)
-
-
-@pytest.mark.parametrize("n_instances", [1, 60, 160, 1000])
-def test_hdf5_at_many_sizes(n_instances, large, disk):
-    """In a separate process: the HDF5 library used to end it with a signal, or at its exit."""
-    for path in disk.iterdir():
-        path.unlink()
-    lines = (
-        "import sys, numpy as np",
-        "from pigmil import Bags, write_bags",
-        "count, path = int(sys.argv[1]), sys.argv[2]",
-        "bags = Bags(np.random.default_rng(0).normal(size=(count, 40)), range(count + 1))",
-        "for compression in (None, 'gzip'):",
-        "    try: write_bags(bags, path, compression=compression)",
-        "    except OSError as error: print(error)",
-    )
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", "\n".join(lines), str(n_instances), str(disk / "bags.h5")],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    assert {path.name for path in disk.iterdir()} <= {"bags.h5"}
-    if n_instances == 1:
-        assert read_bags(disk / "bags.h5").n_bags == 1
-    elif n_instances >= 160:
-        assert done.stdout.count("No space left on device") == 2
-        assert not (disk / "bags.h5").exists()
+    return detection_summary(model, large[:40], source="x")
 
 
 @pytest.fixture(scope="module")
@@ -112,17 +81,16 @@ SCORES = np.linspace(0, 1, 1200)
 # From the name of a file to the fixture with what is written, and its writer.
 WRITERS = {
     "model.skops": ("model", save_model),
-    "set": ("large", lambda _, path: write_atomically(path, ZEROS, sha256(ZEROS).hexdigest(), "x")),
     "tiles.geojson": (
         "slides", lambda bags, path: write_geojson(bags, SCORES, 0, path, tile_size=256)
     ),
     "comparison.html": ("results", write_report),
     **{f"bags{suffix}": ("large", write_bags) for suffix in FORMATS},
     **{f"table{suffix}": ("slides", lambda _, path: write_table({"value": NOISE}, path))
-       for suffix in (".csv", ".parquet", ".json", ".tsv")},
+       for suffix in (".csv", ".parquet")},
     **{f"report{suffix}": ("summary", write_report) for suffix in (".html", ".md")},
     **{f"results{suffix}": ("results", lambda results, path: results.export(path))
-       for suffix in (".md", ".tex", ".csv", ".json", ".parquet")},
+       for suffix in (".md", ".tex", ".csv", ".json")},
     **{f"map{suffix}": ("slides", lambda bags, path: write_figure(
         plot_heatmap(bags, SCORES, 0, ax=Figure().subplots()).figure, path, dpi=150))
        for suffix in (".png", ".svg", ".pdf")},
@@ -149,13 +117,6 @@ def test_streamed_scores(large, tmp_path, disk):
     with pytest.raises(OSError, match=r"(?i)no space left"):
         predict_to_parquet(model, lazy, disk)
     assert {path.name for path in disk.iterdir()} == {"filler"}
-
-
-def test_a_new_store(disk):
-    fill(disk, 8 << 10)
-    with pytest.raises(StoreError, match="disk is full"):
-        Store(disk / "results.sqlite")
-    assert (disk / "results.sqlite").read_bytes() == b""
 
 
 def test_a_store_that_grows(tmp_path, disk):

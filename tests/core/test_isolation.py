@@ -163,16 +163,24 @@ def multiply(size):
 
 
 @POSIX
-def test_a_dead_child_whose_pipe_is_held_open_is_not_waited_for():
+def test_a_dead_child_whose_socket_is_held_open_is_not_waited_for():
     with pytest.raises(ChildDeathError, match="SIGKILL"):
         Child().call(fork_and_die)
 
 
 def fork_and_die():
-    if os.fork() == 0:  # it has all pipes, as a worker of multiprocessing would
+    if os.fork() == 0:  # it has the socket, as a worker of multiprocessing would
         time.sleep(15)
         os._exit(0)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@POSIX
+def test_a_child_that_does_not_read_a_large_request_is_not_waited_for():
+    with Child(time_limit=1) as child:
+        os.kill(child.call(os.getpid), signal.SIGSTOP)
+        with pytest.raises(ChildTimeoutError, match="time limit of 1 s"):
+            child.call(echo, b" " * 2**24)
 
 
 def test_a_child_that_does_not_start(monkeypatch):
@@ -183,7 +191,11 @@ def test_a_child_that_does_not_start(monkeypatch):
 
 @POSIX
 def test_a_call_that_is_interrupted_leaves_no_answer_for_the_next(child, monkeypatch):
-    def interrupt(*_):
+    looks = iter([0])  # the first is at the memory before the call
+
+    def interrupt(_):
+        for memory in looks:
+            return memory
         raise KeyboardInterrupt
 
     child.call(echo, 0)

@@ -1,4 +1,4 @@
-"""The door to numba: compiled once, said once, absent under NUMBA_DISABLE_JIT."""
+"""The door to numba: compiled once, absent under NUMBA_DISABLE_JIT."""
 
 import os
 import subprocess
@@ -46,19 +46,6 @@ def run(tmp_path):
         return done.stderr
 
     return once
-
-
-@pytest.mark.slow
-def test_first_run_says_once_that_it_compiles(run, monkeypatch):
-    of_pigmil = "from pigmil.graph._kernels import count_bits\nprint(15.0 + count_bits(3))"
-    monkeypatch.setattr(f"{__name__}.PROGRAM", of_pigmil)
-    assert run().count("compiling kernels once for this installation") == 1
-    assert "compiling" not in run()
-
-
-@pytest.mark.parametrize("disabled", ["0", "1"])
-def test_kernels_of_others_and_plain_python_are_not_announced(run, disabled):
-    assert "compiling" not in run(NUMBA_DISABLE_JIT=disabled)
 
 
 def test_a_cache_that_cannot_be_written_is_named(run, tmp_path):

@@ -35,13 +35,6 @@ def test_by_hand():
     assert offsets_of([2, 1]).dtype == np.int64
 
 
-def test_along_the_second_axis_and_of_tables():
-    table = np.arange(6.0).reshape(2, 3)
-    got = segment_reduce(np.add, table, np.array([0, 1, 3]), axis=1)
-    assert got.tolist() == [[0.0, 3.0], [3.0, 9.0]]
-    assert segment_mean(table, np.array([0, 2])).tolist() == [[1.5, 2.5, 3.5]]
-
-
 def test_nan_never_wins_over_a_number():
     values = np.array([NAN, -np.inf, NAN, NAN, 5.0, NAN])
     assert segment_argmax(values, np.array([0, 2, 4, 6])).tolist() == [1, 2, 4]

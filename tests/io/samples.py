@@ -62,20 +62,11 @@ def _observations():
     return anndata.AnnData(matrix, obs=obs, obsm={"spatial": VALUES[:, :2]})
 
 
-def _zarr(path):
-    import zarr
-
-    group = zarr.open_group(str(path), mode="w")
-    for at, values in enumerate(BAGS):
-        inner = group.create_group(f"b{at}", attributes={"label": at % 2})
-        inner.create_array("features", data=np.asarray(values))
-        inner.create_array("coords", data=np.zeros((len(values), 2)))
-
-
-def _h5ad(path):
+def _anndata(path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the defaults of coming versions
-        _observations().write_h5ad(path)
+        observations = _observations()
+        observations.write_zarr(path) if path.suffix == ".zarr" else observations.write_h5ad(path)
 
 
 def _arrow(path, compression=None):
@@ -110,8 +101,8 @@ WRITERS = {
     "npy": lambda path: np.save(path, VALUES),
     "h5": lambda path: write_bags(BAGS, path),
     "hdf5": _slide,
-    "h5ad": _h5ad,
-    "zarr": _zarr,
+    "h5ad": _anndata,
+    "zarr": _anndata,
     "pt": _pt,
     "mat": lambda path: scipy.io.savemat(
         path, {"features": VALUES, "bag_ids": [[1, 1, 2, 2, 2, 3]]}, do_compression=True

@@ -4,22 +4,17 @@ import joblib
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 
-from pigmil import MMIL, PIGMIL, SIL, BagScaler, MaxPoolingLR, SoftPIGMIL
+from pigmil import MMIL, PIGMIL, BagScaler, MaxPoolingLR, SoftPIGMIL
 from pigmil.estimators import get_estimator
-from pigmil.scale import HeldBlocks, hold_blocks
+from pigmil.scale import hold_blocks
 
 MODELS = {
     "SoftPIGMIL": SoftPIGMIL(random_state=0, n_landmarks=20),
     "SoftPIGMIL of a sample": SoftPIGMIL(random_state=0, n_landmarks=20, max_instances=120),
-    "SoftPIGMIL by embedding": SoftPIGMIL(random_state=0, n_landmarks=20, bag_rule="embedding"),
     "MaxPoolingLR": MaxPoolingLR(tol=1e-8),
     "MMIL": MMIL(),
-    "SIL": SIL(LogisticRegression(tol=1e-9, max_iter=1000)),
     "KDE": get_estimator("KDE")(),
     "KDE by median": get_estimator("KDE")(length_unit="median"),
     "KDEMin": get_estimator("KDEMin")(),
@@ -64,7 +59,7 @@ def test_the_size_of_blocks_does_not_change_soft_pigmil(n_bags, lazy, monkeypatc
     assert_same_model(fit(), expected, lazy, tolerance=1e-5)
 
 
-ON_ENGINES = ["SoftPIGMIL of a sample", "MaxPoolingLR", "SIL", "KDE", "KDEMin", "KDEMax"]
+ON_ENGINES = ["SoftPIGMIL of a sample", "MaxPoolingLR", "KDE", "KDEMin", "KDEMax"]
 
 
 @pytest.fixture(scope="module")
@@ -101,13 +96,13 @@ def test_a_fit_is_the_same_on_every_engine(name, lazy, cluster, one_worker):
         assert_same_model(model[-1], expected[-1], scaled, tolerance=1e-6)
 
 
-@pytest.mark.parametrize("name", ["MaxPoolingLR", "SIL"])
-def test_holding_blocks_in_memory_changes_nothing(name, lazy, monkeypatch):
-    held = clone(MODELS[name]).fit(lazy)
-    assert isinstance(hold_blocks(lazy), HeldBlocks)
+def test_holding_blocks_in_memory_changes_nothing(lazy, monkeypatch):
+    model = MODELS["MaxPoolingLR"]
+    held = clone(model).fit(lazy)
+    assert isinstance(hold_blocks(lazy), list)
     monkeypatch.setattr("pigmil.scale._engine.available_memory", lambda: 4 * lazy.nbytes - 1)
     assert hold_blocks(lazy) is lazy
-    assert np.array_equal(clone(MODELS[name]).fit(lazy).instance_scores_, held.instance_scores_)
+    assert np.array_equal(clone(model).fit(lazy).instance_scores_, held.instance_scores_)
 
 
 def test_pigmil_works_with_some_instances_of_each_bag_on_disk(lazy, cluster, monkeypatch):
@@ -128,12 +123,6 @@ def test_pigmil_works_with_some_instances_of_each_bag_on_disk(lazy, cluster, mon
     assert_same_model(again, model, lazy, tolerance=1e-6)
 
 
-def test_cross_validation_of_a_pipeline_works_by_index(lazy):
-    model = make_pipeline(BagScaler(), MaxPoolingLR())
-    scores = cross_val_score(model, lazy, lazy.y, cv=2, error_score="raise")
-    np.testing.assert_allclose(scores, cross_val_score(model, lazy.load(), lazy.y, cv=2))
-
-
 def test_probabilities_are_calibrated_on_disk_too(lazy):
     bags = lazy.load()
     expected = MaxPoolingLR(probability=True, tol=1e-8).fit(bags)
@@ -141,9 +130,3 @@ def test_probabilities_are_calibrated_on_disk_too(lazy):
     np.testing.assert_allclose(
         model.predict_proba(lazy), expected.predict_proba(bags), rtol=1e-4, atol=1e-6
     )
-
-
-def test_other_classifiers_of_instances_need_memory(lazy):
-    for classifier in (RandomForestClassifier(), LogisticRegression(class_weight="balanced")):
-        with pytest.raises(TypeError, match="on bags on disk it takes LogisticRegression with C"):
-            SIL(classifier).fit(lazy)

@@ -12,8 +12,6 @@ from sklearn.pipeline import make_pipeline
 
 from pigmil import MILES, MISVM, BagScaler, KDEMin, MaxPoolingLR, scan_bags, select_instances
 from pigmil._core.errors import BagsError
-from pigmil.evaluation import _selection
-from pigmil.evaluation._selection import fit_quietly
 from pigmil.scale import predict_to_parquet
 
 pd = pytest.importorskip("pandas")
@@ -44,13 +42,13 @@ from pigmil.scale import _predict
 model, lazy, folder = pickle.load(open(sys.argv[1], "rb"))
 write, written = _predict._write_part, []
 
-def kill_after_three(model, plan, block, file):
+def kill_after_three(model, plan, block, file, more):
     if len(written) == 3:
         under_way = _predict.atomic_write(file)
         under_way.__enter__()  # leaves its temporary file
         os.kill(os.getpid(), signal.SIGKILL)
     written.append(file)
-    write(model, plan, block, file)
+    write(model, plan, block, file, more)
 
 _predict._write_part = kill_after_three
 type(lazy).partitions = lambda bags, max_bytes=0: [bags[at : at + 4] for at in range(0, 30, 4)]
@@ -88,11 +86,6 @@ def test_parts_of_an_earlier_call_that_are_not_whole_are_named(lazy, tmp_path):
     model = KDEMin().fit(lazy.load())
     first, second, *_ = predict_to_parquet(model, lazy, tmp_path)
     whole = first.read_bytes()
-    parquet.write_table(parquet.read_table(first).slice(1), first)
-    with pytest.raises(
-        BagsError, match=r"part-00000\.parquet has .* rows, .* with a score .* delete"
-    ):
-        predict_to_parquet(model, lazy, tmp_path)
     first.write_bytes(whole[:-20])
     with pytest.raises(BagsError, match=r"part-00000\.parquet: cannot be read as parquet"):
         predict_to_parquet(model, lazy, tmp_path)
@@ -116,33 +109,6 @@ def test_several_classes_have_a_column_each(lazy, tmp_path):
     np.testing.assert_allclose(first[names[3:]], model.decision_function(lazy), rtol=1e-6)
 
 
-def test_held_out_scores_are_kept_by_fold(lazy, tmp_path, monkeypatch):
-    """A selection that was stopped goes on; a complete one fits nothing."""
-    expected = select_instances(KDEMin(), lazy.load(), cv=3)
-    fitted = []
-
-    def fit_twice(estimator, bags, y):
-        if len(fitted) == 2:
-            raise KeyboardInterrupt
-        fitted.append(len(bags))
-        return fit_quietly(estimator, bags, y)
-
-    monkeypatch.setattr(_selection, "fit_quietly", fit_twice)
-    with pytest.raises(KeyboardInterrupt):
-        select_instances(KDEMin(), lazy, cv=3, folder=tmp_path)
-    fitted[:] = [0]
-    found = select_instances(KDEMin(), lazy, cv=3, folder=tmp_path)
-    assert fitted == [0, 20]
-    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5, atol=1e-6)
-    assert np.array_equal(found.called, expected.called)
-    again = select_instances(KDEMin(), lazy, cv=3, folder=tmp_path)
-    assert np.array_equal(again.scores, found.scores)
-    with pytest.raises(BagsError, match="scores of another estimator or of a fit on other bags"):
-        select_instances(KDEMin(length_unit=3.0), lazy, cv=3, folder=tmp_path)
-    with pytest.raises(ValueError, match="folder= keeps the scores of bags on disk"):
-        select_instances(KDEMin(), lazy.load(), cv=3, folder=tmp_path / "b")
-
-
 SELECTING = [MISVM(), make_pipeline(BagScaler(), MILES()), MaxPoolingLR(tol=1e-8)]
 
 
@@ -152,6 +118,16 @@ def test_instances_are_selected_on_disk(method, lazy):
     expected = select_instances(method, lazy.load(), cv=2)
     assert np.array_equal(found.called, expected.called)
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-4, atol=1e-4)
+
+
+def test_further_columns_are_cut_to_the_blocks(lazy, tmp_path):
+    model, marks = KDEMin().fit(lazy.load()), np.arange(lazy.n_instances)
+    files = predict_to_parquet(model, lazy, tmp_path, columns={"mark": marks})
+    files[2].unlink()
+    table = read(predict_to_parquet(model, lazy, tmp_path, columns={"mark": marks}))
+    assert table["mark"].tolist() == marks.tolist()
+    with pytest.raises(BagsError, match="another model"):
+        predict_to_parquet(model, lazy, tmp_path, columns={"mark": marks + 1})
 
 
 def test_folders_of_other_bags_or_another_model_are_refused(lazy, tmp_path):

@@ -3,22 +3,27 @@
 from typing import Any
 
 from sklearn.base import _fit_context as fit_context
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.calibration import _SigmoidCalibration as SigmoidCalibration
+from sklearn.utils._param_validation import (
+    HasMethods,
+    Interval,
+    StrOptions,
+    validate_parameter_constraints,
+)
 from sklearn.utils.validation import _check_sample_weight as check_sample_weight
 from sklearn.utils.validation import validate_data
 
 __all__ = [
     "HasMethods",
     "Interval",
+    "SigmoidCalibration",
     "StrOptions",
     "check_sample_weight",
     "fit_context",
     "import_libsvm",
     "validate_data",
+    "validate_parameter_constraints",
 ]
-
-# The attribute in which scikit-learn stores the setting of `set_output`; `clone` copies it.
-OUTPUT_CONFIG = "_sklearn_output_config"
 
 
 def import_libsvm() -> Any:

@@ -1,9 +1,9 @@
 """Atomic writing: every file of the library is written here; and the memory that is available."""
 
-import contextlib
 import errno
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,7 +51,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
         yield temporary
         if target.exists():
-            _copy_owner_and_mode(target, temporary)
+            shutil.copymode(target, temporary)
         _flush(temporary)
         os.replace(temporary, target)
         _flush(target.parent)
@@ -77,14 +77,6 @@ def _writable_target(path: str | os.PathLike[str]) -> Path:
         reason = "not a regular file; devices, pipes and sockets are not written to"
         raise OSError(errno.EINVAL, reason, str(path))
     return target
-
-
-def _copy_owner_and_mode(source: Path, path: Path) -> None:
-    wanted, current = source.stat(), path.stat()
-    if (wanted.st_uid, wanted.st_gid) != (current.st_uid, current.st_gid):
-        with contextlib.suppress(OSError, AttributeError):  # only root may; Windows has no owners
-            os.chown(path, wanted.st_uid, wanted.st_gid)
-    path.chmod(stat.S_IMODE(wanted.st_mode))
 
 
 def _flush(path: Path) -> None:

@@ -5,10 +5,9 @@ and ``python -m``, where a file ``numpy.py`` beside the data would be run instea
 Therefore children start in safe-path mode (``-P`` and ``PYTHONSAFEPATH``, Python 3.11).
 
 Requests are pickles of our own objects; answers are JSON and raw arrays, never pickles, because
-what the child read may come from anywhere.
-
-Only a thread of its own (:func:`_talk`) waits for the pipes of a child. The caller looks at limits
-and at the process meanwhile, so that it never waits for a child that has ended.
+what the child read may come from anywhere. Both go through a socket that is never waited for longer
+than a moment: then the caller looks at the limits and at the process, so that it waits neither for
+a child that has ended nor for one that does not read.
 """
 
 import importlib
@@ -17,17 +16,19 @@ import os
 import pickle
 import queue
 import signal
+import socket
 import struct
 import subprocess
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from math import inf, prod
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from math import inf
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,14 +41,12 @@ except ImportError:  # part of joblib before 1.6
     from joblib.externals import cloudpickle
 
 SAFE_PATH = "PYTHONSAFEPATH"
-_ON = {SAFE_PATH: "1"}
 _MEBIBYTE = 2**20
-_READY = b"+"
 _LENGTH = struct.Struct("!Q")
 _SECONDS_TO_START = 300.0  # imports take a few; a busy machine may need a hundred times as long
 _SECONDS_TO_END = 10.0  # of a process that was killed
 _SECONDS_BETWEEN_LOOKS = 0.05  # at the memory of a child, which grows by about 1 GB in 0.5 s
-_ARRAY, _OBJECTS = "\0array", "\0objects"  # keys that no other dictionary has
+_ARRAY = "\0array"  # a key that no other dictionary has
 
 
 class ChildError(PigmilError):
@@ -119,9 +118,7 @@ class Child:
         self.time_limit, self.cpu_limit, self.memory_limit = time_limit, cpu_limit, memory_limit
         self.preload = tuple(preload)
         self._process: subprocess.Popen[bytes] | None = None
-        # To and from the thread that talks to the process.
-        self._requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._sockets: list[socket.socket] = []  # our end and that of the process
         self._held: set[str] = set()  # identifiers of the shared arguments that the child has
         self._ended = False
         self._calling, self._starting = threading.Lock(), threading.Lock()
@@ -167,7 +164,14 @@ class Child:
             new = {key: value for key, value in shared.values() if key not in self._held}
             names = {name: key for name, (key, _) in shared.items()}
             request = cloudpickle.dumps((function, arguments, keywords, names, new, self.cpu_limit))
-            answer = self._exchange(process, request)
+            seconds, most_memory = self.time_limit, inf
+            if os.name == "nt":
+                seconds = min(self.cpu_limit or inf, seconds or inf)
+            elif self.memory_limit is not None:
+                # While it is unpickled, the child holds the request twice.
+                most_memory = self.memory_limit * _MEBIBYTE + 2 * len(request)
+                most_memory += _memory(process.pid)
+            answer = self._exchange(process, request, seconds, most_memory)
             self._held |= set(new)
             if "result" in answer:
                 return answer["result"]
@@ -185,7 +189,8 @@ class Child:
 
     def close(self) -> None:
         """End the process; the next call would start another."""
-        self._requests.put(b"")  # ends the thread
+        for end in self._sockets:
+            end.close()
         if self._process is not None:
             self._process.kill()
             with suppress(subprocess.TimeoutExpired):
@@ -200,65 +205,68 @@ class Child:
                 raise ChildDeathError("the child process was ended")
             self.close()
             self._held = set()
-            self._requests, self._answers = queue.SimpleQueue(), queue.SimpleQueue()
-            # Not multiprocessing, which would import the caller's script anew.
-            command = [sys.executable, "-P", "-m", __name__, str(os.getpid()), *self.preload]
-            talk = [command, child_environment(), self._requests, self._answers]
-            threading.Thread(target=_talk, args=talk, daemon=True).start()
-            process = self._answers.get(timeout=_SECONDS_TO_START)
-            if process is None:
-                raise ChildDeathError("the child process could not be started")
+            self._sockets = list(socket.socketpair())
+            # Linux ends a child with the thread that started it, see :func:`serve_calls`; this
+            # one lives as long as its executor.
+            self._thread = ThreadPoolExecutor(1)
+            process = self._thread.submit(_start_process, self._sockets[1]).result()
             self._process = process
+        request = pickle.dumps((_import_all, [self.preload], {}, {}, {}, None))
         try:
-            if self._wait(process, _SECONDS_TO_START) == _READY:
-                return process
-            problem = _death(process.returncode)
-        except ChildTimeoutError as error:
-            problem = str(error).removeprefix("it ")
-        raise ChildDeathError(f"the child process did not start: it {problem}")
+            answer = self._exchange(process, request, _SECONDS_TO_START)
+            if "error" in answer:
+                self.close()
+                raise ChildCallError(*answer["error"])
+        except ChildError as error:
+            raise ChildDeathError(f"the child process did not start: {error}") from error
+        return process
 
-    def _exchange(self, process: "subprocess.Popen[bytes]", request: bytes) -> dict[str, Any]:
-        """Send a request and return the answer."""
-        seconds = self.time_limit
-        if os.name == "nt" and self.cpu_limit is not None:
-            seconds = min(self.cpu_limit, seconds or inf)
-        most_memory = inf
-        if self.memory_limit is not None and os.name != "nt":
-            # While it is unpickled, the child holds the request twice.
-            most_memory = self.memory_limit * _MEBIBYTE + _memory(process.pid) + 2 * len(request)
-        self._requests.put(request)
-        answer: dict[str, Any] | None = self._wait(process, seconds, most_memory)
-        if answer is not None:
+    def _exchange(
+        self,
+        process: "subprocess.Popen[bytes]",
+        request: bytes,
+        seconds: float | None,
+        most_memory: float = inf,
+    ) -> dict[str, Any]:
+        """Send a request and return the answer; end the process if there is none."""
+        deadline = time.monotonic() + (inf if seconds is None else seconds)
+        ours = self._sockets[0]
+        ours.settimeout(_SECONDS_BETWEEN_LOOKS)
+
+        def move(by: Callable[[memoryview], int], data: Any) -> None:
+            """Send or receive all bytes of an array."""
+            rest = memoryview(data)
+            while rest.nbytes:
+                try:
+                    rest = rest[by(rest) :]
+                except TimeoutError:
+                    if most_memory < inf and _memory(process.pid) > most_memory:
+                        raise self._memory_error("") from None
+                    if process.poll() is not None:
+                        raise EOFError from None
+                if time.monotonic() > deadline:
+                    raise ChildTimeoutError(f"it took longer than the time limit of {seconds:g} s")
+
+        def receive(shape: Any, dtype: Any) -> NDArray[Any]:
+            array = np.empty(shape, dtype)
+            if array.nbytes:
+                move(ours.recv_into, array.reshape(-1).view(np.uint8))
+            return array
+
+        try:
+            move(ours.send, _LENGTH.pack(len(request)) + request)
+            (length,) = _LENGTH.unpack(receive(_LENGTH.size, np.uint8).data)
+            text = receive(length, np.uint8).tobytes()
+            answer: dict[str, Any] = json.loads(text, object_hook=lambda v: _decode(v, receive))
             return answer
+        except BaseException as error:
+            self.close()  # after Ctrl-C too: the next call must not get this answer
+            if isinstance(error, ChildError) or not isinstance(error, Exception):
+                raise
+        # Whatever else goes wrong in a socket or an answer, the process cannot be used any more.
         if process.returncode == -getattr(signal, "SIGXCPU", inf):
             raise ChildTimeoutError(f"it took longer than {self.cpu_limit:g} s of CPU time")
         raise ChildDeathError(f"the child process {_death(process.returncode)}")
-
-    def _wait(
-        self,
-        process: "subprocess.Popen[bytes]",
-        seconds: float | None,
-        most_memory: float = inf,
-    ) -> Any:
-        """Return what comes next from the process; None, or an error at a limit, once it ended."""
-        deadline = inf if seconds is None else time.monotonic() + seconds
-        answer = None
-        try:
-            while True:
-                left = max(0.0, deadline - time.monotonic())
-                with suppress(queue.Empty):
-                    answer = self._answers.get(timeout=min(left, _SECONDS_BETWEEN_LOOKS))
-                    break
-                if left == 0:
-                    raise ChildTimeoutError(f"it took longer than the time limit of {seconds:g} s")
-                if most_memory < inf and _memory(process.pid) > most_memory:
-                    raise self._memory_error("")
-                if process.poll() is not None:  # a process that it started may hold its pipe open
-                    break
-        finally:
-            if answer is None:  # after Ctrl-C too: the next call must not get this answer
-                self.close()
-        return answer
 
     def _memory_error(self, message: str) -> ChildMemoryError:
         if self.memory_limit is not None:
@@ -266,33 +274,23 @@ class Child:
         return ChildMemoryError(message)
 
 
-def _talk(
-    command: list[str],
-    environment: dict[str, str],
-    requests: "queue.SimpleQueue[bytes]",
-    answers: "queue.SimpleQueue[Any]",
-) -> None:
-    """Start a process, send it requests and pass its answers on; None when it has ended.
+def _start_process(theirs: socket.socket) -> "subprocess.Popen[bytes]":
+    """Start a process that answers the calls that come through a socket."""
+    # Not multiprocessing, which would import the caller's script anew.
+    command = [sys.executable, "-P", "-m", __name__, str(os.getpid())]
+    process = subprocess.Popen(
+        command, env=child_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        stdin=subprocess.PIPE if sys.platform == "win32" else theirs.fileno(),
+    )  # fmt: skip
+    if sys.platform == "win32":
+        with process.stdin:
+            process.stdin.write(theirs.share(process.pid))
+    return process
 
-    Linux ends a child with the thread that started it, see :func:`serve_calls`; this thread lives
-    until the child is not needed any more. An empty request ends it.
-    """
-    # Whatever goes wrong in a pipe or an answer, the process cannot be used any more.
-    with suppress(Exception):
-        process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, bufsize=0,
-        )  # fmt: skip
-        answers.put(process)
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with process.stdin, process.stdout, suppress(Exception):
-            answers.put(bytes(_read(process.stdout, len(_READY))))
-            while request := requests.get():
-                _write(process.stdin, _LENGTH.pack(len(request)) + request)
-                answers.put(_receive(process.stdout))
-        process.kill()
-    answers.put(None)
+
+def _import_all(names: Sequence[str]) -> None:
+    for name in names:
+        importlib.import_module(name)
 
 
 def _death(status: int | None) -> str:
@@ -316,11 +314,11 @@ def _memory(pid: int) -> int:
         return 0
 
 
-def serve_calls(parent: int, preload: Sequence[str]) -> None:
-    """Make the calls that arrive on standard input until it closes; the main loop of a child.
+def serve_calls(parent: int) -> None:
+    """Make the calls that arrive on standard input, a socket; the main loop of a child.
 
-    When the parent ends, standard input closes and this process ends too, also in the middle of a
-    call. Compiled code may keep the thread that watches the input from running; therefore Linux
+    When the parent ends, the socket closes and this process ends too, also in the middle of a
+    call. Compiled code may keep the thread that watches the socket from running; therefore Linux
     is asked to kill this process when the thread that started it ends.
     """
     if sys.platform == "linux":
@@ -330,29 +328,27 @@ def serve_calls(parent: int, preload: Sequence[str]) -> None:
         if os.getppid() != parent:  # it ended before it could be asked
             return
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends children
-    source = os.fdopen(os.dup(0), "rb", buffering=0)
-    answers = os.fdopen(os.dup(1), "wb", buffering=0)
-    # What a function prints must not mix with the answers, and its processes get neither pipe.
-    os.dup2(2, 0)
-    os.dup2(2, 1)
+    if sys.platform == "win32":
+        channel = socket.fromshare(sys.stdin.buffer.read())
+    else:
+        channel = socket.socket(fileno=os.dup(0))
+        os.dup2(2, 0)  # no function reads from it, and no process that a function starts has it
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    threading.Thread(target=_read_requests, args=[source, requests], daemon=True).start()
-    for name in preload:
-        importlib.import_module(name)
-    _write(answers, _READY)
+    threading.Thread(target=_read_requests, args=[channel, requests], daemon=True).start()
     held: dict[str, Any] = {}
     while True:
         text, arrays = _answer(requests.get(), held)
-        _write(answers, _LENGTH.pack(len(text)) + text)
+        channel.sendall(_LENGTH.pack(len(text)) + text)
         for array in arrays:
-            _write(answers, array.reshape(-1).view(np.uint8) if array.nbytes else b"")
+            channel.sendall(array.reshape(-1).view(np.uint8).data if array.nbytes else b"")
 
 
-def _read_requests(source: IO[bytes], requests: "queue.SimpleQueue[bytes]") -> None:
+def _read_requests(channel: socket.socket, requests: "queue.SimpleQueue[bytes]") -> None:
+    source = channel.makefile("rb")
     try:
         while True:
-            (length,) = _LENGTH.unpack(_read(source, _LENGTH.size))
-            requests.put(bytes(_read(source, length)))
+            (length,) = _LENGTH.unpack(source.read(_LENGTH.size))
+            requests.put(source.read(length))
     finally:  # at the end of the input, or without memory for a request
         os._exit(0)
 
@@ -387,56 +383,30 @@ def _limit_cpu_time(seconds: float | None) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (most, hard))
 
 
-def _receive(pipe: IO[bytes]) -> dict[str, Any]:
-    """Return the next answer; its arrays follow in the pipe, in their order."""
-    (length,) = _LENGTH.unpack(_read(pipe, _LENGTH.size))
-    text = bytes(_read(pipe, length))
-    answer: dict[str, Any] = json.loads(text, object_hook=lambda value: _decode(value, pipe))
-    return answer
-
-
 def _encode(value: Any, arrays: list[NDArray[Any]]) -> Any:
     """Return what stands for a value that JSON does not have; arrays are appended to a list."""
     if isinstance(value, np.generic) and value.dtype.kind in "biuf":
         return value.item()
-    array = np.asarray(value) if isinstance(value, np.ndarray | np.generic) else None
-    if array is not None and array.dtype == object:
-        return {_OBJECTS: array.reshape(-1).tolist(), "shape": array.shape}
-    if array is not None and array.dtype.kind in "biufcSUMm":
-        arrays.append(np.ascontiguousarray(array))
-        return {_ARRAY: array.dtype.str, "shape": array.shape}
+    if isinstance(value, np.ndarray | np.generic):
+        array = np.ascontiguousarray(value).reshape(np.shape(value))
+        held = {_ARRAY: array.dtype.str, "shape": array.shape}
+        if array.dtype == object:
+            return held | {"values": array.reshape(-1).tolist()}
+        if array.dtype.kind in "biufcSUMm":
+            arrays.append(array)
+            return held
     raise TypeError(f"a child process cannot return {type(value).__name__}")
 
 
-def _decode(value: dict[str, Any], pipe: IO[bytes]) -> Any:
-    """Return a dictionary of JSON, or the array that it stands for."""
-    if _OBJECTS in value:
-        array = np.empty(prod(value["shape"]), dtype=object)
-        array[:] = value[_OBJECTS]
-        return array.reshape(value["shape"])
+def _decode(value: dict[str, Any], receive: Callable[[Any, Any], NDArray[Any]]) -> Any:
+    """Return a dictionary of JSON, or the array that it stands for; they arrive in their order."""
     if _ARRAY not in value:
         return value
-    dtype = np.dtype(value[_ARRAY])
-    data = _read(pipe, prod(value["shape"]) * dtype.itemsize)
-    return np.frombuffer(data, dtype=dtype).reshape(value["shape"])
-
-
-def _write(pipe: IO[bytes], data: Any) -> None:
-    rest = memoryview(data)
-    while rest.nbytes:  # an unbuffered pipe may take a part only
-        rest = rest[pipe.write(rest) :]
-
-
-def _read(pipe: IO[bytes], length: int) -> memoryview:
-    """Return so many bytes of a pipe, in memory that may be written to."""
-    data = memoryview(np.empty(length, dtype=np.uint8).data)
-    at = 0
-    while at < length:
-        n_bytes = pipe.readinto(data[at:])  # type: ignore[attr-defined]
-        if not n_bytes:
-            raise EOFError
-        at += n_bytes
-    return data
+    if "values" not in value:
+        return receive(value["shape"], value[_ARRAY])
+    array = np.empty(len(value["values"]), dtype=object)
+    array[:] = value["values"]
+    return array.reshape(value["shape"])
 
 
 def import_path() -> list[str]:
@@ -453,7 +423,7 @@ def import_path() -> list[str]:
 
 def safe_environment() -> dict[str, str]:
     """Return the environment of this process with safe-path mode switched on."""
-    return {**os.environ, **_ON}
+    return {**os.environ, SAFE_PATH: "1"}
 
 
 def child_environment() -> dict[str, str]:
@@ -461,19 +431,5 @@ def child_environment() -> dict[str, str]:
     return {**safe_environment(), "PYTHONPATH": os.pathsep.join(import_path())}
 
 
-@contextmanager
-def safe_children() -> Iterator[None]:
-    """Switch safe-path mode on for processes that libraries start, as dask starts workers."""
-    before = os.environ.get(SAFE_PATH)
-    os.environ.update(_ON)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[SAFE_PATH]
-        else:
-            os.environ[SAFE_PATH] = before
-
-
 if __name__ == "__main__":
-    serve_calls(int(sys.argv[1]), sys.argv[2:])
+    serve_calls(int(sys.argv[1]))

@@ -1,6 +1,5 @@
 """Compilation with numba: the decorator of every compiled kernel."""
 
-import functools
 import importlib
 import logging
 from collections.abc import Callable
@@ -17,8 +16,9 @@ def njit(function: _Function) -> _Function:
     """Compile a function of plain arrays and numbers, once for this installation.
 
     Serial, without the interpreter lock and kept on disk: threads belong outside the kernel, and
-    a new process loads in a fraction of a second what the first one compiled. Import a module of
-    kernels inside the function that needs it, so that ``import pigmil`` does not import numba.
+    a new process loads in a fraction of a second what the first one compiled in a few seconds.
+    Import a module of kernels inside the function that needs it, so that ``import pigmil`` does
+    not import numba.
 
     Parameters
     ----------
@@ -39,7 +39,6 @@ def njit(function: _Function) -> _Function:
     42
     """
     numba = importlib.import_module("numba")
-    _announce_compilation()
     try:
         compiled: _Function = numba.njit(cache=True, nogil=True)(function)
         _save_if_possible(getattr(compiled, "_cache", None))
@@ -61,24 +60,3 @@ def _save_if_possible(cache: Any) -> None:
             _logger.warning("kernels cannot be kept in %s: %s", cache.cache_path, error)
 
     cache.save_overload = save_or_log
-
-
-@functools.cache
-def _announce_compilation() -> None:
-    """Log why the first run is slow, once and only when numba begins to compile a kernel."""
-    event = importlib.import_module("numba.core.event")
-
-    class Announcement(event.Listener):  # type: ignore[name-defined]
-        def on_start(self, event: Any) -> None:
-            """Log the first compilation of a kernel of this library; those on disk are loaded."""
-            kernel = event.data["dispatcher"].py_func
-            if kernel.__module__.startswith("pigmil.") and not self.announced:
-                self.announced = True
-                _logger.warning("compiling kernels once for this installation, a few seconds")
-
-        def on_end(self, event: Any) -> None:
-            """Do nothing when a kernel is compiled."""
-
-        announced = False
-
-    event.register("numba:compile", Announcement())

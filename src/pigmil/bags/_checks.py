@@ -9,13 +9,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from pigmil._core.errors import BagsError, Problems
-from pigmil._core.text import count, listed
+from pigmil._core.text import listed
 from pigmil._core.typing import IntArray
 
 _BLOCK_VALUES = 1 << 22  # values checked at a time: 32 MB of float64, for memory-mapped arrays
 _MAX_LABEL = 1000  # characters; longer labels stay Python strings
-_SAMPLE_ROWS = 10_000  # rows from which the usual range of a feature is taken
-_FAR = 1000  # ranges beyond which a value is extreme
 MAX_REPORTED = 10  # examples of non-finite values kept for the message
 
 
@@ -102,27 +100,15 @@ def clean_instances(instances: Any) -> Any:
 
 
 def _as_float64(table: Any, what: str) -> Any:
-    if table.dtype == object:
-        bad = [column for column in range(table.shape[1]) if not _is_numeric(table[:, column])]
-        if bad:
-            raise BagsError(
-                f"Columns {listed(bad)} of the instances are not numeric; encode them as numbers "
-                "or leave them out."
-            )
-    elif table.dtype.kind not in "fiub":
-        raise BagsError(
-            f"The {what} have type {table.dtype}, which is not numeric; encode them as numbers "
-            "first."
-        )
-    return table.astype(np.float64)
-
-
-def _is_numeric(column: NDArray[Any]) -> bool:
-    try:
-        column.astype(np.float64)
-    except (TypeError, ValueError):
-        return False
-    return True
+    problem = "which is not numeric"
+    if table.dtype.kind in "fiubO":
+        try:
+            return table.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            problem = str(error)
+    raise BagsError(
+        f"The {what} have type {table.dtype}, {problem}; encode them as numbers, or leave them out."
+    )
 
 
 def stack_bags(
@@ -180,7 +166,19 @@ def is_nested(X: Any) -> bool:
 
 
 class FeatureOfBag(np.ndarray[Any, Any]):
-    """Values of one feature of a bag, as :class:`Bags` gives them to NumPy."""
+    """Values of one feature of a bag, as :class:`Bags` gives them to NumPy.
+
+    They are compared as a whole, and differ from themselves if any is missing: scikit-learn looks
+    for missing values by ``X != X``.
+    """
+
+    __hash__ = None
+
+    def __eq__(self, other: object) -> bool:
+        return np.array_equal(self, np.asarray(other))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
 
 
 def from_nested(X: NDArray[Any]) -> list[NDArray[Any]]:
@@ -337,19 +335,15 @@ def _check_missing_labels(y: NDArray[Any] | None, ids: Any, problems: Problems) 
 def _check_instance_labels(
     y: Any, labels: Any, offsets: IntArray, ids: Any, problems: Problems
 ) -> None:
-    """Add problems for negative bags with a positive instance (the greater label)."""
+    """Add problems for negative bags with a positive instance; of two labels the greater is."""
     if y is None or labels is None or y.dtype.kind == "O" or labels.dtype.kind == "O":
         return
-    bag_classes, instance_classes = np.unique(y), np.unique(labels[labels == labels])
-    if len(instance_classes) == 1 and len(bag_classes) == 2:
-        # One label only: it is the positive one where bags and instances share their labels.
-        instance_classes = bag_classes if instance_classes[0] == bag_classes[1] else bag_classes[:0]
-    if len(instance_classes) != 2 or len(bag_classes) > 2:
+    classes, instance_classes = np.unique(y), np.unique(labels[labels == labels])
+    if len(classes) != 2 or len(instance_classes) != 2:
         return
-    negative = y == (bag_classes[0] if len(bag_classes) == 2 else instance_classes[0])
-    positive = (labels == instance_classes[1]).astype(np.int64)
-    counts = np.diff(np.concatenate([[0], np.cumsum(positive)])[offsets])
-    bad = np.flatnonzero(negative & (counts > 0))
+    positive = np.concatenate([[0], np.cumsum(labels == instance_classes[1])])
+    counts = np.diff(positive[offsets])
+    bad = np.flatnonzero((y == classes[0]) & (counts > 0))
     messages = (
         f"{bag_name(bag, ids)} is negative but {counts[bag]} of its instances are labelled "
         f"positive ({instance_classes[1].item()!r})."
@@ -387,9 +381,6 @@ def _check_finite(
     step = max(1, _BLOCK_VALUES // max(1, values.shape[1]))
     for start in range(0, values.shape[0], step):
         block = np.asarray(values[start : start + step])
-        with np.errstate(over="ignore", invalid="ignore"):
-            if np.isfinite(block.sum()):  # may overflow: then look at every value
-                continue
         refused = ~np.isfinite(block)
         if keep:
             has_missing |= bool(np.isnan(block).any())
@@ -413,7 +404,7 @@ def _check_finite(
 
 
 def unusual_data(bags: Any) -> list[str]:
-    """Describe repeated instances, constant features and extreme values, one sentence each.
+    """Describe repeated instances and constant features, one sentence each.
 
     Parameters
     ----------
@@ -427,9 +418,7 @@ def unusual_data(bags: Any) -> list[str]:
 
     Notes
     -----
-    An instance repeats another one if all features are equal. A value is extreme if its distance
-    from the median is more than 1,000 times the range of the middle half of its feature (the middle
-    90 % if half of the values are equal), both taken from at most 10,000 instances.
+    An instance repeats another one if all features are equal; missing values equal each other.
 
     Examples
     --------
@@ -437,72 +426,32 @@ def unusual_data(bags: Any) -> list[str]:
     >>> from pigmil.bags import unusual_data
     >>> for sentence in unusual_data(Bags.from_list([[[1.0, 2.0], [1.0, 3.0]], [[1.0, 2.0]]])):
     ...     print(sentence)
-    1 of 3 instances repeats another one: bag 1, instance 0.
-    1 of 2 features has the same value in all instances: 'f0'.
+    Instances that repeat another one: 1 of 3, the first is bag 1, instance 0.
+    Features with the same value in all instances: 1 of 2, 'f0'.
     """
-    problems = []
-    repeated = _repeated_rows(bags.instances)
+    sentences = []
+    hashes = []
+    for bag in bags:
+        table = bag.toarray() if bags.is_sparse else bag
+        hashes += [hash(row.tobytes()) for row in table + 0.0]  # 0.0 also for -0.0
+    firsts = np.unique(hashes, return_index=True)[1]
+    repeated = np.setdiff1d(np.arange(bags.n_instances), firsts)
     if len(repeated):
-        bag = int(np.searchsorted(bags.offsets, repeated[0], side="right")) - 1
-        first = f"bag {bags.ids[bag]}, instance {repeated[0] - bags.offsets[bag]}"
-        example = first if len(repeated) == 1 else f"the first is {first}"
-        problems.append(
-            f"{len(repeated):,} of {count(bags.n_instances, 'instance')} "
-            f"repeat{'s' if len(repeated) == 1 else ''} another one: {example}."
+        bag = bags.bag_index[repeated[0]]
+        sentences.append(
+            f"Instances that repeat another one: {len(repeated):,} of {bags.n_instances:,}, the "
+            f"first is bag {bags.ids[bag]}, instance {repeated[0] - bags.offsets[bag]}."
         )
-    names = np.array(bags.get_feature_names(), dtype=object)
-    constant, extreme = _constant_and_extreme(bags.instances)
-    if len(constant):
-        problems.append(
-            f"{len(constant):,} of {count(bags.n_features, 'feature')} "
-            f"ha{'s' if len(constant) == 1 else 've'} the same value in all instances: "
-            f"{listed(names[constant].tolist(), 5)}."
+    if bags.is_sparse:
+        low, high = (extreme(axis=0).toarray().ravel()
+                     for extreme in (bags.instances.min, bags.instances.max))  # fmt: skip
+    else:
+        low, high = np.fmin.reduce(bags.instances), np.fmax.reduce(bags.instances)
+    constant = np.flatnonzero((low == high) | np.isnan(low))
+    if len(constant) and bags.n_instances > 1:
+        names = np.array(bags.get_feature_names(), dtype=object)[constant].tolist()
+        sentences.append(
+            f"Features with the same value in all instances: {len(names):,} of "
+            f"{bags.n_features:,}, {listed(names, 5)}."
         )
-    if extreme:
-        columns = sorted(extreme)
-        number = sum(n for n, _ in extreme.values())
-        largest = max((value for _, value in extreme.values()), key=abs)
-        problems.append(
-            f"{count(number, 'value')} of {count(len(columns), 'feature')} "
-            f"lie{'s' if number == 1 else ''} more than {_FAR:,} times the usual range from the "
-            f"median: {listed(names[columns].tolist(), 5)}; the largest is {largest:.4g}."
-        )
-    return problems
-
-
-def _repeated_rows(instances: Any) -> IntArray:
-    """Return the rows that equal an earlier one; missing values equal each other."""
-    step = max(1, _BLOCK_VALUES // max(1, instances.shape[1]))
-    keys: list[int] = []
-    for start in range(0, instances.shape[0], step):
-        block = instances[start : start + step]
-        table = block.toarray() if sp.issparse(block) else np.asarray(block)
-        keys += (hash(row.tobytes()) for row in table + 0.0)  # 0.0 also for -0.0
-    _, firsts = np.unique(np.array(keys, dtype=np.int64), return_index=True)
-    return np.setdiff1d(np.arange(len(keys)), firsts)
-
-
-def _constant_and_extreme(instances: Any) -> tuple[IntArray, dict[int, tuple[int, float]]]:
-    """Return constant columns, and for columns with extreme values their number and the largest."""
-    n_rows = instances.shape[0]
-    if sp.issparse(instances):
-        table = sp.csc_array(instances)
-        low, high = table.min(axis=0).toarray().ravel(), table.max(axis=0).toarray().ravel()
-        return np.flatnonzero((low == high) & (n_rows > 1)), {}
-    sample = np.asarray(instances[:: -(-n_rows // _SAMPLE_ROWS)], dtype=np.float64)
-    constant: list[int] = []
-    extreme: dict[int, tuple[int, float]] = {}
-    for column in range(instances.shape[1]):
-        values, usual = np.asarray(instances[:, column]), sample[:, column]
-        lowest, highest = np.fmin.reduce(values), np.fmax.reduce(values)
-        if lowest == highest or lowest != lowest:
-            constant += [column] if n_rows > 1 else []
-            continue
-        usual = usual[np.isfinite(usual)]
-        quantiles = np.quantile(usual, [0.05, 0.25, 0.5, 0.75, 0.95]) if len(usual) else np.zeros(5)
-        lower, low, middle, high, upper = quantiles
-        limit = _FAR * ((high - low) or (upper - lower))
-        if 0 < limit < max(middle - lowest, highest - middle):
-            far = np.abs(values - middle) > limit
-            extreme[column] = (int(far.sum()), float(max(lowest, highest, key=abs)))
-    return np.array(constant, dtype=np.int64), extreme
+    return sentences

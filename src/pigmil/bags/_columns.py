@@ -359,66 +359,52 @@ def numbers_of_lists(column: Any) -> NDArray[Any]:
     return numbers_of(flat).reshape(-1, width)
 
 
-def columns_of_lists(table: Any, roles: Roles) -> tuple[dict[str, NDArray[Any]], Any]:
-    """Return the columns and features, by instance, of an Arrow table with lists of features.
+def columns_of_lists(table: Any, roles: Roles) -> tuple[dict[str, NDArray[Any]], NDArray[Any]]:
+    """Return the columns and features, by instance, of an Arrow table with vectors of features.
 
     Parameters
     ----------
     table : pyarrow.Table
         Either one row per instance, with one column of vectors; or one row per bag, with one
-        column of lists per feature or one column of lists of vectors. A single column of lists
-        has vectors if bags repeat or all lists have the same length.
+        column of lists of vectors.
     roles : Roles
         In a table with one row per bag, instance label and info are lists too.
 
     Returns
     -------
     columns : dict of str to array of shape (n_instances, ...)
-        The columns, without a column of vectors.
-    instances : array of shape (n_instances, n_features) or None
-        The vectors; None if each feature is one of the columns.
+        The columns, without that of vectors.
+    instances : array of shape (n_instances, n_features)
+        The vectors.
     """
-    import pyarrow
-
-    def values(name: str, column: Any) -> NDArray[Any]:
-        return values_of(column, keep_type=name in (roles.bag, roles.label, roles.instance_label))
-
-    lists = {name: _one_chunk(table.column(name)) for name in roles.features}
-    first = lists[roles.features[0]]
-    if len(lists) == 1 and not is_list_type(first.type.value_type):
-        ids = table.column(roles.bag)
-        lengths = first.value_lengths().unique()
-        if len(ids.unique()) < len(ids) or len(lengths) == 1:
-            others = [name for name in table.column_names if name not in lists]
-            columns = {name: values(name, table.column(name)) for name in others}
-            return columns, numbers_of_lists(table.column(roles.features[0]))
-    others = [*roles.info, *([roles.instance_label] if roles.instance_label else [])]
-    lists |= {name: _one_chunk(table.column(name)) for name in others}
-    sizes: Any = None
-    for name, column in lists.items():
-        if not is_list_type(column.type):
-            raise BagsError(f"Some features are lists and {name!r} is not; each needs one per bag.")
-        lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-        sizes = lengths if sizes is None else sizes
-        row = int(np.argmax((lengths != sizes) | (lengths == 0)))
-        if lengths[row] == 0:
-            raise BagsError(f"Row {row + 1}: the list {name!r} is empty or missing.")
-        if lengths[row] != sizes[row]:
-            raise BagsError(
-                f"Row {row + 1}: {name!r} has {lengths[row]} entries where {roles.features[0]!r} "
-                f"has {sizes[row]}; a list has one entry per instance."
-            )
-    flat = {name: pyarrow.chunked_array([column.flatten()]) for name, column in lists.items()}
-    vectors = is_list_type(flat[roles.features[0]].type)
+    if len(roles.features) > 1:
+        raise BagsError(
+            f"Of the features {listed(roles.features)} some are lists; expected one column of "
+            "vectors, or in a table with one row per bag one column of lists of vectors."
+        )
+    vectors = _one_chunk(table.column(roles.features[0]))
+    by_bag = is_list_type(vectors.type.value_type)
+    sizes = vectors.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     columns = {}
     for name in table.column_names:
-        if name not in flat:
-            columns[name] = np.repeat(values(name, table.column(name)), sizes, axis=0)
-        elif not (vectors and name in roles.features):
-            columns[name] = values(name, flat[name])
-    if len(set(columns[roles.bag].tolist())) < len(sizes):
-        raise BagsError("Several rows have the same bag; where features are lists, a bag has one.")
-    return columns, numbers_of_lists(flat[roles.features[0]]) if vectors else None
+        column = _one_chunk(table.column(name))
+        keep_type = name in (roles.bag, roles.label, roles.instance_label)
+        if name == roles.features[0]:
+            continue
+        if by_bag and name in (*roles.info, roles.instance_label):
+            lists = is_list_type(column.type)
+            if not lists or (column.value_lengths().to_numpy(zero_copy_only=False) != sizes).any():
+                raise BagsError(f"{name!r} is not a list with one entry per instance of its bag.")
+            columns[name] = values_of(column.flatten(), keep_type=keep_type)
+        else:
+            values = values_of(column, keep_type=keep_type)
+            columns[name] = np.repeat(values, sizes, axis=0) if by_bag else values
+    if by_bag and len(set(columns[roles.bag].tolist())) < len(sizes):
+        raise BagsError(
+            "Several rows have the same bag, or no instances; where features are lists of vectors, "
+            "each bag has one row."
+        )
+    return columns, numbers_of_lists(vectors.flatten() if by_bag else vectors)
 
 
 def _one_chunk(column: Any) -> Any:

@@ -1,6 +1,5 @@
 """The ragged container: bags of instances in one flat array, cut by offsets."""
 
-import html
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -12,7 +11,6 @@ from numpy.typing import NDArray
 
 from pigmil._core.errors import BagsError, Problems, import_optional
 from pigmil._core.segments import offsets_of, segment_gather, segment_ids
-from pigmil._core.text import Table, sanitize
 from pigmil._core.typing import IntArray
 from pigmil.bags._checks import (
     FeatureOfBag,
@@ -30,7 +28,6 @@ _BAG_FIELDS, _ROW_FIELDS = ("ids", "y", "bag_info"), ("instance_labels", "instan
 _FIELDS = (
     *("instances", "offsets", "feature_names", "has_missing"), *_BAG_FIELDS, *_ROW_FIELDS
 )  # fmt: skip
-_MAX_BAGS_SHOWN = 10  # bags listed in a notebook
 
 
 class BagsBase:
@@ -262,53 +259,6 @@ class Bags(BagsBase):
             instances, offsets_of(groups.sizes), y=y if label_rows is None else groups.y, **more
         )
 
-    @classmethod
-    def concatenate(cls, collections: Sequence["Bags"]) -> "Bags":
-        """Return the bags of several collections as one; ids must differ.
-
-        Labels and info must be known for all of them or for none.
-
-        Parameters
-        ----------
-        collections : sequence of Bags
-            With the same features.
-
-        Examples
-        --------
-        >>> first = Bags.from_list([[[1.0]]], ids=["a"])
-        >>> Bags.concatenate([first, Bags.from_list([[[2.0]]], ids=["b"])]).ids.tolist()
-        ['a', 'b']
-        """
-        if not collections:
-            raise BagsError("There are no bags to concatenate.")
-        first = collections[0]
-        problems = Problems(f"The {len(collections)} collections of bags")
-        widths = sorted({bags.n_features for bags in collections})
-        if len(widths) > 1:
-            problems.add(f"They have different numbers of features: {widths}.")
-        elif any(bags.feature_names != first.feature_names for bags in collections):
-            problems.add("Their features have different names.")
-        columns = [bags._columns() for bags in collections]
-        for key in sorted(set().union(*columns) - {("instance_info", ROW)}):
-            count = sum(key in held for held in columns)
-            if count < len(columns):
-                problems.add(f"Only {count} of them have {' '.join(key).strip()}.")
-        problems.raise_if_any()
-        joined: dict[str, Any] = {"instance_info": {}, "bag_info": {}}
-        for field, name in set.intersection(*map(set, columns)):
-            values = np.concatenate([held[field, name] for held in columns])
-            joined[field] = joined[field] | {name: values} if name else values
-        instances = [bags.instances for bags in collections]
-        sparse = any(bags.is_sparse for bags in collections)
-        return cls(
-            sp.vstack(instances, format="csr") if sparse else np.concatenate(instances),
-            offsets_of(np.concatenate([bags.sizes for bags in collections])),
-            feature_names=first.feature_names,
-            missing="keep" if any(bags.has_missing for bags in collections) else "raise",
-            check_finite=False,
-            **joined,
-        )
-
     def _columns(self) -> dict[tuple[str, str], NDArray[Any]]:
         """Return ids, labels and info by field and name."""
         fields = {"ids": self.ids, "y": self.y, "instance_labels": self.instance_labels}
@@ -496,13 +446,16 @@ class Bags(BagsBase):
         """Return an object array of shape (n_bags, n_features), for scikit-learn.
 
         Entry ``[i, j]`` holds feature ``j`` of all instances of bag ``i``, whether bags have
-        equal or different sizes. Meta-estimators that convert and index their input (bagging,
-        one-vs-one, permutation importance) then work, because :func:`as_bags` reads it back. A
+        equal or different sizes. Tools that convert and index their input (bagging, boosting,
+        feature selection, permutation importance) then work: :func:`as_bags` reads it back. A
         feature that was exchanged with that of a bag of another size is repeated or cut to the size
         of its new bag. Ids, labels and info are lost.
         """
         if self.is_sparse:
-            raise TypeError("Sparse bags cannot become an array; use bags.instances.toarray().")
+            raise TypeError(
+                "Sparse bags cannot become an array, which this tool needs; make them dense with "
+                "bags.with_instances(bags.instances.toarray())."
+            )
         array = np.empty(self.shape, dtype=object)
         for position, bag in enumerate(self):
             for column in range(self.n_features):
@@ -525,17 +478,6 @@ class Bags(BagsBase):
             and all(_same(values, others[name]) for name, values in mine.items())
             and _same_instances(self.instances, other.instances)
         )
-
-    def _repr_html_(self) -> str:
-        """Return a summary and the first bags as a table, for notebooks."""
-        columns = {"bag": self.ids, "label": self.y, "instances": self.sizes, **self.bag_info}
-        columns = {name: values[:_MAX_BAGS_SHOWN] for name, values in columns.items()
-                   if values is not None and values.ndim == 1}  # fmt: skip
-        cells = [[sanitize(value) for value in values] for values in columns.values()]
-        table = Table(list(columns), list(zip(*cells, strict=True))).html()
-        more = self.n_bags - _MAX_BAGS_SHOWN
-        end = f"<p>... and {more} more bags</p>" if more > 0 else ""
-        return f"<p>{html.escape(repr(self))}</p>{table}{end}"
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(

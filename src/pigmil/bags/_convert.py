@@ -46,7 +46,8 @@ def as_bags(
         A dict maps ids to bags. A 3-D array has one bag per entry; a 2-D array is read as bags of
         one instance each. A DataFrame (pandas, polars, Arrow, a Hugging Face ``Dataset``) is a
         long table with one row per instance when it has the bag column, and a 2-D array
-        otherwise; its features may be lists. A polars column of lists has one bag per entry.
+        otherwise; its features may be one column of vectors, or, in a table with one row per
+        bag, of lists of vectors. A polars column of lists has one bag per entry.
     y : array of shape (n_bags,), optional
         Labels of the bags; they replace labels of ``X``.
     bag, label, instance_label : str, optional
@@ -201,8 +202,6 @@ def _from_frame(X: Any, y: Any, names: dict[str, Any], missing: str) -> Bags:
     else:
         by_name = {name: values(name) for name in columns if name not in roles.features}
         instances = frame.select(roles.features).to_numpy()
-    if instances is None:
-        instances = np.column_stack([by_name[name] for name in roles.features])
     feature_names = roles.features if instances.shape[1] == len(roles.features) else None
     more = {"feature_names": feature_names, "missing": missing}
     return _from_columns(instances, by_name, roles, y, **more)

@@ -4,7 +4,7 @@ import contextlib
 import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,7 +16,7 @@ from pigmil._core.errors import BagFormatError, BagsError, Problems
 from pigmil._core.files import available_memory
 from pigmil._core.segments import offsets_of, row_numbers, segment_blocks, segment_gather
 from pigmil._core.typing import IntArray
-from pigmil.bags._checks import as_csr, text_array
+from pigmil.bags._checks import as_csr, check_info, text_array
 from pigmil.bags._columns import group_rows
 from pigmil.bags._container import Bags, BagsBase, resolve_index, take
 
@@ -33,27 +33,25 @@ class Stamp:
     Parameters
     ----------
     path : str
-        The file, or the folder of a zarr store.
+        The file.
     size, mtime_ns : int
-        Its size and time of change; of a part of a zarr store, the sum and the latest of its files.
-    part : str
-        An array or group inside a zarr store.
+        Its size and time of change.
     """
 
     path: str
     size: int
     mtime_ns: int
-    part: str = ""
 
     @classmethod
-    def of(cls, path: Path, part: str = "") -> "Stamp":
-        """Return the stamp of a file, or of a part of a zarr store."""
-        return cls(os.path.abspath(path), *_size_and_time(path / part), part)
+    def of(cls, path: str | Path) -> "Stamp":
+        """Return the stamp of a file."""
+        found = os.stat(path)
+        return cls(os.path.abspath(path), found.st_size, found.st_mtime_ns)
 
     def verify(self) -> None:
         """Raise an error that names the file if it has changed or vanished since."""
         try:
-            found = _size_and_time(Path(self.path) / self.part)
+            found = Stamp.of(self.path)
         except OSError as error:
             # Without the cause: dask cannot send errors that derive from OSError.
             raise BagFormatError(
@@ -61,20 +59,11 @@ class Stamp:
                 f"({error.strerror}), though it was there when the bags were scanned. Every "
                 "worker must see the files under the same path; if the file is gone, scan again."
             ) from None
-        if found != (self.size, self.mtime_ns):
-            part = f"its part {self.part!r} " if self.part else ""
+        if found != self:
             raise BagFormatError(
-                f"{self.path}: {part}has changed since it was scanned ({self.size:,} bytes then, "
-                f"{found[0]:,} now). Scan again, and start again what was computed from it."
+                f"{self.path}: has changed since it was scanned ({self.size:,} bytes then, "
+                f"{found.size:,} now). Scan again, and start again what was computed from it."
             )
-
-
-def _size_and_time(path: Path) -> tuple[int, int]:
-    found = [path.stat()]
-    if path.is_dir():
-        names = (os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
-        found = [os.stat(name) for name in names]
-    return sum(file.st_size for file in found), max((file.st_mtime_ns for file in found), default=0)
 
 
 @dataclass(frozen=True)
@@ -101,12 +90,8 @@ class Source:
         self.stamp.verify()
 
     def open(self) -> contextlib.AbstractContextManager[Any]:
-        """Return the open file."""
+        """Return the open file, in a context that turns errors of its parser into one error."""
         raise NotImplementedError
-
-    def parser_errors(self) -> contextlib.AbstractContextManager[Any]:
-        """Turn errors of the library that parses the file into :class:`BagFormatError`."""
-        return contextlib.nullcontext()
 
     def read(self, file: Any, start: int, stop: int) -> Any:
         """Return rows of the features, as an array or sparse matrix."""
@@ -167,6 +152,7 @@ class MemorySource(Source):
         return MemorySource(self.stamp, info, self.instances[start:stop], columns)
 
 
+@dataclass(eq=False, repr=False)
 class LazyBags(BagsBase):
     """Bags on disk, of which ids, labels, sizes and bag info are in memory.
 
@@ -207,42 +193,37 @@ class LazyBags(BagsBase):
 
     is_lazy: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        sources: Sequence[Source],
-        segments: IntArray,
-        segment_offsets: IntArray,
-        *,
-        ids: Any,
-        n_features: int,
-        dtype: Any,
-        y: Any = None,
-        bag_info: Mapping[str, Any] | None = None,
-        feature_names: Sequence[str] | None = None,
-        is_sparse: bool = False,
-        missing: str = "raise",
-        segment_info: Mapping[str, NDArray[Any]] | None = None,
-        transformers: tuple[Any, ...] = (),
-    ) -> None:
-        self._sources = tuple(sources)
-        # One row per range of rows: position of the source, first row, row after the last. The
-        # ranges of bag i are rows segment_offsets[i] to segment_offsets[i + 1].
-        self._segments = np.asarray(segments, dtype=np.int64).reshape(-1, 3)
-        self._segment_offsets = np.asarray(segment_offsets, dtype=np.int64)
-        self.ids = text_array(ids)
-        self.y = None if y is None else text_array(y)
-        self.bag_info = {name: text_array(values) for name, values in (bag_info or {}).items()}
-        self.n_features = self._stored_features = int(n_features)
-        self.dtype = np.dtype(dtype)
-        names = None if feature_names is None else tuple(map(str, feature_names))
-        self.feature_names = self._stored_names = names
-        self.is_sparse = bool(is_sparse)
-        self._missing = missing
-        # Instance info that is the same in all rows of a segment, such as the slide of a patient.
-        self._segment_info = dict(segment_info or {})
-        self._transformers = transformers
-        lengths = offsets_of(self._segments[:, 2] - self._segments[:, 1])
-        self.sizes: IntArray = np.diff(lengths[self._segment_offsets])
+    sources: Sequence[Source]
+    # One row per range of rows: position of the source, first row, row after the last. The
+    # ranges of bag i are rows segment_offsets[i] to segment_offsets[i + 1].
+    segments: IntArray
+    segment_offsets: IntArray
+    ids: Any
+    n_features: int
+    dtype: Any
+    y: Any = None
+    bag_info: Mapping[str, Any] = field(default_factory=dict)
+    feature_names: Sequence[str] | None = None
+    is_sparse: bool = False
+    missing: str = "raise"
+    # Instance info that is the same in all rows of a segment, such as the slide of a patient.
+    segment_info: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    transformers: tuple[Any, ...] = ()
+    # Number and names of the features before they are transformed.
+    stored: Any = None
+
+    def __post_init__(self) -> None:
+        self.segments = np.asarray(self.segments, dtype=np.int64).reshape(-1, 3)
+        self.segment_offsets = np.asarray(self.segment_offsets, dtype=np.int64)
+        self.ids = text_array(self.ids)
+        self.y = None if self.y is None else text_array(self.y)
+        self.bag_info = {name: text_array(values) for name, values in self.bag_info.items()}
+        self.dtype = np.dtype(self.dtype)
+        if self.feature_names is not None:
+            self.feature_names = tuple(map(str, self.feature_names))
+        self.stored = self.stored or (self.n_features, self.feature_names)
+        lengths = offsets_of(self.segments[:, 2] - self.segments[:, 1])
+        self.sizes: IntArray = np.diff(lengths[self.segment_offsets])
 
     @classmethod
     def from_bags(cls, bags: Bags, path: Path) -> "LazyBags":
@@ -266,17 +247,17 @@ class LazyBags(BagsBase):
     @property
     def paths(self) -> list[str]:
         """Files that hold these bags."""
-        return list(dict.fromkeys(source.stamp.path for source in self._sources))
+        return list(dict.fromkeys(source.stamp.path for source in self.sources))
 
     @property
     def nbytes(self) -> int:
         """Bytes that the instances would take in memory."""
-        return self.n_instances * self._stored_features * self._value_type.itemsize
+        return self.n_instances * self.stored[0] * self._value_type.itemsize
 
     @property
     def _row_bytes(self) -> int:
         """Bytes of one instance, as it is read or transformed."""
-        return max(1, max(self._stored_features, self.n_features) * self._value_type.itemsize)
+        return max(1, max(self.stored[0], self.n_features) * self._value_type.itemsize)
 
     @property
     def _value_type(self) -> np.dtype[Any]:
@@ -296,48 +277,37 @@ class LazyBags(BagsBase):
         return self._take(np.arange(self.n_bags)[chosen])
 
     def _take(self, chosen: IntArray) -> "LazyBags":
-        rows = segment_gather(self._segment_offsets, chosen)
-        segments = self._segments[rows].copy()
+        rows = segment_gather(self.segment_offsets, chosen)
+        segments = self.segments[rows].copy()
         used, segments[:, 0] = np.unique(segments[:, 0], return_inverse=True)
         return self._replace(
-            sources=[self._sources[position] for position in used.tolist()],
+            sources=[self.sources[position] for position in used.tolist()],
             segments=segments,
-            segment_offsets=offsets_of(np.diff(self._segment_offsets)[chosen]),
-            segment_info=take(self._segment_info, rows),
+            segment_offsets=offsets_of(np.diff(self.segment_offsets)[chosen]),
+            segment_info=take(self.segment_info, rows),
             **{name: take(getattr(self, name), chosen) for name in ("ids", "y", "bag_info")},
         )
 
     def _replace(self, **changes: Any) -> "LazyBags":
-        fields: dict[str, Any] = {
-            name: getattr(self, f"_{name}" if hasattr(self, f"_{name}") else name)
-            for name in ("sources", "segments", "segment_offsets", "segment_info", "transformers",
-                         "missing", "ids", "y", "bag_info", "dtype", "is_sparse")
-        }  # fmt: skip
-        fields |= {"n_features": self._stored_features, "feature_names": self._stored_names}
-        changed = LazyBags(**(fields | changes))
-        if "transformers" not in changes:
-            changed.n_features, changed.feature_names = self.n_features, self.feature_names
-        return changed
+        return replace(self, **changes)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for a worker: of sources in memory, only the rows of these bags."""
-        segments, sources = self._segments.copy(), list(self._sources)
+        segments, sources = self.segments.copy(), list(self.sources)
         for position, source in enumerate(sources):
             if isinstance(source, MemorySource):
                 rows = segments[:, 0] == position
                 first, last = segments[rows, 1].min(), segments[rows, 2].max()
                 sources[position] = source.narrowed(int(first), int(last))
                 segments[rows, 1:] -= first
-        return self.__dict__ | {"_segments": segments, "_sources": tuple(sources)}
+        return self.__dict__ | {"segments": segments, "sources": sources}
 
     def with_info(self, *, bag_info: Mapping[str, Any]) -> "LazyBags":
         """Return lazy bags with these columns of ``bag_info`` added or replaced."""
-        for name, values in bag_info.items():
-            if len(values) != self.n_bags:
-                raise ValueError(
-                    f"bag_info[{name!r}] has {len(values)} entries for {self.n_bags} bags."
-                )
-        return self._replace(bag_info={**self.bag_info, **bag_info})
+        problems = Problems("The new info")
+        columns = check_info("bag_info", bag_info, self.n_bags, problems)
+        problems.raise_if_any()
+        return self._replace(bag_info={**self.bag_info, **columns})
 
     def with_transformer(self, transformer: Any) -> "LazyBags":
         """Return the same bags, transformed by a fitted :class:`pigmil.OnInstances` when read.
@@ -347,13 +317,12 @@ class LazyBags(BagsBase):
         transformer : transformer of bags
             Its ``transform`` takes and returns :class:`pigmil.Bags`. It is sent to workers.
         """
-        changed = self._replace(transformers=(*self._transformers, transformer))
+        changed = self._replace(transformers=(*self.transformers, transformer))
         first = changed._take(np.array([0]))
-        source, start, _ = first._segments[0]
+        source, start, _ = first.segments[0]
         row = first._replace(segments=[[source, start, start + 1]], segment_offsets=[0, 1])
         probe = row.load(info=False)
-        changed.n_features, changed.feature_names = probe.n_features, probe.feature_names
-        return changed
+        return changed._replace(n_features=probe.n_features, feature_names=probe.feature_names)
 
     def partitions(self, max_bytes: int = BLOCK_BYTES) -> list["LazyBags"]:
         """Split into lazy bags of at most ``max_bytes`` of values; a larger bag is one part.
@@ -365,8 +334,6 @@ class LazyBags(BagsBase):
         max_bytes : int, default=2**25
             Bytes of values, once read.
         """
-        if max_bytes < 1:
-            raise ValueError(f"max_bytes must be at least 1; got {max_bytes}.")
         runs = segment_blocks(self.offsets * self._row_bytes, max_bytes)
         return [self._take(np.arange(first, last)) for first, last in runs]
 
@@ -407,27 +374,27 @@ class LazyBags(BagsBase):
         try:
             bags = Bags(
                 instances, self.offsets, ids=None if repeated else self.ids, y=self.y,
-                instance_labels=labels, feature_names=self._stored_names, instance_info=columns,
-                bag_info=self.bag_info, missing="keep" if self._transformers else self._missing,
+                instance_labels=labels, feature_names=self.stored[1], instance_info=columns,
+                bag_info=self.bag_info, missing="keep" if self.transformers else self.missing,
             )  # fmt: skip
         except BagsError as error:
             missing = "feature" in str(error) and " is nan;" in str(error)
-            hint = "\nmissing_values='keep' keeps them, to be imputed." if missing else ""
+            hint = "\nTo impute them, pass missing_values='keep'." if missing else ""
             raise BagFormatError(f"{self.paths[0]}: {error}{hint}") from error
-        for transformer in self._transformers:
+        for transformer in self.transformers:
             bags = transformer.transform(bags)
         return bags
 
     def _check_memory(self) -> None:
         """Raise an error if the rows do not fit: their number is declared, not yet read."""
         available = available_memory()
-        in_memory = all(isinstance(source, MemorySource) for source in self._sources)
+        in_memory = all(isinstance(source, MemorySource) for source in self.sources)
         if self.is_sparse or in_memory or available is None or self.nbytes <= 0.9 * available:
             return
         raise BagFormatError(
             f"{self.paths[0]}: the {self.n_instances:,} instances take {self.nbytes / 1e9:,.1f} "
             f"GB, and {available / 1e9:,.1f} GB of memory are available. Keep them on disk with "
-            "scan_bags and fit a method that streams (SoftPIGMIL, MaxPoolingLR, SIL), or load "
+            "scan_bags and fit a method that streams (SoftPIGMIL, PIGMIL, MaxPoolingLR), or load "
             "some of the bags: scan_bags(...)[:100].load()."
         )
 
@@ -438,20 +405,20 @@ class LazyBags(BagsBase):
         may be scattered over a table, and one read for each of them would be slow.
         """
         dtype, n_rows = self._value_type, self.n_instances
-        ranges = _merged_ranges(self._segments)
-        if len(ranges) == 1 and not self.is_sparse and not self._segment_info:
-            source = self._sources[int(ranges[0, 0])]
+        ranges = _merged_ranges(self.segments)
+        if len(ranges) == 1 and not self.is_sparse and not self.segment_info:
+            source = self.sources[int(ranges[0, 0])]
             start, stop = (int(row) for row in ranges[0, 1:3])
             if isinstance(source, MemorySource) and source.instances.dtype == dtype:
                 part = source.narrowed(start, stop)
                 return part.instances, dict(part.columns or {}) if info else {}
-        out = None if self.is_sparse else np.empty((n_rows, self._stored_features), dtype=dtype)
+        out = None if self.is_sparse else np.empty((n_rows, self.stored[0]), dtype=dtype)
         parts: dict[str, list[tuple[IntArray, Any]]] = {}  # by column: rows of the result, values
         with contextlib.ExitStack() as stack:
             opened: Source | None = None
             file: Any = None
             for position, window in _windows(ranges, max(1, BLOCK_BYTES // self._row_bytes)):
-                source = self._sources[position]
+                source = self.sources[position]
                 if opened is None or opened.stamp != source.stamp:
                     source.verify()
                 if opened is None or opened.stamp.path != source.stamp.path:
@@ -463,23 +430,22 @@ class LazyBags(BagsBase):
                 if len(rows) == last - first and (np.diff(rows) == 1).all():
                     rows = slice(None)  # all of the window, in order
                 places = row_numbers(window[:, 3], window[:, 3] + window[:, 2] - window[:, 1])
-                with source.parser_errors():
-                    if out is None:
-                        block = as_csr(source.read(file, first, last)).astype(dtype)
-                        parts.setdefault("", []).append((places, block[rows]))
-                    elif len(window) == 1:
-                        source.read_into(file, first, last, out[places[0] : places[-1] + 1])
-                    else:
-                        out[places] = source.read(file, first, last)[rows]
-                    for name, key in source.info if info else ():
-                        values = np.arange(first, last)
-                        if key != ROW_NUMBER:
-                            values = text_array(source.read_column(file, key, first, last))
-                        parts.setdefault(name, []).append((places, values[rows]))
+                if out is None:
+                    block = as_csr(source.read(file, first, last)).astype(dtype)
+                    parts.setdefault("", []).append((places, block[rows]))
+                elif len(window) == 1:
+                    source.read_into(file, first, last, out[places[0] : places[-1] + 1])
+                else:
+                    out[places] = source.read(file, first, last)[rows]
+                for name, key in source.info if info else ():
+                    values = np.arange(first, last)
+                    if key != ROW_NUMBER:
+                        values = text_array(source.read_column(file, key, first, last))
+                    parts.setdefault(name, []).append((places, values[rows]))
         columns = {name: _in_order(found) for name, found in parts.items()}
         instances = columns.pop("") if out is None else out
-        lengths = self._segments[:, 2] - self._segments[:, 1]
-        of_segments = self._segment_info if info else {}
+        lengths = self.segments[:, 2] - self.segments[:, 1]
+        of_segments = self.segment_info if info else {}
         columns |= {name: np.repeat(values, lengths) for name, values in of_segments.items()}
         # What only some files have is left out.
         return instances, {name: read for name, read in columns.items() if len(read) == n_rows}
@@ -554,13 +520,13 @@ def concatenate_lazy(collections: Sequence[LazyBags]) -> LazyBags:
         problems.add("Some are sparse and some are dense.")
     problems.raise_if_any(BagFormatError)
     # The sources become one list: positions in it grow by the number of those before.
-    starts = offsets_of(np.array([len(lazy._sources) for lazy in collections]))
+    starts = offsets_of(np.array([len(lazy.sources) for lazy in collections]))
     pairs = zip(collections, starts[:-1], strict=True)
-    segments = [lazy._segments + np.array([start, 0, 0]) for lazy, start in pairs]
-    counts = [np.diff(lazy._segment_offsets) for lazy in collections]
+    segments = [lazy.segments + np.array([start, 0, 0]) for lazy, start in pairs]
+    counts = [np.diff(lazy.segment_offsets) for lazy in collections]
     names = [name for name in first.bag_info if all(name in lazy.bag_info for lazy in collections)]
     joined = first._replace(
-        sources=[source for lazy in collections for source in lazy._sources],
+        sources=[source for lazy in collections for source in lazy.sources],
         segments=np.concatenate(segments),
         segment_offsets=offsets_of(np.concatenate(counts)),
         ids=[bag_id for lazy in collections for bag_id in lazy.ids.tolist()],
@@ -577,6 +543,6 @@ def concatenate_lazy(collections: Sequence[LazyBags]) -> LazyBags:
     order = np.arange(joined.n_bags) if groups.order is None else groups.order
     joined = joined._take(order)
     return joined._replace(
-        segment_offsets=joined._segment_offsets[offsets_of(groups.sizes)],
+        segment_offsets=joined.segment_offsets[offsets_of(groups.sizes)],
         ids=groups.ids, y=groups.y, bag_info=groups.bag_info,
     )  # fmt: skip

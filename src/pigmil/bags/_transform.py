@@ -9,10 +9,9 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from pigmil._core._sklearn_compat import OUTPUT_CONFIG, StrOptions, fit_context, validate_data
+from pigmil._core._sklearn_compat import StrOptions, fit_context, validate_data
 from pigmil.bags._container import Bags
 from pigmil.bags._convert import as_bags, is_lazy, is_plain_table
 
@@ -53,25 +52,7 @@ class OnInstances(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
 
     def _new_transformer(self, *, sparse: bool) -> Any:
         """Return an unfitted clone for instances that are sparse or dense."""
-        transformer = clone(self.transformer)
-        asked = getattr(self, OUTPUT_CONFIG, {})
-        if asked and hasattr(transformer, "set_output"):
-            transformer.set_output(**asked)
-        return transformer
-
-    def set_output(self, *, transform: Any = None) -> "OnInstances":
-        """Choose the type of the output for a plain table; bags stay bags.
-
-        Parameters
-        ----------
-        transform : {"default", "pandas", "polars"}, optional
-            As in scikit-learn; None changes nothing.
-        """
-        if transform is not None:
-            setattr(self, OUTPUT_CONFIG, {"transform": transform})
-            if hasattr(self, "transformer_") and hasattr(self.transformer_, "set_output"):
-                self.transformer_.set_output(transform=transform)
-        return self
+        return clone(self.transformer)
 
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: Any = None) -> "OnInstances":
@@ -119,23 +100,12 @@ class OnInstances(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None): 
     def transform(self, X: Any) -> Any:
         """Transform every instance; returns :class:`Bags` for bags and a table for a table."""
         check_is_fitted(self, "transformer_")
-        return X.with_transformer(self) if is_lazy(X) else self._apply("transform", X)
-
-    def _has_inverse(self) -> bool:
-        return hasattr(self.transformer, "inverse_transform")
-
-    @available_if(_has_inverse)
-    def inverse_transform(self, X: Any) -> Any:
-        """Undo the transformation of every instance."""
-        check_is_fitted(self, "transformer_")
-        return self._apply("inverse_transform", X)
-
-    def _apply(self, method: str, X: Any) -> Any:
-        function = getattr(self.transformer_, method)
+        if is_lazy(X):
+            return X.with_transformer(self)
         if is_plain_table(X):
-            return function(X)
+            return self.transformer_.transform(X)
         bags, names = as_bags(X, missing="keep"), None
-        instances = function(bags.instances)
+        instances = self.transformer_.transform(bags.instances)
         if bags.feature_names is not None:
             with contextlib.suppress(AttributeError, ValueError):
                 given = np.array(bags.feature_names, object)

@@ -1,4 +1,4 @@
-"""Formats of arrays: HDF5, zarr, NumPy and tensors, in one file or a folder of slides; AnnData.
+"""Formats of arrays: HDF5, NumPy and tensors, in one file or a folder of slides; AnnData.
 
 Every kind of file is opened as a mapping from names to arrays, of which ranges of rows can be
 read, so that all layouts are recognized by the same code.
@@ -8,7 +8,7 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 
 from pigmil._core.errors import import_optional
 from pigmil._core.text import listed
-from pigmil.bags import Bags, LazyBags, as_csr, concatenate_lazy, text_array
-from pigmil.bags._columns import BAG, BAG_LABEL, INSTANCE_LABEL, Roles
-from pigmil.bags._lazy import INSTANCE_LABELS, MemorySource, Source, Stamp
-from pigmil.io._build import ArrayBags, Table, bags_of_table, typed_ids
+from pigmil.bags import Bags, LazyBags, as_bags, as_csr, concatenate_lazy
+from pigmil.bags._lazy import INSTANCE_LABELS, Source, Stamp
+from pigmil.io._build import ArrayBags
 from pigmil.io._defence import (
     Group,
     check_memory,
@@ -40,15 +39,12 @@ LABELS = ("label", "bag_label", "y", "labels")
 MARKS = ("instance_labels", "instance_label", "patch_labels", "inst_labels")
 NAMES = "feature_names"
 INFO = "info:"  # start of the names of attributes that hold bag info
-OBS_NAME = "obs_name"  # instance_info with the name of the observation
-_SPATIAL = "obsm/spatial"  # coordinates, of squidpy and wsidata
 _BESIDE = ("labels", "coords", "patch_labels", "inst_labels", "instance_labels")  # torchmil
 # Folders of the tools that contain no features, or the same slides again; zarr stores.
 _NO_SLIDES = re.compile(
     r"\..*|.*\.zarr|slide_features_.*|patches|masks|stitches|thumbnails|visualization|heatmaps"
 )
 _HIDDEN = re.compile(r"\..*|.*" + re.escape(SLIDEFLOW_INDEX))  # files
-_MAX_DEPTH = 6  # folders below the one that is given
 _SAVED: Any = {"npy": read_npy, "npz": read_npz, "pt": read_tensors}  # the others are containers
 _SLIDES = tuple(suffix for name in ("h5", *_SAVED) for suffix in FORMATS[name].suffixes)
 
@@ -63,11 +59,12 @@ def _beside(path: Path) -> dict[str, Any]:
 @contextlib.contextmanager
 def open_arrays(path: Path, kind: str) -> Iterator[Any]:
     """Open a file as a mapping from names to arrays; ``kind`` is the name of its format."""
-    if kind in _SAVED:
-        yield _SAVED[kind](path) | _beside(path)
-    else:
-        with open_container(path) as opened:
-            yield opened
+    with parsing(path, kind):
+        if kind in _SAVED:
+            yield _SAVED[kind](path) | _beside(path)
+        else:
+            with open_container(path) as opened:
+                yield opened
 
 
 @dataclass(frozen=True)
@@ -88,10 +85,6 @@ class ArraySource(Source):
     def open(self) -> contextlib.AbstractContextManager[Any]:
         """Return the open file."""
         return open_arrays(Path(self.stamp.path), self.kind)
-
-    def parser_errors(self) -> contextlib.AbstractContextManager[Any]:
-        """Turn errors of the library into :class:`BagFormatError`."""
-        return parsing(Path(self.stamp.path), self.kind)
 
     def read(self, file: Any, start: int, stop: int) -> NDArray[Any]:
         """Return rows of the features."""
@@ -168,8 +161,7 @@ def _add_bag(
     label = next((own[key] for key in LABELS if key in own), label)
     bag_id = own.pop("id", default_id)
     bag_info = {key.removeprefix(INFO): own[key] for key in own if key not in LABELS}
-    stamp = Stamp.of(path, prefix + name if path.is_dir() else "")
-    source = ArraySource(stamp, tuple(sorted(info.items())), kind, prefix + name)
+    source = ArraySource(Stamp.of(path), tuple(sorted(info.items())), kind, prefix + name)
     shape = tuple(features.shape) if len(features.shape) > 1 or size else (0, 0)
     found.add(source, bag_id, shape, features.dtype, label, bag_info)
 
@@ -186,7 +178,7 @@ def _single(value: Any) -> Any:
 
 
 def _add_container(found: ArrayBags, path: Path, kind: str, top: Group, *, alone: bool) -> None:
-    """Add the bags of an HDF5 file or zarr store: one bag, or one per group or array."""
+    """Add the bags of an HDF5 file: one bag, or one per group or array."""
     wanted = found.request.features
     names = (wanted,) if isinstance(wanted, str) else FEATURES
     if NAMES in top.arrays and found.names is None:
@@ -209,7 +201,7 @@ def _add_container(found: ArrayBags, path: Path, kind: str, top: Group, *, alone
 
 
 def _add_file(found: ArrayBags, path: Path, kind: str, *, alone: bool) -> None:
-    with parsing(path, kind), open_arrays(path, kind) as opened:
+    with open_arrays(path, kind) as opened:
         if kind in _SAVED:
             _add_bag(found, path, kind, path.stem, opened, {})
         else:
@@ -217,19 +209,19 @@ def _add_file(found: ArrayBags, path: Path, kind: str, *, alone: bool) -> None:
 
 
 def scan_file(path: Path, request: Request) -> LazyBags:
-    """Scan a file of slide features: ``.h5``, ``.npy``, ``.pt``, or a zarr store.
+    """Scan a file of features: ``.h5``, ``.npy`` or ``.pt``.
 
     A file that holds ``features`` is one bag. Otherwise each group with ``features`` is one, and
     each array of two dimensions, its name the id. Arrays next to the features with one row per
     instance (``coords``) become ``instance_info``; the label is an attribute or array ``label``;
     other attributes become ``bag_info``.
     """
-    given = request.format in (*_SAVED, "h5", "zarr")
+    given = request.format in (*_SAVED, "h5")
     kind = str(request.format) if given else detect_format(path).name
     if kind not in _SAVED:
         with parsing(path, kind), open_container(path) as file:
-            is_anndata = file.attrs.get("encoding-type") == "anndata" or {"obs", "var"} <= set(file)
-        if is_anndata:
+            found_anndata = is_anndata(file)
+        if found_anndata:
             return scan_anndata(path, request)
     if request.bag is not None or request.info or request.bag_info:
         raise_format_error(path, "has one array per bag, and no columns for bag= or info=.")
@@ -244,8 +236,6 @@ def scan_folder(path: Path, request: Request) -> LazyBags:
     Files of one slide in several folders are an error that lists the folders, since they are
     features of different encoders; ``h5_files`` of CLAM is preferred to its ``pt_files``.
     """
-    if not path.is_dir():
-        return scan_file(path, request)
     by_folder = {
         folder: slides
         for folder, slides in _slides_below(path)
@@ -256,7 +246,7 @@ def scan_folder(path: Path, request: Request) -> LazyBags:
             del by_folder[folder]
     stores = [entry for entry in sorted(path.iterdir()) if entry.suffix in (".zarr", ".h5ad")]
     if not by_folder and stores:
-        return concatenate_lazy([scan_file(store, request) for store in stores])
+        return concatenate_lazy([scan_anndata(store, request) for store in stores])
     files = [file for folder in by_folder.values() for file in folder]
     if not files:
         raise_format_error(path, f"has no feature files ({', '.join(_SLIDES)}) in it or below it.")
@@ -274,7 +264,7 @@ def scan_folder(path: Path, request: Request) -> LazyBags:
         _add_file(found, file, detect_format(file).name, alone=True)
     lazy, splits = found.build(), path / "splits.csv"  # of torchmil
     if request.splits is None and splits.is_file():
-        return with_splits(lazy, replace(request, splits=splits))
+        return with_splits(lazy, request.changed(splits=splits))
     return lazy
 
 
@@ -286,21 +276,19 @@ def _slides_below(top: Path) -> Iterator[tuple[Path, list[Path]]]:
 
     for name, folders, files in os.walk(top, onerror=fail):
         folder = Path(name)
-        depth = len(folder.relative_to(top).parts)
-        others = [inner for inner in folders if not _NO_SLIDES.fullmatch(inner)]
-        folders[:] = sorted(others) if depth < _MAX_DEPTH else []
+        folders[:] = sorted(inner for inner in folders if not _NO_SLIDES.fullmatch(inner))
         visible = [file for file in sorted(files) if not _HIDDEN.fullmatch(file)]
         yield folder, [folder / file for file in visible if file.lower().endswith(_SLIDES)]
 
 
 def scan_npz(path: Path, request: Request) -> LazyBags:
-    """Read ``instances`` with ``offsets``, or with ``bag_ids`` (one per instance); or one slide.
+    """Read ``instances`` with ``offsets``, where each bag begins and the last ends; or one slide.
 
     Sparse instances are ``data``, ``indices``, ``indptr`` and ``shape``. Optional are ``ids``,
     ``y``, ``instance_labels``, ``feature_names``, ``info_...`` and ``bag_info_...``.
     """
     stored = read_npz(path)
-    if not {"offsets", "bag_ids"} & set(stored):
+    if "offsets" not in stored:
         return scan_file(path, request)
     check_memory(path, sum(prod(one.shape) * one.dtype.itemsize for one in stored.values()))
     with parsing(path, "npz"):
@@ -312,121 +300,56 @@ def scan_npz(path: Path, request: Request) -> LazyBags:
         if instances is None or instances.dtype.kind not in "biuf":
             raise_format_error(path, f"has no numbers 'instances'; it holds {listed(arrays)}.")
         names = [str(name) for name in arrays.get("feature_names", ())] or None
-        if "offsets" in arrays:
-            info, bag_info = (
-                {key[len(start) :]: arrays[key] for key in arrays if key.startswith(start)}
-                for start in ("info_", "bag_info_")
-            )
-            fields: dict[str, Any] = {
-                name: arrays.get(name) for name in ("ids", "y", "instance_labels")
-            }
-            fields |= {"feature_names": names, "instance_info": info, "bag_info": bag_info}
-            bags = Bags(instances, arrays["offsets"], **fields, missing="keep")
-            lazy = LazyBags.from_bags(bags, path)
-            return lazy._replace(ids=typed_ids(path, lazy.ids, request.ids))
-        columns = {BAG: arrays["bag_ids"]}
-        for name, role in (("y", BAG_LABEL), ("instance_labels", INSTANCE_LABEL)):
-            if name in arrays:
-                columns[role] = arrays[name]
-        if len(columns.get(BAG_LABEL, columns[BAG])) != len(columns[BAG]):  # one label per bag
-            first = dict.fromkeys(columns[BAG].tolist())
-            label_of = dict(zip(first, columns[BAG_LABEL].tolist(), strict=True))
-            columns[BAG_LABEL] = text_array([label_of[own] for own in columns[BAG].tolist()])
-        columns |= {key[5:]: arrays[key] for key in arrays if key.startswith("info_")}
-        return bags_of_table(Table(path, columns, instances, names), request)
-
-
-@dataclass(frozen=True)
-class AnnDataSource(ArraySource):
-    """The features of the observations: ``X``, a layer or an entry of ``obsm``.
-
-    Parameters
-    ----------
-    columns : MemorySource
-        Columns of ``obs``, which are in memory.
-    """
-
-    columns: Any = None
-
-    def read(self, file: Any, start: int, stop: int) -> Any:
-        """Return rows of the features, sparse ones as CSR."""
-        return _array(file, self.key)[start:stop]
-
-    def read_column(self, file: Any, key: str, start: int, stop: int) -> NDArray[Any]:
-        """Return rows of a column of ``obs``, or of the coordinates."""
-        if key == _SPATIAL:
-            return np.asarray(file[key][start:stop])
-        values: NDArray[Any] = self.columns.read_column(None, key, start, stop)
-        return values
-
-
-def _array(file: Any, key: str) -> Any:
-    """Return a dense or sparse array of which rows can be read."""
-    array = file[key]
-    if hasattr(array, "shape"):
-        return array
-    io = import_optional("anndata.io", extra="anndata", purpose="Reading sparse AnnData")
-    return io.sparse_dataset(array)
-
-
-class _Observations(Table):
-    """The table ``obs``, with features that stay in the file."""
-
-    key = "X"
-
-    def column(self, name: str, role: str, request: Request) -> NDArray[Any]:
-        """Return a column; a missing text is '' in info, and an error in ids and labels."""
-        values = self.columns[name]
-        if role != "info" or values.dtype != object:
-            return np.asarray(values)
-        return text_array(["" if value is None else value for value in values.tolist()])
-
-    def source(self, roles: Roles, request: Request) -> tuple[Source, int, Any, bool]:
-        """Return the source of the features and of the other columns."""
-        columns = {name: self.column(name, "info", request) for name in roles.info}
-        if roles.instance_label is not None:
-            columns[INSTANCE_LABELS] = self.column(roles.instance_label, "label", request)
-        info = {name: name for name in columns}
-        with open_container(self.path) as file:
-            array = _array(file, self.key)
-            width, dtype = int(array.shape[1]), array.dtype
-            sparse = not hasattr(file[self.key], "shape")
-            if _SPATIAL in file and self.key != _SPATIAL and "coords" not in columns:
-                info["coords"] = _SPATIAL
-        held = MemorySource.of(self.path, np.empty((0, 0)), columns)
-        stamp = Stamp.of(self.path, self.key if self.path.is_dir() else "")
-        source = AnnDataSource(stamp, tuple(info.items()), "h5ad", self.key, held)
-        return source, width, dtype, sparse
+        info, bag_info = (
+            {key[len(start) :]: arrays[key] for key in arrays if key.startswith(start)}
+            for start in ("info_", "bag_info_")
+        )
+        fields: dict[str, Any] = {
+            name: arrays.get(name) for name in ("ids", "y", "instance_labels")
+        }
+        fields |= {"feature_names": names, "instance_info": info, "bag_info": bag_info}
+        bags = Bags(instances, arrays["offsets"], **fields, missing="keep")
+        return LazyBags.from_bags(bags, path)
 
 
 def scan_anndata(path: Path, request: Request) -> LazyBags:
-    """Scan AnnData: only ``obs`` and the names of the features are read."""
+    """Read AnnData from ``.h5ad`` or zarr: ``obs``, and the one table that holds the features."""
+    anndata = import_optional("anndata", extra="anndata", purpose="Reading AnnData")
     io = import_optional("anndata.io", extra="anndata", purpose="Reading AnnData")
     if request.layer is not None and request.obsm is not None:
         raise_format_error(path, "pass layer= or obsm=, not both.")
-    key = request.features if isinstance(request.features, str) else "X"
-    for folder, name in (("layers", request.layer), ("obsm", request.obsm)):
-        key = f"{folder}/{name}" if name else key
+    folder, name = "layers" if request.layer else "obsm", request.layer or request.obsm
+    key = f"{folder}/{name}" if name else "X"
     with open_container(path) as file, parsing(path, "AnnData"):
-        contents(path, file)  # refuses links
+        if not path.is_dir():
+            contents(path, file)  # refuses links
+        if not is_anndata(file):
+            raise_format_error(path, "holds no AnnData; zarr stores of other kinds are not read.")
         if key not in file:
-            above = file.get(key.partition("/")[0], file) if "/" in key else file
+            above = file.get(folder, {}) if name else file
             raise_format_error(path, f"has no {key!r}; it holds {listed(above) or 'none'}.")
-        obs, names = io.read_elem(file["obs"]), None
-        if not key.startswith("obsm/"):
-            names = [str(name) for name in io.read_elem(file["var"]).index]
-        columns = {str(name): _values(obs[name]) for name in obs.columns}
-        columns[OBS_NAME] = text_array([str(name) for name in obs.index])
-        table = _Observations(path, columns, np.empty((len(obs), 0)), names, first_row=0)
-        table.key = key
-        return bags_of_table(
-            table, request, hint="It is an AnnData file, with observations as instances."
-        )
+        table = file[key]
+        dense = hasattr(table, "shape")
+        parts = [table] if dense else [table[part] for part in ("data", "indices", "indptr")]
+        check_memory(path, sum(prod(part.shape) * part.dtype.itemsize for part in parts))
+        held: dict[str, Any] = {name: io.read_elem(file[name]) for name in ("obs", "var")}
+        held["obsm"] = {
+            place: io.read_elem(file[f"obsm/{place}"])
+            for place in (request.obsm, "spatial")
+            if place and f"obsm/{place}" in file
+        }
+        if key == "X":
+            held["X"] = io.read_elem(table)
+        elif folder == "layers":
+            held["layers"] = {name: io.read_elem(table)}
+        columns = {
+            name: getattr(request, name)
+            for name in ("bag", "label", "instance_label", "info", "bag_info", "layer", "obsm")
+        }
+        bags = as_bags(anndata.AnnData(**held), **columns, missing="keep")
+        return LazyBags.from_bags(bags, path)
 
 
-def _values(column: Any) -> NDArray[Any]:
-    """Return a column of ``obs`` as numbers or text; a missing text is None."""
-    if column.dtype.kind in "biuf":
-        return np.asarray(column)
-    values = column.astype(object).tolist()
-    return text_array([None if value is None or value != value else value for value in values])
+def is_anndata(file: Any) -> bool:
+    """Return whether an open HDF5 file or zarr store holds an AnnData object."""
+    return file.attrs.get("encoding-type") == "anndata" or {"obs", "var"} <= set(file)

@@ -274,7 +274,7 @@ def bags_of_table(
         [source],
         np.column_stack([np.zeros(len(groups.runs), dtype=np.int64), groups.runs]),
         groups.run_offsets,
-        ids=typed_ids(table.path, groups.ids, request.ids),
+        ids=groups.ids,
         y=groups.y,
         bag_info=groups.bag_info,
         n_features=width,
@@ -282,16 +282,6 @@ def bags_of_table(
         feature_names=None if table.noted.get("unnamed") or len(names or ()) != width else names,
         is_sparse=sparse,
     )
-
-
-def typed_ids(path: Path, ids: NDArray[Any], want: type | None) -> NDArray[Any]:
-    """Return ids of the type that the caller asked for."""
-    if want is None:
-        return ids
-    try:
-        return text_array([want(value) for value in ids.tolist()])
-    except (TypeError, ValueError) as error:
-        raise_format_error(path, f"has ids that are not {want.__name__} ({error}).")
 
 
 def instance_labels(path: Path, labels: NDArray[Any]) -> NDArray[Any]:

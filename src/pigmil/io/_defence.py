@@ -111,19 +111,15 @@ def open_container(path: Path) -> Iterator[Any]:
 
 @dataclass
 class Group:
-    """A group of an HDF5 file or zarr store: its arrays, groups and attributes by name."""
+    """A group of an HDF5 file: its arrays, groups and attributes by name."""
 
     arrays: dict[str, Any]
     groups: dict[str, "Group"]
     attributes: Any
 
 
-def contents(path: Path, opened: Any) -> Group:
-    """Return all that an open HDF5 file or zarr store holds; refuse links and data elsewhere."""
-    return _zarr_group(opened) if path.is_dir() else _h5_group(path, opened)
-
-
-def _h5_group(path: Path, group: Any, seen: frozenset[int] = frozenset()) -> Group:
+def contents(path: Path, group: Any, seen: frozenset[int] = frozenset()) -> Group:
+    """Return all that an open HDF5 file holds; refuse links and data in other files."""
     h5py = import_optional("h5py", extra="io", purpose="Reading HDF5")
     place = h5py.h5o.get_info(group.id).addr
     if place in seen or len(seen) > _MAX_DEPTH:
@@ -142,13 +138,8 @@ def _h5_group(path: Path, group: Any, seen: frozenset[int] = frozenset()) -> Gro
         if is_array:
             found.arrays[name] = member
         elif isinstance(member, h5py.Group):
-            found.groups[name] = _h5_group(path, member, seen | {place})
+            found.groups[name] = contents(path, member, seen | {place})
     return found
-
-
-def _zarr_group(group: Any) -> Group:
-    inner = {name: _zarr_group(one) for name, one in sorted(group.groups())}
-    return Group(dict(sorted(group.arrays())), inner, group.attrs)
 
 
 def _open_zarr(path: Path) -> Any:

@@ -3,9 +3,10 @@
 import importlib
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,34 +18,12 @@ from pigmil.bags._columns import Column, as_names
 from pigmil.io._defence import check_readable, parsing, raise_format_error
 
 
-@dataclass(frozen=True)
-class Request:
-    """All parameters of :func:`scan_bags`, as every format gets them."""
+class Request(SimpleNamespace):
+    """All parameters of :func:`scan_bags` by name, as every format gets them."""
 
-    format: str | None = None
-    bag: Column = None
-    label: Column = None
-    instance_label: Column = None
-    features: str | Sequence[str] | None = None
-    info: tuple[str | int, ...] = ()
-    bag_info: tuple[str | int, ...] = ()
-    labels: Any = None
-    id: str | None = None
-    group: str | None = None
-    level: str = "slide"
-    missing: str = "raise"
-    missing_values: str = "raise"
-    empty: str = "raise"
-    splits: Any = None
-    ids: type | None = None
-    dtype: Any = None
-    delimiter: str | None = None
-    decimal: str | None = None
-    encoding: str = "utf-8"
-    obsm: str | None = None
-    layer: str | None = None
-    isolated: bool = False
-    options: Mapping[str, Any] = field(default_factory=dict)
+    def changed(self, **changes: Any) -> "Request":
+        """Return a copy with other values."""
+        return Request(**(vars(self) | changes))
 
 
 @dataclass(frozen=True)
@@ -62,13 +41,11 @@ class Format:
     scan : str
         Module and name of the function ``scan(path, request) -> LazyBags``.
     write : str
-        Module and name of the function ``write(bags, path, **options)``; empty if it is read only.
+        Module and name of the function ``write(bags, path)``; empty if it is read only.
     columns : bool
         Whether ``bag=``, ``label=``, ``instance_label=``, ``info=`` and ``bag_info=`` name columns.
     extra : str
         The extra of ``pigmil`` that it needs; empty for none.
-    options : tuple of str
-        Further options of :func:`scan_bags` that only this format takes.
     """
 
     name: str
@@ -78,7 +55,6 @@ class Format:
     write: str = ""
     columns: bool = False
     extra: str = ""
-    options: tuple[str, ...] = ()
 
     def load(self, purpose: str) -> Callable[..., Any]:
         """Import the function that scans or writes it."""
@@ -89,29 +65,26 @@ class Format:
 
 _ALL = (
     Format("csv", "delimited text, one row per instance", (".csv", ".tsv", ".tab"),
-           "_text:scan_csv", "_write:write_csv", True, "io", ("header",)),
+           "_text:scan_csv", "_write:write_csv", True, "io"),
     Format("parquet", "Parquet, one row per instance", (".parquet", ".pq"),
            "_tables:scan_table", "_write:write_parquet", True, "io"),
     Format("arrow", "Arrow or Feather, one row per instance", (".arrow", ".feather"),
            "_tables:scan_table", columns=True, extra="io"),
-    Format("xlsx", "Excel, one row per instance", (".xlsx",), "_other_tables:scan_xlsx",
+    Format("xlsx", "Excel, one row per instance", (".xlsx",), "_tables:scan_xlsx",
            columns=True, extra="io"),
     Format("arff", "ARFF, one row per bag (relational) or instance", (".arff",),
-           "_other_tables:scan_arff", columns=True),
+           "_tables:scan_arff", columns=True),
     Format("svmlight", "svmlight / libsvm text with qid as the bag",
-           (".svmlight", ".svm", ".libsvm"), "_other_tables:scan_svmlight",
-           options=("n_features", "zero_based")),
+           (".svmlight", ".svm", ".libsvm"), "_tables:scan_svmlight"),
     Format("npz", "NumPy arrays in one file, never pickled", (".npz",), "_arrays:scan_npz",
            "_write:write_npz"),
     Format("npy", "NumPy array, one bag per file", (".npy",), "_arrays:scan_file"),
     Format("h5", "HDF5, one data set or group per bag", (".h5", ".hdf5", ".hdf"),
            "_arrays:scan_file", "_write:write_h5", True, "io"),
-    Format("zarr", "zarr, one array or group per bag", (".zarr",), "_arrays:scan_file",
-           columns=True, extra="io"),
-    Format("h5ad", "AnnData, bag and label as columns of obs", (".h5ad",), "_arrays:scan_anndata",
-           columns=True, extra="anndata"),
-    Format("pt", "PyTorch tensor, one bag per file", (".pt", ".pth"), "_arrays:scan_folder"),
-    Format("mat", "MATLAB: features, bag_ids, labels", (".mat",), "_other_tables:scan_mat"),
+    Format("h5ad", "AnnData, bag and label as columns of obs", (".h5ad", ".zarr"),
+           "_arrays:scan_anndata", columns=True, extra="anndata"),
+    Format("pt", "PyTorch tensor, one bag per file", (".pt", ".pth"), "_arrays:scan_file"),
+    Format("mat", "MATLAB: features, bag_ids, labels", (".mat",), "_saved_arrays:scan_mat"),
     Format("folder", "folder with one file of features per bag", (), "_arrays:scan_folder"),
 )  # fmt: skip
 FORMATS = {entry.name: entry for entry in _ALL}
@@ -160,7 +133,7 @@ def detect_format(path: str | os.PathLike[str]) -> Format:
     check_readable(path, folder=True)
     if path.is_dir():
         if any((path / name).exists() for name in ("zarr.json", ".zgroup", ".zattrs")):
-            return FORMATS["zarr"]
+            return FORMATS["h5ad"]
         return FORMATS["parquet" if table_files(path) else "folder"]
     named = by_suffix(path.name)
     if named is not None:
@@ -228,14 +201,14 @@ def scan_bags(
     encoding: str = "utf-8",
     obsm: str | None = None,
     layer: str | None = None,
+    header: bool = True,
     isolated: bool = False,
-    **options: Any,
 ) -> LazyBags:
     """Open bags in files of any format without reading more of their instances than needed.
 
-    Ids, labels and sizes are known at once; instances of Parquet, Arrow, HDF5, zarr, AnnData and
-    NumPy files stay on disk until a method reads them block by block, those of other formats are
-    in memory. Nothing in a file is ever run: no pickles, no objects, no links to other files.
+    Ids, labels and sizes are known at once; instances of Parquet, HDF5 and NumPy files and of
+    tensors stay on disk until a method reads them block by block, those of other formats are in
+    memory. Nothing in a file is ever run: no pickles, no objects, no links to other files.
 
     Parameters
     ----------
@@ -251,7 +224,7 @@ def scan_bags(
         ``instance_label``. ``False`` means that there is no such column. All other columns are
         features. Where ``labels`` is given, ``label`` names its column.
     features : str or sequence of str, optional
-        The feature columns, or the column of lists; the data set of HDF5 and zarr files.
+        The feature columns, or the column of lists; the data set of HDF5 files.
     info : sequence of str or int, default=()
         Columns kept in ``instance_info`` instead of being features; they may be text.
     bag_info : sequence of str or int, default=()
@@ -277,8 +250,8 @@ def scan_bags(
         Files ``splits_0.csv`` of CLAM or ``splits.csv`` of torchmil; they become
         ``bag_info["split"]``, or one column per file.
     ids : type, optional
-        ``str`` to keep ids as text, ``int`` to have them as numbers. By default ids in text files
-        become whole numbers when all of them are written as such.
+        ``str`` to keep the ids of text, Excel and ARFF files as text. By default they become whole
+        numbers when all of them are written as such.
     dtype : float32 or float64, optional
         Type of the values; by default that of the file, float64 for text.
     delimiter, decimal : str, optional
@@ -287,11 +260,12 @@ def scan_bags(
         Of text.
     obsm, layer : str, optional
         Where AnnData holds the features, if not in ``X``.
+    header : bool, default=True
+        Whether the first row of delimited text names the columns; without it they are named by
+        their positions.
     isolated : bool, default=False
-        Parse the files in a child process with limits on memory and time, for files of unknown
-        origin.
-    **options
-        Options of one format: ``header`` (csv), ``n_features`` and ``zero_based`` (svmlight).
+        Read the files, whole, in a child process with limits on memory and time: for files of
+        unknown origin.
 
     Returns
     -------
@@ -313,12 +287,11 @@ def scan_bags(
     >>> lazy.n_bags, lazy.n_instances, lazy[:2].load().n_bags
     (40, 320, 2)
     """
-    request = Request(
-        format, bag, label, instance_label, features, as_names(info), as_names(bag_info), labels,
-        id, group, level, missing, missing_values, empty, splits, ids,
-        None if dtype is None else np.dtype(dtype), delimiter, decimal, encoding, obsm, layer,
-        isolated, options,
-    )  # fmt: skip
+    parameters = locals()  # all of them, by name
+    del parameters["paths"]
+    parameters |= {"info": as_names(info), "bag_info": as_names(bag_info)}
+    parameters["dtype"] = None if dtype is None else np.dtype(dtype)
+    request = Request(**parameters)
     _check_request(request)
     given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not given:
@@ -334,7 +307,7 @@ def scan_bags(
 def scan_paths(paths: Sequence[Path], request: Request) -> LazyBags:
     """Scan files with a request that was checked."""
     # A separate table of labels has the column that label= names.
-    inside = request if request.labels is None else replace(request, label=None)
+    inside = request if request.labels is None else request.changed(label=None)
     lazy = concatenate_lazy([_scan_path(path, inside) for path in paths])
     changes: dict[str, Any] = {"missing": request.missing_values}
     if request.dtype is not None:
@@ -353,12 +326,6 @@ def _scan_path(path: Path, request: Request) -> LazyBags:
     if given and not found.columns:
         raise_format_error(
             path, f"{listed(given)}: the format {found.name!r} has no columns to name."
-        )
-    unknown = [name for name in request.options if name not in found.options]
-    if unknown:
-        raise TypeError(
-            f"scan_bags got {listed(unknown)}, which the format {found.name!r} does not take; it "
-            f"takes {listed(found.options) or 'no options of its own'}."
         )
     with parsing(path, found.name, quiet=False):
         lazy: LazyBags = found.load("scan")(path, request)
@@ -400,13 +367,12 @@ def _check_request(request: Request) -> None:
         ("missing", ("raise", "drop")),
         ("missing_values", ("raise", "keep")),
         ("empty", ("raise", "drop")),
+        ("ids", (None, str)),
     ):
         value = getattr(request, name)
         if value not in allowed:
-            hint = " Use missing_values='keep' to keep NaN." if value == "keep" else ""
             raise BagFormatError(
-                f"{name} must be {allowed[0]!r} or {allowed[1]!r}, got {value!r}.{hint}",
-                parameter=name,
+                f"{name} must be {allowed[0]!r} or {allowed[1]!r}, got {value!r}.", parameter=name
             )
     if request.dtype is not None and request.dtype not in (np.float32, np.float64):
         raise BagFormatError(

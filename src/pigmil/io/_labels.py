@@ -20,9 +20,8 @@ from pigmil.bags._columns import LABEL_NAMES, group_rows
 from pigmil.io._build import column_of, report_bags
 from pigmil.io._defence import check_readable, parsing
 from pigmil.io._formats import Request
-from pigmil.io._other_tables import columns_of_rows, sheet_rows
-from pigmil.io._tables import PANDAS_INDEX, ArrowFile
-from pigmil.io._text import NO_LABEL, decode_rows, detect_dialect, open_text, text_lines
+from pigmil.io._tables import PANDAS_INDEX, columns_of_rows, open_table, sheet_rows
+from pigmil.io._text import NO_LABEL, decode_rows, detect_dialect, open_text
 
 _ID_NAMES = ("slide_id", "slide", "FILENAME", "bag_name", "bag", "bag_id", "image_id", "id")
 _GROUP_NAMES = ("patient", "patient_id", "PATIENT", "case_id")
@@ -56,7 +55,7 @@ def read_label_table(source: Any, request: Request) -> LabelTable:
 
     Examples
     --------
-    >>> read_label_table({"a": 0, "b": 1}, Request()).columns
+    >>> read_label_table({"a": 0, "b": 1}, Request(encoding="utf-8")).columns
     {'id': ['a', 'b'], 'label': [0, 1]}
     """
     if isinstance(source, Mapping):
@@ -78,7 +77,7 @@ def read_label_table(source: Any, request: Request) -> LabelTable:
     with path.open("rb") as file:
         start = file.read(4)
     if start == b"PAR1":
-        with parsing(path, "parquet"), ArrowFile(path) as opened:
+        with open_table(path) as opened:
             flat = [one.name for one in opened.schema if not hasattr(one.type, "value_field")]
             names = [name for name in flat if not name.startswith(PANDAS_INDEX)]
             columns = opened.read_all(names).to_pydict()
@@ -91,7 +90,7 @@ def read_label_table(source: Any, request: Request) -> LabelTable:
 def _text_rows(path: Path, request: Request) -> Iterator[list[str]]:
     sign = detect_dialect(path, request.encoding, request.delimiter, ".").delimiter
     with parsing(path, "delimited text"), open_text(path, request.encoding) as text:
-        yield from (row for row in csv.reader(text_lines(path, text), delimiter=sign) if any(row))
+        yield from (row for row in csv.reader(text, delimiter=sign) if any(row))
 
 
 def _cells(values: Sequence[Any]) -> list[Any]:
@@ -137,13 +136,12 @@ def join_labels(lazy: LazyBags, request: Request) -> LazyBags:
 
     The bags keep the order of the files.
     """
-    group, id_name = request.group, request.id or _ID_NAMES[0]
     if request.labels is not None:
         given = request.labels if isinstance(request.labels, list | tuple) else [request.labels]
         table = read_label_table(given[0], request)
         for other in given[1:]:
             table = _join(table, read_label_table(other, request), request.group)
-        lazy, group, id_name = _with_labels(lazy, table, request)
+        lazy = _with_labels(lazy, table, request)
     empty = lazy.sizes == 0
     if empty.any():
         names = [str(name) for name in lazy.ids[empty]]
@@ -152,28 +150,23 @@ def join_labels(lazy: LazyBags, request: Request) -> LazyBags:
         lazy = lazy[~empty]
     if request.splits is not None:
         lazy = with_splits(lazy, request)
-    if request.level == "slide":
-        return lazy
-    if group is None or group not in lazy.bag_info:
+    usual = (name for name in _GROUP_NAMES if name in lazy.bag_info)
+    group = request.group or next(usual, _GROUP_NAMES[0])
+    if group not in lazy.bag_info and (request.group or request.level == "patient"):
         raise BagFormatError(
-            "level='patient' needs the column of the patient; name it with group=. Columns are "
+            f"There is no column {group!r} of patients; name it with group=. Columns are "
             f"{listed(lazy.bag_info) or 'none'}.",
             parameter="group",
         )
-    return _join_groups(lazy, group, id_name)
+    return lazy if request.level == "slide" else _join_groups(lazy, group)
 
 
-def _with_labels(
-    lazy: LazyBags, table: LabelTable, request: Request
-) -> tuple[LazyBags, str | None, str]:
-    """Return the bags that have a label, and the columns of the patient and of the id."""
+def _with_labels(lazy: LazyBags, table: LabelTable, request: Request) -> LazyBags:
+    """Return the bags that have a label, with the other columns of the table as info."""
     columns = table.columns
     id_name = table.find(request.id, _ID_NAMES, "id")
     asked = request.label if isinstance(request.label, str) else None
     label = table.find(asked, LABEL_NAMES, "label")
-    group = None
-    if request.group or any(name in columns for name in _GROUP_NAMES):
-        group = table.find(request.group, _GROUP_NAMES, "group")
     blank = [row for row, value in enumerate(columns[id_name], start=2) if value is None]
     if blank:
         raise BagFormatError(
@@ -188,9 +181,10 @@ def _with_labels(
         )
     row_of = {name: row for row, own in enumerate(ids) for name in reversed([*_names(own)])}
     row_of |= {own: row for row, own in enumerate(ids)}  # the exact name wins
-    names = [str(bag_id) for bag_id in lazy.ids.tolist()]
+    names = list(map(str, lazy.ids.tolist()))
     rows = [row_of.get(id_text(bag_id)) for bag_id in lazy.ids.tolist()]  # None: not in the table
-    if not any(row is not None for row in rows):
+    used = set(rows)
+    if used == {None}:
         raise BagFormatError(
             f"{lazy.paths[0]}: none of its bags is listed in {table.name}; they are like "
             f"{listed(names, 2)}, and its ids like {listed(ids, 2)}. Choose the column with id=.",
@@ -198,16 +192,13 @@ def _with_labels(
         )
     labels = [None if row is None else columns[label][row] for row in rows]
     labels = [None if value in NO_LABEL else value for value in labels]
-    found = list(zip(names, rows, labels, strict=True))
-    used = set(rows)
+    unlisted = [name for name, row in zip(names, rows, strict=True) if row is None]
+    unlabelled = [name for name, value in zip(names, labels, strict=True) if value is None]
     kinds = [
         ([own for row, own in enumerate(ids) if row not in used], "of the table without features"),
+        (unlisted, "with features but without a row in the table"),
         (
-            [name for name, row, _ in found if row is None],
-            "with features but without a row in the table",
-        ),
-        (
-            [name for name, row, value in found if row is not None and value is None],
+            [name for name in unlabelled if name not in unlisted],
             f"without a label in the column {label!r}",
         ),
     ]
@@ -215,15 +206,14 @@ def _with_labels(
     kept = [at for at, value in enumerate(labels) if value is not None]
     if not kept:
         raise BagFormatError(f"{table.name}: no bag has a label in the column {label!r}.")
-    lazy = lazy[kept]
-    chosen = [row for _, row, value in found if row is not None and value is not None]
+    chosen = [row for row, value in zip(rows, labels, strict=True) if None not in (row, value)]
     info = {
-        name: decoded([values[row] for row in chosen])
+        name: decoded([values[row] for row in chosen if row is not None])
         for name, values in columns.items()
-        if name not in (id_name, label)
+        if name != id_name
     }
-    y = decoded([labels[at] for at in kept])
-    return lazy._replace(y=y, bag_info={**lazy.bag_info, **info}), group, id_name
+    y, lazy = info.pop(label), lazy[kept]
+    return lazy._replace(y=y, bag_info={**lazy.bag_info, **info})
 
 
 def _names(value: str) -> Iterator[str]:
@@ -291,18 +281,10 @@ def _parts(table: LabelTable) -> dict[str, str]:
             f"{table.name}: has neither columns of bag and 'split' nor a column 'train'; it has "
             f"{listed(columns)}."
         )
-    if all(str(value) in ("True", "False") for name in parts for value in columns[name]):
-        slides = next(values for name, values in columns.items() if name not in parts)
-        return {
-            id_text(slide): name
-            for name in parts
-            for slide, chosen in zip(slides, columns[name], strict=True)
-            if str(chosen) == "True"
-        }
     return {id_text(own): name for name in parts for own in columns[name] if own is not None}
 
 
-def _join_groups(lazy: LazyBags, group: str, id_name: str) -> LazyBags:
+def _join_groups(lazy: LazyBags, group: str) -> LazyBags:
     """Join the bags of each patient into one; instances keep the id of their slide."""
     groups = group_rows(
         lazy.bag_info[group],
@@ -326,13 +308,13 @@ def _join_groups(lazy: LazyBags, group: str, id_name: str) -> LazyBags:
             f"{listed(mixed, 5)}. Patient-level bags need one label per patient."
         )
     info = lazy.bag_info
-    on_slides = {id_name: lazy.ids}
+    on_slides = {_ID_NAMES[0]: lazy.ids}
     on_slides |= {name: column for name, column in info.items() if varies(column).any()}
-    n_parts = np.diff(lazy._segment_offsets)
+    n_parts = np.diff(lazy.segment_offsets)
     on_segments = {name: np.repeat(column, n_parts) for name, column in on_slides.items()}
     chosen = lazy._replace(segment_info=on_segments)._take(order)
     return chosen._replace(
-        segment_offsets=chosen._segment_offsets[ends],
+        segment_offsets=chosen.segment_offsets[ends],
         ids=groups.ids,
         y=None if lazy.y is None else lazy.y[firsts],
         bag_info={name: info[name][firsts] for name in info if name not in on_slides},

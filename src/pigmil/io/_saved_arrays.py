@@ -1,4 +1,4 @@
-"""Arrays in ``.npy``, ``.npz`` and ``.pt`` files, of which no value is read before it is needed.
+"""Arrays in ``.npy``, ``.npz`` and ``.pt`` files, read when they are needed; MATLAB files.
 
 Nothing in a file is run: NumPy's pickles are refused, and the unpickler of ``.pt`` files knows
 tensors, lists and dictionaries, and refuses every other name.
@@ -16,11 +16,26 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import scipy.io
+import scipy.sparse as sp
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from pigmil.io._defence import check_memory, check_readable, parsing, raise_format_error
+from pigmil._core.text import listed
+from pigmil.bags import LazyBags, as_csr, text_array
+from pigmil.bags._columns import BAG, BAG_LABEL, INSTANCE_LABEL
+from pigmil.io._build import Table, bags_of_table
+from pigmil.io._defence import (
+    check_memory,
+    check_readable,
+    contents,
+    open_container,
+    parsing,
+    raise_format_error,
+)
+from pigmil.io._formats import Request
 
+_PER_INSTANCE = {"bag_ids": BAG, "labels": BAG_LABEL, "instance_labels": INSTANCE_LABEL}
 SLIDEFLOW_INDEX = ".index.npz"  # end of the name of a file beside a tensor: locations of the tiles
 # NumPy parses headers with Python's own parser, which fails in several threads before 3.11.8
 # ("AST constructor recursion depth mismatch").
@@ -229,3 +244,79 @@ class _Unpickler(pickle.Unpickler):
         if not sized or not all(type(n) is int and 0 <= n < 1 << 48 for n in numbers):
             raise_format_error(self.path, "has a tensor of an impossible shape.")
         return Tensor(self.path, member, kind, offset, shape, tuple(strides), self.big_endian)
+
+
+def _variables(path: Path) -> dict[str, Any]:
+    """Return the variables of a file: arrays, CSR matrices, and lists of text; not structures."""
+    with path.open("rb") as file:
+        is_hdf5 = file.read(10) == b"MATLAB 7.3"
+    if is_hdf5:
+        return _load_hdf5(path)
+    sizes = [float(np.prod(shape, dtype=float)) for _, shape, _ in scipy.io.whosmat(path)]
+    check_memory(path, 8 * sum(sizes))
+    found = scipy.io.loadmat(path, chars_as_strings=True)
+    return {name: _unpacked(found[name]) for name in found if not name.startswith("__")}
+
+
+def _unpacked(value: Any) -> Any:
+    """Return a value of scipy: a matrix in CSR, a cell array of text as a list of text."""
+    if sp.issparse(value):
+        return as_csr(value.tocsr())
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        return [str(np.ravel(cell)[0]) if np.size(cell) else "" for cell in value.ravel()]
+    if isinstance(value, np.ndarray) and value.dtype.kind == "U":
+        return [str(text).rstrip() for text in value.ravel()]
+    return value
+
+
+def _load_hdf5(path: Path) -> dict[str, Any]:
+    """Return the matrices of numbers of a MATLAB 7.3 file, which holds them by columns."""
+    variables = {}
+    with open_container(path) as file:
+        for name, dataset in contents(path, file).arrays.items():
+            if dataset.attrs.get("MATLAB_class") not in (b"cell", b"char"):
+                check_memory(path, dataset.size * 8.0)
+                variables[name] = dataset[()].T
+    return variables
+
+
+def scan_mat(path: Path, request: Request) -> LazyBags:
+    """Read ``features`` (one row per instance) with ``bag_ids`` and ``labels``, one per instance.
+
+    Optional are ``instance_labels`` and ``feature_names``. Ids and labels may be cells of text.
+    """
+    with parsing(path, "a MATLAB file"):
+        found = _variables(path)
+        features = found.get("features")
+        if "bag_ids" not in found or not hasattr(features, "dtype"):
+            raise_format_error(
+                path,
+                f"has no variables features and bag_ids; it has {listed(found) or 'none'}.",
+                hint="Old benchmark files are read by pigmil.datasets.read_original; of MATLAB 7.3 "
+                "full matrices of numbers are read (save text and sparse matrices with -v7).",
+            )
+        assert features is not None
+        if features.ndim != 2 or features.dtype.kind not in "iuf":
+            raise_format_error(path, "the variable 'features' is not a matrix of numbers.")
+        columns = {
+            role: _vector(path, found, name, features.shape[0])
+            for name, role in _PER_INSTANCE.items()
+            if name in found
+        }
+        dtype = np.float32 if features.dtype == np.float32 else np.float64
+        titles = found.get("feature_names")
+        return bags_of_table(Table(path, columns, features.astype(dtype), titles), request)
+
+
+def _vector(path: Path, found: dict[str, Any], name: str, size: int) -> NDArray[Any]:
+    """Return a row or column with one value per instance; MATLAB stores integers as doubles."""
+    value = found[name]
+    if sp.issparse(value) and max(value.shape) == size:
+        value = value.toarray()
+    values = text_array(value) if isinstance(value, list) else np.ravel(np.asarray(value))
+    if len(values) != size:
+        raise_format_error(path, f"has {len(values)} {name} for {size} instances.")
+    if values.dtype.kind == "f" and np.isfinite(values).all():
+        whole = values.astype(np.int64)
+        return whole if (whole == values).all() else values
+    return values.astype(np.int64) if values.dtype.kind in "iu" else values

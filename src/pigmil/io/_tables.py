@@ -1,9 +1,9 @@
-"""Parquet, Arrow and Feather: files, folders of them, and folders ``name=value``."""
+"""Tables: Parquet and Arrow, in files and folders ``name=value``; Excel, ARFF and svmlight."""
 
 import contextlib
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -26,8 +26,9 @@ from pigmil.bags._columns import (
 )
 from pigmil.bags._lazy import INSTANCE_LABELS, Source, Stamp
 from pigmil.io._build import Table, bags_of_table, check_unique, table_roles
-from pigmil.io._defence import check_readable, parsing
+from pigmil.io._defence import check_memory, check_readable, parsing, raise_format_error
 from pigmil.io._formats import Request, table_files
+from pigmil.io._text import MISSING_MARKS, decode_rows, open_text
 
 NOTES = b"pigmil"  # schema metadata: the roles of columns, where the names do not show them
 PANDAS_INDEX = "__index_level_"  # columns in which pandas stores row labels
@@ -49,18 +50,29 @@ def scan_table(path: Path, request: Request) -> LazyBags:
 
 
 def _scan_file(path: Path, request: Request, fixed: dict[str, Any]) -> LazyBags:
-    with parsing(path, "Parquet or Arrow"), ArrowFile(path) as file:
+    with open_table(path) as file:
         table = _FileTable.of(path, file, fixed)
         roles = table_roles(table, request)
         lists = [kind for kind in map(table.columns.get, roles.features) if is_list_type(kind)]
-        if not lists or (len(lists) == 1 and hasattr(lists[0], "list_size")):
+        by_rows = not lists or (len(lists) == 1 and hasattr(lists[0], "list_size"))
+        if by_rows and isinstance(file, ParquetFile):
             return bags_of_table(table, request, roles)
-        # Lists of any length are not read in parts.
+        # Lists of any length and Arrow's own format are not read in parts.
         arrow = file.read_all([name for name in table.columns if name not in fixed])
         for name, value in fixed.items():
             arrow = arrow.append_column(name, [[value] * len(arrow)])
-        columns, instances = columns_of_lists(arrow, roles)
-        return bags_of_table(Table(path, columns, instances, noted=table.noted), request, roles)
+        if lists:
+            columns, instances = columns_of_lists(arrow, roles)
+        else:
+            columns = {
+                name: values_of(arrow.column(name), keep_type=name not in roles.info)
+                for name in table.columns
+                if name not in roles.features
+            }
+            instances = np.empty((len(arrow), len(roles.features)), table.dtype(roles))
+            copy_columns([arrow.column(name) for name in roles.features], instances)
+        loaded = Table(path, columns, instances, roles.features, noted=table.noted)
+        return bags_of_table(loaded, request, roles)
 
 
 def folder_columns(path: Path) -> dict[str, Any]:
@@ -79,35 +91,44 @@ def folder_columns(path: Path) -> dict[str, Any]:
     }
 
 
-class ArrowFile:
-    """An open Parquet or Arrow file: row groups or record batches, one of them in memory.
+@contextlib.contextmanager
+def open_table(path: Path) -> Iterator[Any]:
+    """Open a Parquet file, or read a file or stream (as Hugging Face writes them) of Arrow.
 
     Files are read, not mapped: a mapped file that is cut short meanwhile ends the process.
     """
-
-    def __init__(self, path: Path) -> None:
-        pyarrow = import_optional("pyarrow", extra="io", purpose="Reading Parquet")
-        self._stack = contextlib.ExitStack()
-        handle = self._stack.enter_context(pyarrow.OSFile(str(path)))
+    pyarrow = import_optional("pyarrow", extra="io", purpose="Reading Parquet")
+    ipc = import_optional("pyarrow.ipc", extra="io", purpose="Reading Arrow")
+    with parsing(path, "Parquet or Arrow"), pyarrow.OSFile(str(path)) as handle:
         start = handle.read(6)
         handle.seek(0)
         if start[:4] == b"PAR1":
-            parquet = import_optional("pyarrow.parquet", extra="io", purpose="Reading Parquet")
-            self._file = parquet.ParquetFile(handle)
-            self.schema = self._file.schema_arrow
-            groups = map(self._file.metadata.row_group, range(self._file.num_row_groups))
-            lengths = [group.num_rows for group in groups]
+            yield ParquetFile(handle)
         else:
-            self._file = _BatchFile(handle, is_file=start == b"ARROW1")
-            self.schema, lengths = self._file.schema, self._file.lengths
+            check_memory(path, path.stat().st_size)
+            table = (ipc.open_file if start == b"ARROW1" else ipc.open_stream)(handle).read_all()
+            table.validate(full=True)  # Arrow follows offsets without a look at the ends
+            yield _ArrowTable(table)
+
+
+class _ArrowTable:
+    """A table in memory, with what is used of a Parquet file to find its columns."""
+
+    def __init__(self, table: Any) -> None:
+        self.schema, self.n_rows, self.read_all = table.schema, len(table), table.select
+
+
+class ParquetFile:
+    """An open Parquet file, of which one row group is in memory."""
+
+    def __init__(self, handle: Any) -> None:
+        parquet = import_optional("pyarrow.parquet", extra="io", purpose="Reading Parquet")
+        self._file = parquet.ParquetFile(handle)
+        self.schema, self.n_rows = self._file.schema_arrow, self._file.metadata.num_rows
+        groups = map(self._file.metadata.row_group, range(self._file.num_row_groups))
+        lengths = [group.num_rows for group in groups]
         self.starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         self._group, self._columns = -1, dict[str, Any]()  # Arrow columns of one row group
-
-    def __enter__(self) -> "ArrowFile":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
     def read_all(self, names: list[str]) -> Any:
         """Return columns of all rows as an Arrow table."""
@@ -134,52 +155,9 @@ class ArrowFile:
             yield group, slice(low - start, high - start), slice(low - begin, high - begin)
 
 
-class _BatchFile:
-    """Arrow's own format, with the methods of ``ParquetFile`` that are used here.
-
-    Of a file one record batch is read at a time; a stream (as Hugging Face writes them) is read
-    whole, because it has no index of its batches.
-    """
-
-    def __init__(self, handle: Any, *, is_file: bool) -> None:
-        self._ipc = import_optional("pyarrow.ipc", extra="io", purpose="Reading Arrow")
-        self._handle = handle
-        self._batches: Any = None
-        if is_file:
-            opened = self._reader([0])
-            self.schema = self._ipc.open_file(handle).schema
-            numbers = range(opened.num_record_batches)
-            self.lengths = [opened.get_batch(number).num_rows for number in numbers]
-        else:
-            self._batches = list(self._ipc.open_stream(handle))
-            self.schema = self._batches[0].schema
-            self.lengths = [batch.num_rows for batch in self._batches]
-
-    def _reader(self, fields: list[int]) -> Any:
-        options = self._ipc.IpcReadOptions(included_fields=fields)
-        return self._ipc.open_file(self._handle, options=options)
-
-    def read_row_group(self, group: int, columns: list[str]) -> Any:
-        import pyarrow
-
-        if self._batches is None:
-            fields = sorted(self.schema.get_field_index(name) for name in columns)
-            batch = self._reader(fields).get_batch(group)
-        else:
-            batch = self._batches[group]
-        batch.validate(full=True)  # Arrow follows offsets without a look at the ends
-        return pyarrow.Table.from_batches([batch]).select(columns)
-
-    def read(self, columns: list[str]) -> Any:
-        import pyarrow
-
-        groups = range(len(self.lengths))
-        return pyarrow.concat_tables([self.read_row_group(group, columns) for group in groups])
-
-
 @dataclass(frozen=True)
 class TableSource(Source):
-    """Rows of a Parquet or Arrow file.
+    """Rows of a Parquet file.
 
     Parameters
     ----------
@@ -197,20 +175,15 @@ class TableSource(Source):
 
     def open(self) -> contextlib.AbstractContextManager[Any]:
         """Return the open file."""
-        with self.parser_errors():
-            return ArrowFile(Path(self.stamp.path))
+        return open_table(Path(self.stamp.path))
 
-    def parser_errors(self) -> contextlib.AbstractContextManager[Any]:
-        """Turn errors of pyarrow into :class:`BagFormatError`."""
-        return parsing(Path(self.stamp.path), "Parquet or Arrow")
-
-    def read(self, file: ArrowFile, start: int, stop: int) -> NDArray[Any]:
+    def read(self, file: ParquetFile, start: int, stop: int) -> NDArray[Any]:
         """Return rows of the features."""
         out = np.empty((stop - start, self.width), dtype=self.dtype)
         self.read_into(file, start, stop, out)
         return out
 
-    def read_into(self, file: ArrowFile, start: int, stop: int, out: NDArray[Any]) -> None:
+    def read_into(self, file: ParquetFile, start: int, stop: int, out: NDArray[Any]) -> None:
         """Write rows of the features into an array."""
         for group, into, rows in file.groups(start, stop):
             size = rows.stop - rows.start
@@ -220,7 +193,7 @@ class TableSource(Source):
             else:
                 copy_columns(columns, out[into])
 
-    def read_column(self, file: ArrowFile, key: str, start: int, stop: int) -> NDArray[Any]:
+    def read_column(self, file: ParquetFile, key: str, start: int, stop: int) -> NDArray[Any]:
         """Return rows of a further column."""
         parts = [
             values_of(file.columns((key,), group)[0].slice(rows.start, rows.stop - rows.start))
@@ -237,7 +210,7 @@ class _FileTable(Table):
     fixed: Any = None  # columns that folders stand for: one value for all rows
 
     @classmethod
-    def of(cls, path: Path, file: ArrowFile, fixed: dict[str, Any]) -> "_FileTable":
+    def of(cls, path: Path, file: Any, fixed: dict[str, Any]) -> "_FileTable":
         schema = file.schema
         names = [name for name in schema.names if not name.startswith(PANDAS_INDEX)]
         check_unique(path, names)
@@ -253,7 +226,7 @@ class _FileTable(Table):
     def column(self, name: str, role: str, request: Request) -> NDArray[Any]:
         """Return a column for its role."""
         if name in self.fixed:
-            return np.full(int(self.file.starts[-1]), self.fixed[name], dtype=object)
+            return np.full(self.file.n_rows, self.fixed[name], dtype=object)
         return values_of(self.file.read_all([name]).column(0), keep_type=role != "info")
 
     def source(self, roles: Roles, request: Request) -> tuple[Source, int, Any, bool]:
@@ -261,20 +234,162 @@ class _FileTable(Table):
         kinds = [self.columns[name] for name in roles.features]
         lists = is_list_type(kinds[0])
         width = kinds[0].list_size if lists else len(kinds)
-        single = {str(kind.value_type if lists else kind) for kind in kinds} == {"float"}
-        dtype = np.dtype(np.float32 if single else np.float64)
         info = {name: name for name in roles.info}
         if roles.instance_label is not None:
             info[INSTANCE_LABELS] = roles.instance_label
-        source = TableSource(Stamp.of(self.path), tuple(info.items()), roles.features, width, dtype)
+        dtype, stamp = self.dtype(roles), Stamp.of(self.path)
+        source = TableSource(stamp, tuple(info.items()), roles.features, width, dtype)
         return source, width, dtype, False
+
+    def dtype(self, roles: Roles) -> np.dtype[Any]:
+        """Return the type of the features once they are read."""
+        kinds = [self.columns[name] for name in roles.features]
+        single = {str(getattr(kind, "value_type", kind)) for kind in kinds} == {"float"}
+        return np.dtype(np.float32 if single else np.float64)
 
 
 def _noted(schema: Any) -> dict[str, Any]:
-    """Return what the writer noted, or nothing if it cannot be read."""
-    try:
-        noted = json.loads((schema.metadata or {}).get(NOTES, b"{}"))
-        names = [*noted.get("info", []), *noted.get("bag_info", [])]
-    except (ValueError, AttributeError, TypeError):
-        return {}
-    return noted if all(isinstance(name, str) for name in names) else {}
+    """Return what the writer noted."""
+    return dict(json.loads((schema.metadata or {}).get(NOTES, b"{}")))
+
+
+class _CellTable(Table):
+    """A table of cells: numbers, text, and None where a cell is empty."""
+
+    def column(self, name: str, role: str, request: Request) -> NDArray[Any]:
+        return decode_rows(list(self.columns[name]), role, request.ids if role == "id" else None)
+
+
+def sheet_rows(path: Path) -> Iterator[list[Any]]:
+    """Yield the rows of the first sheet of a workbook, blank ones left out.
+
+    Parameters
+    ----------
+    path : Path
+        An XLSX file.
+    """
+    openpyxl = import_optional("openpyxl", extra="io", purpose="Reading XLSX")
+    with parsing(path, "XLSX"):
+        book = openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)
+        with contextlib.closing(book):
+            sheet = book.worksheets[0]
+            sheet.reset_dimensions()  # a stated size that is too small would hide rows
+            for row in sheet.iter_rows(values_only=True):
+                if any(cell is not None for cell in row):
+                    yield list(row)
+
+
+def columns_of_rows(path: Path, rows: Iterable[Sequence[Any]]) -> dict[str, list[Any]]:
+    """Return rows as columns by name; the first row names them, and short rows are filled up."""
+    header, *rest = [*rows] or [[]]
+    if not rest:
+        raise_format_error(path, "has no rows.")
+    names = ["" if name is None else str(name).strip() for name in header]
+    while names and not names[-1]:
+        names.pop()
+    # Tables written by pandas begin with an unnamed column of row numbers.
+    names = [name or f"column {position}" for position, name in enumerate(names)]
+    check_unique(path, names, where="row 1")
+    width = len(names)
+    for number, row in enumerate(rest, start=2):
+        if any(cell not in (None, "") for cell in row[width:]):
+            problem = f"expected {width} values, got {len(row)}."
+            raise_format_error(path, problem, where=f"row {number}")
+    cells = [[*row, *[None] * width][:width] for row in rest]
+    return {name: [row[at] for row in cells] for at, name in enumerate(names)}
+
+
+def scan_xlsx(path: Path, request: Request) -> LazyBags:
+    """Read the first sheet; its first row names the columns."""
+    by_name = columns_of_rows(path, sheet_rows(path))
+    numbers = {name: _numbers(column) for name, column in by_name.items()}
+    text = [name for name, values in numbers.items() if values is None]
+    outline = _CellTable(path, by_name, text=text, first_row=2)
+    roles = table_roles(outline, request)
+    columns: dict[str, Any] = {
+        name: numbers[name] if name in roles.features else [_plain(cell) for cell in column]
+        for name, column in by_name.items()
+    }
+    return bags_of_table(replace(outline, columns=columns), request, roles)
+
+
+def _plain(cell: Any) -> Any:
+    """Return a cell as text or number as it is displayed: 1.0 is 1, dates become text."""
+    if isinstance(cell, float) and cell.is_integer():
+        return int(cell)
+    return cell if cell is None or isinstance(cell, bool | int | float | str) else str(cell)
+
+
+def _numbers(column: Any) -> NDArray[Any] | None:
+    """Return a column as numbers, NaN where they are missing; None if it holds text."""
+    cells = [np.nan if cell is None or cell in MISSING_MARKS else cell for cell in column]
+    return np.array(cells, float) if all(isinstance(x, int | float) for x in cells) else None
+
+
+def scan_arff(path: Path, request: Request) -> LazyBags:
+    """Read ARFF: relational, with one row per bag as WEKA writes it, or one row per instance.
+
+    In a relational file the id is the attribute before the relation, and the label the attribute
+    called class, bag_label, label or y, else the last one.
+    """
+    arff = import_optional("scipy.io.arff", extra="", purpose="Reading ARFF")
+    hint = (
+        "Text attributes, sparse rows and values in single quotes are not read; WEKA's "
+        "StringToNominal and SparseToNonSparse filters remove the first two."
+    )
+    with parsing(path, "ARFF", hint=hint), open_text(path, request.encoding) as file:
+        rows, meta = arff.loadarff(file)
+    if not len(rows):
+        raise_format_error(path, "has no rows.")
+    names, kinds = list(meta.names()), list(meta.types())
+    if kinds.count("relational") > 1:
+        raise_format_error(path, "has several relational attributes; a file of bags has one.")
+    outer = [name for name, kind in zip(names, kinds, strict=True) if kind != "relational"]
+    columns = {name: _decoded(rows[name]) for name in outer}
+    lower = {name.lower(): name for name in reversed(outer)}
+    label = next((lower[name] for name in ("class", *LABEL_NAMES) if name in lower), outer[-1])
+    if "relational" in kinds:
+        relation = kinds.index("relational")
+        bags = rows[names[relation]]
+        sizes = np.array([len(bag) for bag in bags])
+        columns = {name: np.repeat(values, sizes) for name, values in columns.items()}
+        if relation == 0:
+            columns = {"bag": np.repeat(np.arange(1, len(bags) + 1), sizes), **columns}
+        instances = np.concatenate(list(bags))
+        for name in instances.dtype.names or ():
+            if name in columns:
+                raise_format_error(path, f"has several attributes of the name {name!r}.")
+            columns[name] = _decoded(instances[name])
+        bag = "bag" if relation == 0 else names[relation - 1]
+        request = request.changed(bag=bag if request.bag is None else request.bag)
+        label = label if label != request.bag else None
+        roles = (request.bag, request.label or label, *request.info, *request.bag_info)
+        others = tuple(name for name in outer if name not in roles)
+        request = request.changed(bag_info=(*request.bag_info, *others))
+    if request.label is None and label is not None:
+        request = request.changed(label=label)
+    text = [name for name, values in columns.items() if values.dtype == object]
+    return bags_of_table(_CellTable(path, columns, text=text), request)
+
+
+def _decoded(values: NDArray[Any]) -> NDArray[Any]:
+    """Return nominal values, which scipy holds as bytes, as text; a question mark is missing."""
+    if values.dtype.kind != "S":
+        return values
+    return np.array([value.decode("utf-8", "replace") for value in values], dtype=object)
+
+
+def scan_svmlight(path: Path, request: Request) -> LazyBags:
+    """Read ``label qid:bag index:value ...``; the instances are sparse."""
+    datasets = import_optional("sklearn.datasets", extra="", purpose="Reading svmlight")
+    with parsing(path, "svmlight", hint="Every line needs a qid: it names the bag."):
+        instances, labels, bags = datasets.load_svmlight_file(
+            str(path), zero_based=False, query_id=True
+        )
+    if len(bags) != len(labels):
+        raise_format_error(
+            path, f"has a qid in {len(bags)} of {len(labels)} lines.", hint="It names the bag."
+        )
+    whole = (labels == np.round(labels)).all()
+    columns = {"bag": bags, "label": labels.astype(np.int64) if whole else labels}
+    return bags_of_table(Table(path, columns, instances), request)

@@ -3,8 +3,9 @@
 import contextlib
 import csv
 import gzip
+import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
@@ -13,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pigmil._core.errors import BagFormatError, import_optional
-from pigmil._core.text import listed
 from pigmil.bags import LazyBags, text_array
 from pigmil.bags._columns import copy_columns
 from pigmil.io._build import Table, bags_of_table, check_unique, table_roles
@@ -24,7 +24,6 @@ DELIMITERS = ",;\t|"
 # Text that means a missing value.
 MISSING_MARKS = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "<NA>", "?")
 NO_LABEL = frozenset(MISSING_MARKS) - {"None"}  # which may be the name of a class
-_MAX_ROW = 1 << 24  # characters
 _SAMPLE_ROWS = 100  # rows from which delimiter and decimal sign are detected
 _WHOLE = re.compile(r"-?[1-9][0-9]{0,17}|0")
 _CODE = re.compile(r"[+-]?0[0-9]")
@@ -108,34 +107,14 @@ def open_text(path: Path, encoding: str) -> IO[str]:
     if encoding.lower() in ("utf-8", "utf8"):
         encoding = "utf-8-sig"
         with parsing(path, "gzip"), opener(path, "rb") as file:
-            start = file.read(4096)
-        if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            raise_format_error(path, "is encoded as UTF-16.", hint="Pass encoding='utf-16'.")
-        if b"\0" in start:
-            problem = "contains zero bytes, so it is not text."
-            raise_format_error(path, problem, hint="Pass format=.")
-    try:
-        text: IO[str] = opener(path, "rt", encoding=encoding, errors="surrogateescape", newline="")
-    except LookupError:
-        raise BagFormatError(
-            f"{path}: encoding={encoding!r} is not known to Python.", parameter="encoding"
-        ) from None
+            if b"\0" in file.read(4096):
+                raise_format_error(
+                    path,
+                    "contains zero bytes, so it is not UTF-8 text.",
+                    hint="Pass encoding='utf-16' if that is what it is, or format=.",
+                )
+    text: IO[str] = opener(path, "rt", encoding=encoding, errors="surrogateescape", newline="")
     return text
-
-
-def text_lines(path: Path, text: IO[str]) -> Iterator[str]:
-    """Yield the lines of a text; raise an error for one that is too long."""
-    number = 0
-    while line := text.readline(_MAX_ROW):
-        number += 1
-        if len(line) >= _MAX_ROW:
-            raise_format_error(
-                path,
-                "is too long for a row.",
-                where=f"line {number}",
-                hint="A quote that is opened and never closed does this.",
-            )
-        yield line
 
 
 @dataclass(frozen=True)
@@ -170,7 +149,7 @@ def detect_dialect(
         if value is not None and len(value) != 1:
             raise BagFormatError(f"{path}: {name}={value!r} must be one character.", parameter=name)
     with parsing(path, "delimited text"), open_text(path, encoding) as text:
-        lines = [line for line, _ in zip(text_lines(path, text), range(_SAMPLE_ROWS), strict=False)]
+        lines = list(itertools.islice(text, _SAMPLE_ROWS))
     n_blank = next((at for at, line in enumerate(lines) if line.strip("\r\n")), len(lines))
     lines = lines[n_blank:]
     if not lines:
@@ -228,7 +207,7 @@ def _raise_encoding(path: Path, where: str = "") -> None:
 def scan_csv(path: Path, request: Request) -> LazyBags:
     """Read a long table of text, whose first row names the columns unless ``header=False``."""
     dialect = detect_dialect(path, request.encoding, request.delimiter, request.decimal)
-    header = bool(request.options.get("header", True))
+    header = request.header
     names = dialect.first_row if header else list(map(str, range(len(dialect.first_row))))
     names = [name.strip() for name in names]
     if len(names) == 1:
@@ -322,32 +301,22 @@ def _raise_not_numbers(path: Path, cells: Mapping[str, list[str]], decimal: str)
     """Raise an error with row, column and remedy for the first cell that is not a number."""
     is_number = re.compile(_NUMBER.pattern.replace(r"\.", re.escape(decimal)))
     first_bad: dict[str, tuple[int, str]] = {}  # column: row and text of the cell
-    only_text = []
     for name, column in cells.items():
-        filled = [row for row, cell in enumerate(column) if cell not in MISSING_MARKS]
-        bad = [row for row in filled if not is_number.fullmatch(column[row].strip())]
-        if bad:
-            first_bad[name] = bad[0], column[bad[0]]
-            only_text += [name] if len(bad) == len(filled) else []
+        for row, cell in enumerate(map(str.strip, column), start=2):
+            if cell not in MISSING_MARKS and not is_number.fullmatch(cell):
+                first_bad[name] = row, cell
+                break
     if not first_bad:
         return
-    with_comma = [name for name, (_, cell) in first_bad.items() if COMMA.fullmatch(cell.strip())]
+    with_comma = [name for name, (_, cell) in first_bad.items() if COMMA.fullmatch(cell)]
     name = [*with_comma, *first_bad][0]
     row, cell = first_bad[name]
-    where = f"row {row + 2}, column {name!r}"
+    problem, parameter = f"row {row}, column {name!r}: {cell[:80]!r}", "info"
     if with_comma:
-        problem = f"{cell[:80]!r} has a decimal comma."
-        raise BagFormatError(f"{path}, {where}: {problem} Pass decimal=','.", parameter="decimal")
-    if only_text:
-        raise BagFormatError(
-            f"{path}: the columns {listed(only_text)} hold text, not numbers ({where}: "
-            f"{cell[:80]!r}). Keep them as information with info={only_text!r}, or encode the "
-            "text as numbers.",
-            parameter="info",
+        problem, parameter = f"{problem} has a decimal comma. Pass decimal=','.", "decimal"
+    else:
+        problem += (
+            " is not a number. Correct it, or keep all columns of text as information with "
+            f"info={[*first_bad]!r}."
         )
-    raise_format_error(
-        path,
-        f"{cell[:80]!r} is not a number.",
-        where=where,
-        hint=f"Correct it, leave the column out, or keep it with info={[name]!r}.",
-    )
+    raise BagFormatError(f"{path}, {problem}", parameter=parameter)

@@ -1,7 +1,6 @@
 """``write_bags``: CSV, Parquet, npz and HDF5, written atomically."""
 
 import contextlib
-import inspect
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pigmil._core.errors import BagFormatError, BagsError, MissingDependencyError, import_optional
+from pigmil._core.errors import BagFormatError, MissingDependencyError, import_optional
 from pigmil._core.files import atomic_write
 from pigmil._core.text import listed
 from pigmil.bags import Bags, as_bags, text_array
@@ -24,9 +23,7 @@ from pigmil.io._tables import NOTES
 _BLOCK_VALUES = 1 << 21  # values of a table that are converted at once
 
 
-def write_bags(
-    bags: Any, path: str | os.PathLike[str], format: str | None = None, **options: Any
-) -> None:
+def write_bags(bags: Any, path: str | os.PathLike[str], format: str | None = None) -> None:
     """Write bags to a file, atomically: CSV, TSV, Parquet, npz or HDF5.
 
     Values are kept exactly. ``npz``, ``parquet`` and ``h5`` store everything; CSV has no types and
@@ -41,16 +38,9 @@ def write_bags(
         The file; its suffix determines the format unless ``format`` is given.
     format : str, optional
         ``"csv"``, ``"parquet"``, ``"npz"`` or ``"h5"``.
-    **options
-        For tables the names of the columns ``bag``, ``label`` and ``instance_label``; ``delimiter``
-        (csv), ``compression`` (parquet, h5), ``compress`` (npz).
     """
     file = Path(os.fspath(path))
     bags = as_bags(bags)
-    if file.is_dir():
-        raise_format_error(file, "is a folder; give the name of a file in it.")
-    if not file.parent.is_dir():
-        raise_format_error(file, f"there is no folder {file.parent}; create it first.")
     found = format_named(format) if format else by_suffix(file.name)
     written = [name for name, entry in formats().items() if entry.write]
     if found is None or not found.write:
@@ -61,23 +51,13 @@ def write_bags(
             + f" Formats that are written: {', '.join(written)}.",
             parameter="format",
         )  # fmt: skip
-    if found.name == "csv" and file.suffix.lower() in (".tsv", ".tab"):
-        options.setdefault("delimiter", "\t")
     if len(set(_plain(file, bags.ids, "ids").tolist())) < bags.n_bags:
         raise_format_error(
             file,
             "some ids occur more than once (resampled bags?); a file needs unique ids.",
             hint="Create new ids: Bags(bags.instances, bags.offsets, y=bags.y).",
         )
-    write = found.load("write")
-    taken = list(inspect.signature(write).parameters)[2:]
-    unknown = [name for name in options if name not in taken]
-    if unknown:
-        raise TypeError(
-            f"write_bags got {listed(unknown)}, which the format {found.name!r} does not take; it "
-            f"takes {listed(taken)}."
-        )
-    write(bags, file, **options)
+    found.load("write")(bags, file)
 
 
 @contextlib.contextmanager
@@ -108,15 +88,10 @@ def _plain(path: Path, values: NDArray[Any], what: str) -> NDArray[Any]:
     )
 
 
-def _table_columns(
-    bags: Bags, path: Path, bag: str, label: str, instance_label: str
-) -> dict[str, NDArray[Any]]:
+def _table_columns(bags: Bags, path: Path) -> dict[str, NDArray[Any]]:
     """Return the columns other than features, one entry per instance."""
-    try:
-        columns = bags.to_columns(bag=bag, label=label, instance_label=instance_label)
-    except BagsError as error:
-        raise BagFormatError(f"{path}: {error}") from error
-    return {name: _plain(path, values, f"the column {name!r}") for name, values in columns.items()}
+    columns = bags.to_columns().items()
+    return {name: _plain(path, values, f"the column {name!r}") for name, values in columns}
 
 
 def _write_table(
@@ -153,15 +128,7 @@ def _arrow_column(arrow: Any, values: NDArray[Any]) -> Any:
     return arrow.array(values, from_pandas=values.dtype.kind == "f")
 
 
-def write_csv(
-    bags: Bags,
-    path: Path,
-    *,
-    delimiter: str = ",",
-    bag: str = BAG,
-    label: str = BAG_LABEL,
-    instance_label: str = INSTANCE_LABEL,
-) -> None:
+def write_csv(bags: Bags, path: Path) -> None:
     """Write a long table of text, one row per instance; reading returns exactly the same values.
 
     Text has no types: ids that are text but look like numbers come back as numbers unless
@@ -169,7 +136,7 @@ def write_csv(
     reading.
     """
     arrow_csv = import_optional("pyarrow.csv", extra="io", purpose="Writing csv")
-    columns = _table_columns(bags, path, bag, label, instance_label)
+    columns = _table_columns(bags, path)
     wide = [name for name, values in columns.items() if values.ndim > 1]
     if wide:
         raise_format_error(
@@ -182,33 +149,26 @@ def write_csv(
         name: values.astype(str).astype(object) if values.dtype.kind == "b" else values
         for name, values in columns.items()
     }
-    options = arrow_csv.WriteOptions(delimiter=delimiter)
+    tabs = path.suffix.lower() in (".tsv", ".tab")
+    options = arrow_csv.WriteOptions(delimiter="\t" if tabs else ",")
     _write_table(bags, path, columns, partial(arrow_csv.CSVWriter, write_options=options))
 
 
-def write_parquet(
-    bags: Bags,
-    path: Path,
-    *,
-    bag: str = BAG,
-    label: str = BAG_LABEL,
-    instance_label: str = INSTANCE_LABEL,
-    compression: str = "zstd",
-) -> None:
+def write_parquet(bags: Bags, path: Path) -> None:
     """Write one row per instance; types of ids, labels and values are kept."""
     parquet = import_optional("pyarrow.parquet", extra="io", purpose="Writing parquet")
-    columns = _table_columns(bags, path, bag, label, instance_label)
-    others = [name for name in columns if name not in (bag, label, instance_label)]
+    columns = _table_columns(bags, path)
+    others = [name for name in columns if name not in (BAG, BAG_LABEL, INSTANCE_LABEL)]
     noted = {
         "info": [name for name in others if name not in bags.bag_info],
         "bag_info": [name for name in others if name in bags.bag_info],
         "unnamed": bags.feature_names is None,
     }
-    open_writer = partial(parquet.ParquetWriter, compression=compression)
+    open_writer = partial(parquet.ParquetWriter, compression="zstd")
     _write_table(bags, path, columns, open_writer, {NOTES: json.dumps(noted)})
 
 
-def write_npz(bags: Bags, path: Path, *, compress: bool = True) -> None:
+def write_npz(bags: Bags, path: Path) -> None:
     """Write everything the container holds; sparse bags stay sparse."""
     held: dict[str, Any] = {"offsets": bags.offsets, "ids": bags.ids}
     if bags.is_sparse:
@@ -226,16 +186,15 @@ def write_npz(bags: Bags, path: Path, *, compress: bool = True) -> None:
     for name, values in held.items():
         plain = _plain(path, values, f"the array {name!r}")
         held[name] = plain.astype(str) if plain.dtype == object else plain
-    save = np.savez_compressed if compress else np.savez
     with _writing(path) as temporary, temporary.open("wb") as file:
-        save(file, allow_pickle=False, **held)
+        np.savez_compressed(file, allow_pickle=False, **held)
 
 
-def write_h5(bags: Bags, path: Path, *, compression: str | None = None) -> None:
+def write_h5(bags: Bags, path: Path) -> None:
     """Write one group per bag under ``bags``, with id, label and bag info as attributes.
 
-    Instance labels and info are data sets next to ``features``. Text is stored in fields of fixed
-    length. Sparse bags are written with their zeros.
+    Instance labels and info are data sets next to ``features``. Sparse bags are written with their
+    zeros.
     """
     h5py = import_optional("h5py", extra="io", purpose="Writing HDF5")
     info = {name: values for name, values in bags.instance_info.items() if name != ROW}
@@ -251,39 +210,29 @@ def write_h5(bags: Bags, path: Path, *, compression: str | None = None) -> None:
     if bags.instance_labels is not None:
         info["instance_labels"] = bags.instance_labels
     attributes, arrays = (
-        {name: _h5_values(h5py, path, name, values) for name, values in columns.items()}
+        {name: _plain(path, values, name) for name, values in columns.items()}
         for columns in (per_bag, info)
     )
+    text = h5py.string_dtype()
+
+    def type_of(values: NDArray[Any]) -> Any:
+        return text if values.dtype == object else values.dtype
+
     # The driver "core" keeps the file in memory until it is complete: the HDF5 library ends the
     # process if it cannot write while it closes a file, as on a full disk.
-    content = h5py.File("bags.h5", "w", driver="core", backing_store=False)
-    with content as file:
+    with (
+        _writing(path) as temporary,
+        h5py.File("bags.h5", "w", driver="core", backing_store=False) as file,
+    ):
         if bags.feature_names is not None:
-            names, kind = _h5_values(h5py, path, "feature_names", np.array(bags.feature_names))
-            file.create_dataset("feature_names", data=names, dtype=kind)
+            file.create_dataset("feature_names", data=list(bags.feature_names), dtype=text)
         for position, values in enumerate(bags):
             group = file.create_group(f"bags/{position:08d}")
-            for name, (whole, kind) in attributes.items():
-                group.attrs.create(name, whole[position, ...], dtype=kind)
-            dense = values.toarray() if bags.is_sparse else values
-            group.create_dataset("features", data=dense, compression=compression)
+            for name, column in attributes.items():
+                group.attrs.create(name, column[position], dtype=type_of(column))
+            group["features"] = values.toarray() if bags.is_sparse else values
             rows = slice(int(bags.offsets[position]), int(bags.offsets[position + 1]))
-            for name, (whole, kind) in arrays.items():
-                group.create_dataset(name, data=whole[rows], dtype=kind)
+            for name, column in arrays.items():
+                group.create_dataset(name, data=column[rows], dtype=type_of(column))
         file.flush()
-        image = file.id.get_file_image()
-    with _writing(path) as temporary:
-        temporary.write_bytes(image)
-
-
-def _h5_values(h5py: Any, path: Path, name: str, values: NDArray[Any]) -> tuple[NDArray[Any], Any]:
-    """Return values and their type in the file: text is UTF-8 of fixed length."""
-    plain = _plain(path, values, name)
-    if plain.dtype.kind not in "UO":
-        return plain, plain.dtype
-    try:
-        encoded = np.char.encode(plain.astype(str), "utf-8")
-    except UnicodeError as error:
-        raise_format_error(path, f"cannot hold text that is not valid Unicode ({error}).")
-    kind = h5py.string_dtype("utf-8", max(1, encoded.dtype.itemsize))
-    return encoded.astype(kind), kind
+        temporary.write_bytes(file.id.get_file_image())

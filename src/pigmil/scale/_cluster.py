@@ -1,27 +1,18 @@
-"""Clusters of dask.distributed: connect, check the workers, and map over them."""
+"""Clusters of dask.distributed: check the workers, and map over them."""
 
-import atexit
 import contextlib
 import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
-from pigmil._core.errors import PigmilError, import_optional
-from pigmil._core.isolation import safe_children
+from pigmil._core.errors import PigmilError
 from pigmil._core.version import __version__
 
-_CONNECT_SECONDS = 10.0
-# By default dask samples the stack of each worker a hundred times per second and looks fifty times
-# whether its loops are late: on a machine of its own, that is work which nobody looks at.
-_LOCAL_SETTINGS = {
-    "distributed.worker.profile.enabled": False,
-    "distributed.admin.tick.interval": "500ms",
-}
 _checked_workers: set[tuple[str, frozenset[str]]] = set()
 
 
 class ClusterError(PigmilError, RuntimeError):
-    """A cluster that cannot be reached or used; the message says what to do."""
+    """A cluster that cannot be used; the message says what to do."""
 
 
 def active_client() -> Any:
@@ -153,65 +144,3 @@ def check_cluster(client: Any) -> None:
             f"Install the same everywhere: pip install 'pigmil[scale]=={__version__}'"
         )
     _checked_workers.add((client.id, workers))
-
-
-@contextlib.contextmanager
-def cluster_client(address: str | None = None, n_workers: int | None = None) -> Iterator[Any]:
-    """Connect to a cluster, or start one on this machine, for the duration of a block.
-
-    Inside, every fit and prediction on lazy bags runs on that cluster.
-
-    Parameters
-    ----------
-    address : str, optional
-        Of the scheduler: ``"tcp://node1:8786"``.
-    n_workers : int, optional
-        Number of worker processes to start on this machine instead; one thread each.
-
-    Yields
-    ------
-    distributed.Client
-        Or None if neither is given: work is then done in this process.
-
-    Raises
-    ------
-    ClusterError
-        If no scheduler answers, or workers cannot be used.
-    """
-    if address is None and n_workers is None:
-        yield None
-        return
-    if address is not None and n_workers is not None:
-        raise ClusterError("Give the address of a cluster or a number of workers, not both.")
-    distributed = import_optional("distributed", extra="scale", purpose="Working on a cluster")
-    if address is None:
-        if n_workers is not None and n_workers < 1:
-            raise ClusterError(
-                f"The number of workers must be at least 1; got {n_workers}.", parameter="workers"
-            )
-        with safe_children(), sys.modules["dask"].config.set(_LOCAL_SETTINGS):
-            try:
-                cluster = distributed.LocalCluster(
-                    n_workers=n_workers,
-                    threads_per_worker=1,
-                    processes=True,
-                    dashboard_address="127.0.0.1:0",
-                )
-            except KeyboardInterrupt:
-                # Workers that are still starting end with this process; dask would fail to close
-                # them at its end, with a traceback.
-                atexit.unregister(sys.modules["distributed.deploy.spec"].close_clusters)
-                raise
-            with cluster, distributed.Client(cluster) as client:
-                yield client
-        return
-    try:
-        client = distributed.Client(address, timeout=_CONNECT_SECONDS)
-    except Exception as error:  # of many kinds: dask does not check addresses itself
-        raise ClusterError(
-            f"No dask scheduler answers at {address!r} ({type(error).__name__}). Start one with "
-            "`dask scheduler` and give the address that it prints, such as tcp://node1:8786."
-        ) from error
-    with client:
-        check_cluster(client)
-        yield client

@@ -32,14 +32,7 @@ Result = TypeVar("Result")
 _HELD_SHARE = 0.25  # of the available memory, for blocks that are read in every iteration
 
 
-class HeldBlocks:
-    """Blocks of lazy bags that stay in memory for several passes; see :func:`hold_blocks`."""
-
-    def __init__(self, blocks: list[Any]) -> None:
-        self.blocks = blocks
-
-
-def hold_blocks(bags: LazyBags) -> LazyBags | HeldBlocks:
+def hold_blocks(bags: LazyBags) -> LazyBags | list[Any]:
     """Read the blocks once and keep them for several passes, if they fit.
 
     They may fill a quarter of the memory that is available: of this process, or of all workers of
@@ -58,13 +51,13 @@ def hold_blocks(bags: LazyBags) -> LazyBags | HeldBlocks:
     if client:
         check_cluster(client)
         read = partial(LazyBags.load, info=False)
-        return HeldBlocks(client.map(read, bags.partitions(), pure=False, key="pigmil-read"))
-    return HeldBlocks(list(map_blocks(same, bags)))
+        return list(client.map(read, bags.partitions(), pure=False, key="pigmil-read"))
+    return list(map_blocks(same, bags))
 
 
 def map_blocks(
     function: Callable[..., Result],
-    bags: LazyBags | HeldBlocks | Sequence[LazyBags],
+    bags: LazyBags | Sequence[Any],
     *arguments: Sequence[Any],
     info: bool = False,
 ) -> Iterator[Result]:
@@ -77,9 +70,9 @@ def map_blocks(
     ----------
     function : callable
         Called with a block, as :class:`pigmil.Bags`, and one entry of each of the arguments.
-    bags : LazyBags, HeldBlocks, or sequence of LazyBags
+    bags : LazyBags, or sequence of LazyBags or Bags
         The bags; their :meth:`LazyBags.partitions` are the blocks. Workers read them. Or the
-        blocks themselves.
+        blocks themselves, as :func:`hold_blocks` returns them.
     *arguments : sequences
         With one entry per block.
     info : bool, default=False
@@ -90,8 +83,7 @@ def map_blocks(
     object
         What the function returns.
     """
-    blocks: Any = bags.blocks if isinstance(bags, HeldBlocks) else bags
-    blocks = bags.partitions() if isinstance(bags, LazyBags) else blocks
+    blocks = bags.partitions() if isinstance(bags, LazyBags) else bags
     tasks = [(block, info, *more) for block, *more in zip(blocks, *arguments, strict=True)]
     if not tasks:
         return
@@ -141,7 +133,7 @@ def _run_call(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def map_reduce(
-    bags: LazyBags | HeldBlocks,
+    bags: LazyBags | Sequence[Any],
     map_function: Callable[..., Result],
     reduce_function: Callable[[Result, Result], Result],
     *arguments: Sequence[Any],
@@ -150,8 +142,8 @@ def map_reduce(
 
     Parameters
     ----------
-    bags : LazyBags or HeldBlocks
-        The bags, at least one.
+    bags : LazyBags or blocks
+        The bags, at least one; as in :func:`map_blocks`.
     map_function : callable
         Called as in :func:`map_blocks`.
     reduce_function : callable
@@ -190,7 +182,8 @@ def map_instances(
     function: Callable[..., NDArray[Any]],
     bags: Bags | LazyBags,
     *per_bag: NDArray[Any],
-    blocks: LazyBags | HeldBlocks | None = None,
+    blocks: LazyBags | Sequence[Any] | None = None,
+    info: bool = False,
 ) -> NDArray[Any]:
     """Apply a function that returns an array to all bags at once, or to the blocks of lazy ones.
 
@@ -203,8 +196,10 @@ def map_instances(
         The bags.
     *per_bag : arrays
         With one entry per bag.
-    blocks : HeldBlocks or LazyBags, optional
+    blocks : LazyBags or blocks, optional
         Result of :func:`hold_blocks` for these bags, to avoid reading them again.
+    info : bool, default=False
+        Whether to read further data on the instances of lazy bags too.
 
     Returns
     -------
@@ -215,7 +210,7 @@ def map_instances(
         return function(bags, *per_bag)
     cuts = np.cumsum([part.n_bags for part in bags.partitions()])[:-1]
     arguments = [np.split(values, cuts) for values in per_bag]
-    return np.concatenate(list(map_blocks(function, blocks or bags, *arguments)))
+    return np.concatenate(list(map_blocks(function, blocks or bags, *arguments, info=info)))
 
 
 def take_rows(bags: Bags | LazyBags, positions: IntArray) -> Any:
@@ -245,33 +240,45 @@ def _rows_of(block: Bags, positions: IntArray) -> Any:
     return block.instances[positions]
 
 
-def column_moments(bags: Bags | LazyBags) -> tuple[int, FloatArray, FloatArray]:
-    """Return the number of instances, and mean and variance of every feature.
-
-    Blocks are combined as in Chan, Golub and LeVeque (1979), in double precision.
-    """
-    if isinstance(bags, LazyBags):
-        count, mean, squares = map_reduce(bags, _block_moments, _combine_moments)
-    else:
-        count, mean, squares = _block_moments(bags)
-    return count, mean, squares / count
-
-
 _Moments = tuple[int, FloatArray, FloatArray]
 
 
+def column_moments(
+    instances: Any, weights: FloatArray | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """Return mean and variance of every feature, in double precision.
+
+    Blocks of bags on disk are combined as in Chan, Golub and LeVeque (1979).
+
+    Parameters
+    ----------
+    instances : array or CSR of shape (n_instances, n_features), or LazyBags
+        The instances.
+    weights : array of shape (n_instances,), optional
+        Their weights, not for lazy bags.
+
+    Examples
+    --------
+    >>> column_moments(np.array([[1.0], [5.0]]), np.array([3.0, 1.0]))
+    (array([2.]), array([3.]))
+    """
+    if isinstance(instances, LazyBags):
+        count, mean, squares = map_reduce(instances, _block_moments, _combine_moments)
+        return mean, squares / count
+    if weights is None and not sp.issparse(instances):
+        mean = np.asarray(instances.mean(axis=0, dtype=np.float64))
+        return mean, np.var(instances, axis=0, dtype=np.float64)
+    weights = np.ones(instances.shape[0]) if weights is None else weights
+    mean = np.asarray(weights @ instances, dtype=np.float64) / weights.sum()
+    if sp.issparse(instances):
+        squares = weights @ instances.multiply(instances)
+        return mean, np.maximum(squares / weights.sum() - mean**2, 0.0)
+    return mean, weights @ np.square(instances - mean) / weights.sum()
+
+
 def _block_moments(block: Bags) -> _Moments:
-    rows = block.instances
-    if block.is_sparse:
-        mean = np.asarray(rows.mean(axis=0), dtype=np.float64).ravel()
-        raw = np.asarray(rows.multiply(rows).sum(axis=0), dtype=np.float64).ravel()
-        return len(block.bag_index), mean, np.maximum(raw - rows.shape[0] * mean**2, 0.0)
-    mean = rows.mean(axis=0, dtype=np.float64)
-    squares = np.zeros_like(mean)
-    for start in range(0, len(rows), 4096):
-        centred = rows[start : start + 4096] - mean
-        squares += np.einsum("ij,ij->j", centred, centred)
-    return len(rows), mean, squares
+    mean, variance = column_moments(block.instances)
+    return block.n_instances, mean, variance * block.n_instances
 
 
 def _combine_moments(left: _Moments, right: _Moments) -> _Moments:

@@ -4,7 +4,7 @@ import copy
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from pigmil._core.errors import BagsError, import_optional
 from pigmil._core.files import atomic_write
-from pigmil._core.typing import FloatArray
 from pigmil.bags import Bags
 from pigmil.bags._lazy import LazyBags
 from pigmil.io._defence import check_readable, parsing
@@ -35,8 +34,9 @@ def stream(model: Any, method: str, bags: LazyBags) -> NDArray[Any]:
     bags : LazyBags
         The bags.
     """
-    call = partial(_call, without_training_scores(model), method)
-    return np.concatenate(list(map_blocks(call, bags)))
+    call = getattr(without_training_scores(model), method)
+    reads_coords = getattr(model, "smooth", None) is not None
+    return np.concatenate(list(map_blocks(call, bags, info=reads_coords)))
 
 
 def without_training_scores(model: Any) -> Any:
@@ -50,12 +50,12 @@ def without_training_scores(model: Any) -> Any:
     return light
 
 
-def _call(model: Any, method: str, block: Bags) -> Any:
-    return getattr(model, method)(block)
-
-
 def predict_to_parquet(
-    model: Any, bags: LazyBags, folder: str | os.PathLike[str], *, info: bool = True
+    model: Any,
+    bags: LazyBags,
+    folder: str | os.PathLike[str],
+    *,
+    columns: Mapping[str, NDArray[Any]] | None = None,
 ) -> list[Path]:
     """Write the scores of every block, and go on where a stopped call was.
 
@@ -76,110 +76,63 @@ def predict_to_parquet(
         The bags.
     folder : path
         Made if it does not exist. Of an earlier call, it must belong to the same bags and model.
-    info : bool, default=True
-        Whether to write the data that come with the instances.
+    columns : mapping of str to array of shape (n_instances,), optional
+        Further columns, such as the calls of :func:`pigmil.select_instances`.
 
     Returns
     -------
     list of Path
         The files, in the order of the bags.
     """
-    first = _scores(model, bags[:1].load(info=False))
-    scores = np.concatenate([np.ravel(values) for values in first.values()])
-    plan = _plan(bags) | {"first_scores": scores.tolist()}
-    column = "score" if "score" in first else "bag_score"
-    return _write_missing(lambda: model, bags, Path(folder), plan, column, info=info)
-
-
-def keep_scores(
-    fit: Callable[[], Any], bags: LazyBags, folder: Path, note: dict[str, Any]
-) -> FloatArray:
-    """Return instance scores by a model, written to a folder so that they need no second fit.
-
-    Parameters
-    ----------
-    fit : callable
-        Returns the model; called unless all scores are there.
-    bags : LazyBags
-        The bags to score.
-    folder : path
-        As in :func:`predict_to_parquet`.
-    note : dict
-        On the model, written with the scores and compared with that of an earlier call.
-    """
-    parquet = import_optional("pyarrow.parquet", extra="io", purpose="Keeping scores")
-    plan = _plan(bags) | {"note": note}
-    files = _write_missing(fit, bags, Path(folder), plan, "score", info=True)
-    with parsing(Path(folder), "parquet"):
-        parts = [parquet.read_table(file, columns=["score"])["score"].to_numpy() for file in files]
-    return np.concatenate(parts)
-
-
-def _plan(bags: LazyBags) -> dict[str, Any]:
-    """Return what files of scores belong to; it is written into each of them."""
-    ids = [str(bag_id) for bag_id in bags.ids.tolist()]
-    sizes = [part.n_bags for part in bags.partitions()]
-    return {"bags": hashlib.sha256(json.dumps([ids, sizes]).encode()).hexdigest()}
-
-
-def _write_missing(
-    get_model: Callable[[], Any],
-    bags: LazyBags,
-    folder: Path,
-    plan: dict[str, Any],
-    column: str,
-    *,
-    info: bool,
-) -> list[Path]:
-    """Write the files that are not there yet, after checking those that are."""
-    folder = folder.absolute()
+    folder, columns, parts = Path(folder).absolute(), columns or {}, bags.partitions()
     folder.mkdir(parents=True, exist_ok=True)
-    parts = bags.partitions()
-    files = [folder / f"part-{at:05d}.parquet" for at in range(len(parts))]
-    sizes = [part.n_instances if column == "score" else part.n_bags for part in parts]
-    n_rows = dict(zip(files, sizes, strict=True))
+    plan = _plan(model, bags, columns)
     for file in sorted(folder.glob("part-*.parquet")):
-        _check_file(file, plan, column, n_rows.get(file))
+        _check_file(file, plan)
     for leftover in folder.glob(".part-*.parquet"):  # of a write that was killed
         leftover.unlink()
+    files = [folder / f"part-{at:05d}.parquet" for at in range(len(parts))]
     missing = [at for at, file in enumerate(files) if not file.exists()]
     if missing:
-        write = partial(_write_part, without_training_scores(get_model()), json.dumps(plan))
-        todo = [parts[at] for at in missing]
-        for _ in map_blocks(write, todo, [files[at] for at in missing], info=info):
+        write = partial(_write_part, without_training_scores(model), json.dumps(plan))
+        ends = np.cumsum([part.n_instances for part in parts])[:-1]
+        cut = {name: np.split(values, ends) for name, values in columns.items()}
+        todo = [
+            (parts[at], files[at], {name: pieces[at] for name, pieces in cut.items()})
+            for at in missing
+        ]
+        for _ in map_blocks(write, *zip(*todo, strict=True), info=True):
             pass
     return files
 
 
-def _check_file(file: Path, plan: dict[str, Any], column: str, n_rows: int | None) -> None:
-    """Refuse a file of an earlier call with other bags or another model, or that is not whole."""
+def _plan(model: Any, bags: LazyBags, columns: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    """Return what files of scores belong to; it is written into each of them."""
+    ids = [str(bag_id) for bag_id in bags.ids.tolist()]
+    sizes = [part.n_bags for part in bags.partitions()]
+    known = [np.ravel(one) for one in _scores(model, bags[:1].load()).values()]
+    known += [np.atleast_1d(np.nansum(values)) for values in columns.values()]
+    return {
+        "bags": hashlib.sha256(json.dumps([ids, sizes]).encode()).hexdigest(),
+        "known_scores": np.concatenate(known).tolist(),
+    }
+
+
+def _check_file(file: Path, plan: dict[str, Any]) -> None:
+    """Refuse a file of an earlier call with other bags or another model."""
     parquet = import_optional("pyarrow.parquet", extra="io", purpose="Writing Parquet")
     check_readable(file)
-    with parsing(file, "parquet"), parquet.ParquetFile(file) as opened:
-        schema, n_found = opened.schema_arrow, opened.metadata.num_rows
-        earlier = json.loads((schema.metadata or {}).get(_PLAN, b"{}"))
-        scores, expected = (
-            np.asarray(found.get("first_scores", ()), dtype=float) for found in (earlier, plan)
-        )
+    with parsing(file, "parquet"):
+        earlier = json.loads((parquet.read_schema(file).metadata or {}).get(_PLAN, b"{}"))
+    scores, expected = (np.array(found.get("known_scores", ())) for found in (earlier, plan))
     same_scores = scores.shape == expected.shape and np.allclose(
         scores, expected, rtol=1e-6, atol=1e-12
     )
-    checks = {
-        "other bags": earlier.get("bags") == plan["bags"],
-        "another estimator or of a fit on other bags": earlier.get("note") == plan.get("note"),
-        "another model": same_scores,
-    }
-    for other, is_same in checks.items():
-        if not is_same:
-            raise BagsError(
-                f"{file.parent} holds the scores of {other} ({file.name}); give another folder, or "
-                "delete this one."
-            )
-    has_scores = any(name == column or name.startswith(f"{column}_") for name in schema.names)
-    if n_rows is not None and (n_found != n_rows or not has_scores):
+    other = "another model" if earlier.get("bags") == plan["bags"] else "other bags"
+    if other == "other bags" or not same_scores:
         raise BagsError(
-            f"{file} has {n_found} rows, and {n_rows} with a {column} belong there; delete it to "
-            "compute it again."
+            f"{file.parent} holds the scores of {other} ({file.name}); give another folder, or "
+            "delete this one."
         )
 
 
@@ -196,7 +149,9 @@ def _scores(model: Any, block: Bags) -> dict[str, NDArray[Any]]:
     return found
 
 
-def _write_part(model: Any, plan: str, block: Bags, file: Path) -> None:
+def _write_part(
+    model: Any, plan: str, block: Bags, file: Path, more: Mapping[str, NDArray[Any]]
+) -> None:
     pyarrow = import_optional("pyarrow", extra="io", purpose="Writing Parquet")
     parquet = import_optional("pyarrow.parquet", extra="io", purpose="Writing Parquet")
     method = model[-1] if hasattr(model, "steps") else model
@@ -210,6 +165,8 @@ def _write_part(model: Any, plan: str, block: Bags, file: Path) -> None:
     if "bag_score" in scores:
         columns |= _columns("bag_score", scores["bag_score"][index], method.classes_)
         columns["predicted"] = method._labels_of(scores["bag_score"])[index]
+    if by_instance:
+        columns |= more
     if by_instance and block.instance_labels is not None:
         columns["instance_label"] = block.instance_labels
     for name, values in block.instance_info.items() if by_instance else ():
