@@ -7,12 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pigmil import Bags
-from pigmil.distances import (
-    BAG_DISTANCES,
-    bag_distances,
-    bag_distances_of_kinds,
-    within_distances,
-)
+from pigmil.distances import BAG_DISTANCES, bag_distances
 
 
 def draw_bags(seed, n_bags, n_features, largest=7):
@@ -36,8 +31,6 @@ def naive(kind, one, two, rank):
             forward[min(rank, len(one)) - 1],
             backward[min(rank, len(two)) - 1],
         )
-    if kind == "mean-mean":
-        return np.mean([np.sqrt(((x - y) ** 2).sum()) for x in one for y in two])
     reduce = {"min": min, "mean": np.mean, "max": max}[
         kind.removeprefix("symmetric ")[:-4].strip("-")
     ]
@@ -69,7 +62,6 @@ def test_by_hand():
         "max-min": [3, 1],
         "symmetric mean-min": [1.5, 1.5],
         "symmetric max-min": [2, 2],
-        "mean-mean": [2, 2],
     }
     assert set(expected) == set(BAG_DISTANCES)
     for kind, (there, back) in expected.items():
@@ -77,7 +69,6 @@ def test_by_hand():
         assert found[0, 1] == pytest.approx(there), kind
         assert found[1, 0] == pytest.approx(back), kind
     assert bag_distances(bags, None, "ranked", rank=2)[0, 1] == pytest.approx(3)
-    assert bag_distances(bags, None, "mean-mean")[0, 0] == pytest.approx(2)
 
 
 @pytest.mark.parametrize("kind", BAG_DISTANCES)
@@ -92,24 +83,11 @@ def test_sparse_is_dense(kind):
 def test_double_precision_does_not_depend_on_the_company():
     rng = np.random.default_rng(0)
     bags = Bags.from_list([rng.normal(size=(3, 50)) for _ in range(12)])
-    (together,) = bag_distances_of_kinds(bags, bags, ("hausdorff",), double=True)
-    alone = np.vstack(
-        [bag_distances_of_kinds(bags[i : i + 1], bags, ("hausdorff",), double=True)[0]
-         for i in range(12)]
-    )  # fmt: skip
+    together = bag_distances(bags, bags, double=True)
+    alone = np.vstack([bag_distances(bags[i : i + 1], bags, double=True) for i in range(12)])
     np.testing.assert_allclose(alone, together, rtol=1e-12, atol=1e-12)
 
 
 def test_unknown_kind_is_refused_in_words():
     with pytest.raises(ValueError, match=r"hausdorff, ranked, .*got 'max'"):
         bag_distances(draw_bags(0, 2, 2), kind="max")
-
-
-def test_within_distances_whatever_the_blocks(monkeypatch):
-    bag = np.random.default_rng(0).normal(size=(23, 4))
-    expected = np.sqrt(((bag[:, None] - bag) ** 2).sum(axis=2))
-    for values in (1 << 21, 5 * 23):
-        monkeypatch.setitem(within_distances.__globals__, "_BLOCK_VALUES", values)
-        found = np.concatenate([part for _, part in within_distances(bag)])
-        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
-        assert (np.diagonal(found) == 0).all()

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.covariance import LedoitWolf
 
-from pigmil.exemplars import _model
-from pigmil.exemplars.lda import exemplar_lda
+from pigmil.exemplars.closed_form import exemplar_lda
 
 
 def draw(seed, m, n, d):
@@ -28,17 +27,15 @@ def formula(candidates, negatives, instances, covariance):
 
 
 def test_worked_discriminant():
-    # Negatives (±1, 0), (0, ±2): variances 1/2 and 2. For x = (1, 2): Σ^-1 x = (2, 1), and
-    # 2 * (2, 1) / ((2, 1).(1, 2)) = (1, 1/2), bias -1. Half shrinkage: variances 7/8 and 13/8.
-    negatives = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]])
-    lda = exemplar_lda([[1.0, 2.0]], negatives, shrinkage=1e-12)
-    np.testing.assert_allclose(lda.weights, [[1.0, 0.5]])
+    # On a line: negatives 0 and 2 have mean 1, the candidate 3 is two above it, so w = 1, b = -2.
+    lda = exemplar_lda([[3.0]], [[0.0], [2.0]])
+    np.testing.assert_allclose(lda.weights, [[1.0]])
+    np.testing.assert_allclose(lda.intercepts, [-2.0])
+    # Negatives (±1, 0), (0, ±1): no direction is preferred. For x = (1, 2), w = 2 x / |x|^2.
+    negatives = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    lda = exemplar_lda([[1.0, 2.0]], negatives)
+    np.testing.assert_allclose(lda.weights, [[0.4, 0.8]])
     np.testing.assert_allclose(lda.intercepts, [-1.0])
-    half = exemplar_lda([[1.0, 0.0]], negatives, shrinkage=0.5)
-    np.testing.assert_allclose(half.weights, [[2.0, 0.0]])
-    expected = formula(np.array([[1.0, 2.0]]), negatives, negatives, np.diag([7 / 8, 13 / 8]))
-    lda = exemplar_lda([[1.0, 2.0]], negatives, shrinkage=0.5)
-    np.testing.assert_allclose(lda.confidence(negatives), expected)
 
 
 @given(st.integers(0, 1000), st.integers(3, 40), st.integers(2, 6))
@@ -50,17 +47,13 @@ def test_automatic_shrinkage_is_ledoit_and_wolf(seed, n, d):
     )
 
 
-def test_blocks_sparse_and_single_precision_change_nothing(monkeypatch):
+@pytest.mark.parametrize("kind", [sp.csr_matrix, np.float32])
+def test_sparse_and_single_precision_change_nothing(kind):
     candidates, negatives = draw(0, 4, 300, 5)
     instances = candidates + 0.5
-    lda = exemplar_lda(candidates, negatives).confidence(instances)
-    for name, value in (("_FAST_BYTES", 0), ("_BLOCK_ELEMENTS", 70)):
-        monkeypatch.setattr(_model, name, value)
-    for kind, atol in ((np.array, 1e-9), (sp.csr_matrix, 1e-9), (np.float32, 1e-4)):
-        left, right = kind(candidates), kind(negatives)
-        np.testing.assert_allclose(
-            exemplar_lda(left, right).confidence(kind(instances)), lda, atol=atol
-        )
+    expected = exemplar_lda(candidates, negatives).confidence(instances)
+    found = exemplar_lda(kind(candidates), kind(negatives)).confidence(kind(instances))
+    np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("n", [1, 4])

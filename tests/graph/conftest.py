@@ -31,14 +31,14 @@ def exhaustive():
 def loop_weights():
     """Weights of the CSDG, edge by edge."""
 
-    def weigh(s, c, d, alpha="log-ratio", beta="log-ratio", alpha_on="consistency", pair="min"):
+    def weigh(s, c, d, alpha="log-ratio", beta="log-ratio", alpha_on="consistency"):
         m = len(d)
         weights = np.zeros((m, m))
         for i in range(m):
             for j in range(m):
                 if i == j or not s[i, j] > 0:
                     continue
-                d_pair = min(d[i], d[j]) if pair == "min" else max(d[i], d[j])
+                d_pair = min(d[i], d[j])
                 if d_pair == -math.inf:
                     continue
                 a = max(10, math.log(c[i, j] / s[i, j])) if alpha == "log-ratio" else alpha

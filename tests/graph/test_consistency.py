@@ -124,12 +124,6 @@ def test_far_pair_joins_a_large_core():
         assert consistency(adjacency, exact=exact)[40, 41] == 42
 
 
-def test_weights_and_diagonal_do_not_matter():
-    adjacency = random_graph(12, 0.6, np.random.default_rng(0))
-    weighted = adjacency * 0.01 + np.eye(12)
-    np.testing.assert_array_equal(consistency(weighted), consistency(adjacency))
-
-
 @pytest.mark.compiled
 def test_search_nearly_equals_exact():
     rng = np.random.default_rng(7)

@@ -97,19 +97,6 @@ def test_equals_the_printed_equation(deltas, gamma_far, gamma_near):
     )
 
 
-@given(distances, distances, rates, rates)
-def test_influence_does_not_fall_with_distance(a, b, gamma_far, gamma_near):
-    near, far = sorted((a, b))
-    assert influence(near, gamma_far, gamma_near) <= influence(far, gamma_far, gamma_near)
-
-
-@given(st.lists(st.floats(1.0, 30.0), min_size=2, max_size=2), st.floats(0, 1), rates)
-def test_influence_is_concave_on_the_far_side(ends, share, gamma_far):
-    a, b = ends
-    middle = influence(share * a + (1 - share) * b, gamma_far)
-    assert middle >= share * influence(a, gamma_far) + (1 - share) * influence(b, gamma_far) - 1e-12
-
-
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
 def test_discrimination_is_the_mean_over_all_negatives(make):
     rng = np.random.default_rng(0)

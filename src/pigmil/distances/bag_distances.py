@@ -1,14 +1,12 @@
 """Distances between bags, all from the nearest-instance distances of one blockwise pass."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from pigmil._core.typing import FloatArray
 from pigmil.bags import Bags
-from pigmil.distances.blockwise import nearest_in_bags, slices, squared_distances
-from pigmil.distances.set_kernels import pair_sums
+from pigmil.distances.blockwise import nearest_in_bags, slices
 
 # Name -> (how a bag's nearest distances are reduced, how the two directions are joined).
 _KINDS = {
@@ -19,7 +17,6 @@ _KINDS = {
     "max-min": ("max", "forward"),
     "symmetric mean-min": ("mean", "mean"),
     "symmetric max-min": ("max", "mean"),
-    "mean-mean": ("sum", "forward"),
 }
 BAG_DISTANCES = tuple(_KINDS)
 # From the nearest distances of the instances of a bag, (n_instances, n_references), and the rank.
@@ -35,11 +32,15 @@ _JOINS: dict[str, Callable[[FloatArray, FloatArray], FloatArray]] = {
     "mean": lambda there, back: (there + back) / 2,
 }
 _ROWS = 4096  # query instances measured at a time
-_BLOCK_VALUES = 1 << 21  # distances within a bag at a time
 
 
 def bag_distances(
-    queries: Bags, references: Bags | None = None, kind: str = "hausdorff", *, rank: int = 1
+    queries: Bags,
+    references: Bags | None = None,
+    kind: str | Sequence[str] = "hausdorff",
+    *,
+    rank: int = 1,
+    double: bool = False,
 ) -> FloatArray:
     """Return the distances between bags.
 
@@ -51,8 +52,7 @@ def bag_distances(
       largest is taken (Wang and Zucker);
     - ``"min-min"``, ``"mean-min"``, ``"max-min"``: the smallest, mean or largest ``near(x, B)``
       over x in A, from the query to the reference (Cheplygina, Tax and Loog);
-    - ``"symmetric mean-min"``, ``"symmetric max-min"``: the mean of both directions;
-    - ``"mean-mean"``: the mean distance over all pairs of instances.
+    - ``"symmetric mean-min"``, ``"symmetric max-min"``: the mean of both directions.
 
     Parameters
     ----------
@@ -60,14 +60,17 @@ def bag_distances(
         Bags to measure from.
     references : Bags, optional
         Bags to measure to; the queries themselves if not given, at half the cost.
-    kind : str, default="hausdorff"
-        One of the names above.
+    kind : str or sequence of str, default="hausdorff"
+        One of the names above, or several, which share one pass over the instances.
     rank : int, default=1
         Only for ``"ranked"``.
+    double : bool, default=False
+        Use double precision for any number of features, so that a comparison of distances does
+        not depend on the other bags in the same call.
 
     Returns
     -------
-    array of shape (n_queries, n_references)
+    array of shape (n_queries, n_references), or (n_kinds, n_queries, n_references)
 
     Notes
     -----
@@ -88,70 +91,30 @@ def bag_distances(
     >>> bag_distances(bags)
     array([[0., 3.],
            [3., 0.]])
-    >>> bag_distances(bags, kind="mean-min")
-    array([[0., 2.],
-           [1., 0.]])
-    """
-    return bag_distances_of_kinds(queries, references, (kind,), rank=rank)[0]
-
-
-def bag_distances_of_kinds(
-    queries: Bags,
-    references: Bags | None,
-    kinds: Sequence[str],
-    *,
-    rank: int = 1,
-    double: bool = False,
-) -> list[FloatArray]:
-    """Return several kinds of distances between the same bags, from one pass over the instances.
-
-    Parameters
-    ----------
-    queries, references, rank
-        As in :func:`bag_distances`.
-    kinds : sequence of str
-        Names of distances.
-    double : bool, default=False
-        Use double precision for any number of features, so that a comparison of distances does
-        not depend on the other bags in the same call.
-
-    Returns
-    -------
-    list of array of shape (n_queries, n_references)
-        One per kind.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pigmil import Bags
-    >>> bags = Bags.from_list([np.array([[0.0], [4.0]]), np.array([[1.0]])])
-    >>> [d.tolist() for d in bag_distances_of_kinds(bags, bags[1:], ("min-min", "max-min"))]
+    >>> bag_distances(bags, bags[1:], kind=("min-min", "max-min")).tolist()
     [[[1.0], [0.0]], [[3.0], [0.0]]]
     """
-    unknown = [kind for kind in kinds if kind not in _KINDS]
+    kinds = (kind,) if isinstance(kind, str) else kind
+    unknown = [name for name in kinds if name not in _KINDS]
     if unknown:
         raise ValueError(f"kind must be one of {', '.join(_KINDS)}; got {unknown[0]!r}.")
     to = queries if references is None else references
-    names = sorted({_KINDS[kind][0] for kind in kinds} - {"sum"})
+    names = {_KINDS[name][0] for name in kinds}
     forward = backward = _directed(queries, to, names, rank, double)
-    if references is not None and any(_KINDS[kind][1] != "forward" for kind in kinds):
+    if references is not None and any(_KINDS[name][1] != "forward" for name in kinds):
         backward = _directed(to, queries, names, rank, double)
-    if "mean-mean" in kinds:
-        sums = pair_sums(queries, references, np.sqrt)
-        forward["sum"] = backward["sum"] = sums / np.outer(queries.sizes, to.sizes)
-    return [
+    found = [
         _JOINS[join](forward[reduction], backward[reduction].T)
-        for reduction, join in (_KINDS[kind] for kind in kinds)
+        for reduction, join in (_KINDS[name] for name in kinds)
     ]
+    return found[0] if isinstance(kind, str) else np.stack(found)
 
 
 def _directed(
-    queries: Bags, references: Bags, names: list[str], rank: int, double: bool
+    queries: Bags, references: Bags, names: set[str], rank: int, double: bool
 ) -> dict[str, FloatArray]:
     """Reduce the nearest distances over the instances of each query; return the results by name."""
     reduced = {name: np.empty((queries.n_bags, references.n_bags)) for name in names}
-    if not names:
-        return reduced
     for chosen in slices(queries.n_bags, max(1, _ROWS // int(queries.sizes.max()))):
         some = queries[chosen]
         blocks = nearest_in_bags(some.instances, references, double=double)
@@ -161,31 +124,3 @@ def _directed(
             for name in names:
                 reduced[name][bag] = _REDUCTIONS[name](part, rank)
     return reduced
-
-
-def within_distances(bag: Any) -> Iterator[tuple[slice, FloatArray]]:
-    """Yield the distances between the instances of one bag, some rows at a time.
-
-    Distances are in double precision, so that comparing them does not depend on the order of the
-    instances.
-
-    Parameters
-    ----------
-    bag : array or CSR of shape (n_instances, n_features)
-        The instances of one bag.
-
-    Yields
-    ------
-    rows : slice
-        The instances.
-    distances : array of shape (rows, n_instances)
-        Their distances to all instances of the bag.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> [rows.tolist() for _, rows in within_distances(np.array([[0.0], [2.0]]))]
-    [[[0.0, 2.0], [2.0, 0.0]]]
-    """
-    for rows in slices(bag.shape[0], max(1, _BLOCK_VALUES // bag.shape[0])):
-        yield rows, np.sqrt(squared_distances(bag[rows], bag, double=True))

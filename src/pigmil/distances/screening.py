@@ -116,60 +116,108 @@ def class_log_densities(
     array([[-3.,  0.,  0.]])
     """
     rows = np.flatnonzero(is_positive[bags.bag_index])
-    positive, negative = bags[is_positive], bags[~is_positive]
-    own_negative = _positions(~is_positive)[bags.bag_index]
-    if negative.n_bags == 1:
-        own_negative[:] = -1  # a single negative bag is all there is to compare with
-    own_positive = _positions(is_positive)[bags.bag_index]
     fold = np.zeros(bags.n_bags, dtype=np.int64) if fold is None else fold
-    shape = len(gammas), int(fold.max()) + 1
-    negative_folds = fold[~is_positive], np.empty((*shape, bags.n_instances))
-    positive_folds = fold[is_positive], np.empty((*shape, len(rows)))
-    sums = negative_folds[1], positive_folds[1]
-    how: dict[str, Any] = {"gamma": gammas, "unit": unit}
-    in_positive = np.zeros(len(rows))
-    log_positive = None
-    if not screen:
-        in_negative = np.zeros(bags.n_instances)
-        how |= {"own_bag": own_negative, "copies": in_negative, "by_group": negative_folds}
-        log_negative = log_density(bags.instances, negative, **how)
-        if two_sided:
-            how |= {"own_bag": own_positive[rows], "copies": in_positive}
-            how |= {"by_group": positive_folds}
-            log_positive = log_density(positive.instances, positive, **how)
-        exact = np.ones(len(rows), dtype=np.bool_)
-        return ClassDensities(
-            log_negative, log_positive, in_negative[rows], in_positive, exact, *sums
-        )
-
-    cells = _cells(bags.instances)
     rates = np.array(gammas) / unit
-    everywhere = np.arange(bags.n_instances)
-    log_negative = _estimate(
-        bags, cells, ~is_positive, everywhere, own_negative, rates, negative_folds
+    shape = len(gammas), int(fold.max()) + 1
+    negative = _Side(bags, ~is_positive, np.arange(bags.n_instances), fold, shape)
+    positive = _Side(bags, is_positive, rows, fold, shape)
+    if negative.references.n_bags == 1:  # all there is to compare with
+        negative.own_bag = np.full(bags.n_instances, -1)
+    sides = [negative, positive] if two_sided else [negative]
+    exact = np.ones(len(rows), dtype=np.bool_)
+    if screen:
+        cells = _cells(bags.instances)
+        for side in sides:
+            side.estimate(cells, rates)
+        middle = len(gammas) // 2
+        low = negative.log[middle, rows]
+        criteria = [low, low - positive.log[middle]] if two_sided else [low]
+        count = -(-_per_bag(_PROMISING, positive.references) // 2)
+        marked = [segment_lowest(each, positive.references.offsets, count) for each in criteria]
+        exact = np.logical_or.reduce(marked)
+    for side in sides:
+        side.measure(rows[exact] if screen else side.rows, rates)
+    return ClassDensities(
+        negative.log,
+        positive.log if two_sided else None,
+        negative.copies[rows],
+        positive.copies,
+        exact,
+        negative.sums,
+        positive.sums,
     )
-    middle = len(gammas) // 2
-    count = -(-_per_bag(_PROMISING, positive) // 2)
-    exact = segment_lowest(log_negative[middle, rows], positive.offsets, count)
-    if two_sided:
-        log_positive = _estimate(
-            bags, cells, is_positive, rows, own_positive, rates, positive_folds
-        )
-        ratio = log_negative[middle, rows] - log_positive[middle]
-        exact |= segment_lowest(ratio, positive.offsets, count)
 
-    chosen = rows[exact]
-    queries = bags.instances[chosen]
-    in_negative = np.zeros(len(rows))
-    copies = np.zeros(len(chosen))
-    how |= {"copies": copies}
-    _correct(log_negative, chosen, queries, negative, negative_folds, how)
-    in_negative[exact] = copies
-    if log_positive is not None:
-        how |= {"own_bag": own_positive[chosen]}
-        _correct(log_positive, np.flatnonzero(exact), queries, positive, positive_folds, how)
-        in_positive[exact] = copies
-    return ClassDensities(log_negative, log_positive, in_negative, in_positive, exact, *sums)
+
+class _Side:
+    """Densities of the bags of one class at some instances; see :class:`ClassDensities`."""
+
+    def __init__(
+        self,
+        bags: Bags,
+        is_reference: BoolArray,
+        rows: IntArray,
+        fold: IntArray,
+        shape: tuple[int, int],
+    ) -> None:
+        self.bags, self.rows = bags, rows
+        self.references, self.fold = bags[is_reference], fold[is_reference]
+        # Of every instance, the position of its bag among the references; -1 in other bags.
+        position = np.where(is_reference, np.cumsum(is_reference) - 1, -1)
+        self.position: IntArray = position[bags.bag_index]
+        self.own_bag = self.position  # which reference an instance is not compared with
+        self.log = np.empty((shape[0], len(rows)))
+        self.sums = np.full((*shape, len(rows)), -np.inf)
+        self.copies = np.zeros(len(rows))
+
+    def estimate(self, cells: list[tuple[IntArray, IntArray]], rates: FloatArray) -> None:
+        """Compare the members of each cell with its neighbours and some of every bag."""
+        n_bags = self.references.n_bags
+        inside = np.flatnonzero(self.position >= 0)
+        few = _per_bag(_REPRESENTATIVES, self.references)
+        representatives = inside[representative_rows(self.references, few)]
+        place = np.full(self.bags.n_instances, -1)  # of an instance in the result
+        place[self.rows] = np.arange(len(self.rows))
+        count = np.ones(len(self.rows))  # bags that are not the query's own
+        for members, near in cells:
+            queries = members[place[members] >= 0]
+            if not len(queries):
+                continue
+            compared = np.union1d(near[self.position[near] >= 0], representatives)
+            starts = np.searchsorted(self.position[compared], np.arange(n_bags))
+            instances = self.bags.instances
+            squared = squared_distances(instances[queries], instances[compared])
+            distances = np.sqrt(np.minimum.reduceat(squared, starts, axis=1))
+            own = self.own_bag[queries]
+            distances[own >= 0, own[own >= 0]] = np.inf
+            count[place[queries]] = np.maximum(1, np.isfinite(distances).sum(axis=1))
+            for number in range(self.sums.shape[1]):
+                part = np.full((len(rates), len(queries)), -np.inf)
+                add_log_sums(part, distances[:, self.fold == number], rates)
+                self.sums[:, number, place[queries]] = part
+        self.log = np.logaddexp.reduce(self.sums, axis=1) - np.log(count)
+
+    def measure(self, chosen: IntArray, rates: FloatArray) -> None:
+        """Measure some instances; raise estimates of others by an upper quantile of the error."""
+        everything = len(chosen) == self.bags.n_instances
+        instances = self.bags.instances
+        place = np.searchsorted(self.rows, chosen)
+        sums, copies = np.empty((*self.sums.shape[:2], len(chosen))), np.zeros(len(chosen))
+        known = log_density(
+            instances if everything else instances[chosen],
+            self.references,
+            gamma=rates,
+            own_bag=self.own_bag[chosen],
+            copies=copies,
+            by_group=(self.fold, sums),
+        )
+        if len(chosen) < len(self.rows):
+            before = self.log[:, place]
+            finite = np.isfinite(before)
+            errors = np.where(finite, known - np.where(finite, before, 0.0), 0.0)
+            shift = np.quantile(errors, _SHIFT_QUANTILE, axis=1, keepdims=True)
+            self.log += shift
+            self.sums += shift[:, None]
+        self.log[:, place], self.sums[:, :, place], self.copies[place] = known, sums, copies
 
 
 def representative_rows(bags: Bags, n_per_bag: int) -> IntArray:
@@ -247,75 +295,6 @@ def _main_direction(points: NDArray[Any]) -> NDArray[Any]:
         length = np.linalg.norm(direction)
         direction = sample.T @ (sample @ (direction / (length or 1.0)))
     return direction
-
-
-def _estimate(
-    bags: Bags,
-    cells: list[tuple[IntArray, IntArray]],
-    is_reference: BoolArray,
-    rows: IntArray,
-    own_bag: IntArray,
-    rates: FloatArray,
-    folds: tuple[IntArray, FloatArray],
-) -> FloatArray:
-    """Estimate the log density of the reference bags at the instances in ``rows``.
-
-    ``folds`` are the fold of each reference bag, and an array (n_widths, n_folds, n_rows) to fill
-    with the logarithms of the sums over each fold.
-    """
-    references = bags[is_reference]
-    representatives = np.flatnonzero(is_reference[bags.bag_index])[
-        representative_rows(references, _per_bag(_REPRESENTATIVES, references))
-    ]
-    position = _positions(is_reference)[bags.bag_index]
-    place = np.full(bags.n_instances, -1)  # of an instance in the result
-    place[rows] = np.arange(len(rows))
-    fold, sums = folds
-    sums[:] = -np.inf
-    count = np.ones(len(rows))  # bags that are not the query's own
-    for members, near in cells:
-        queries = members[place[members] >= 0]
-        if not len(queries):
-            continue
-        compared = np.union1d(near[position[near] >= 0], representatives)
-        starts = np.searchsorted(position[compared], np.arange(references.n_bags))
-        squared = squared_distances(bags.instances[queries], bags.instances[compared])
-        distances = np.sqrt(np.minimum.reduceat(squared, starts, axis=1))
-        inside = np.flatnonzero(own_bag[queries] >= 0)
-        distances[inside, own_bag[queries][inside]] = np.inf
-        count[place[queries]] = np.maximum(1, np.isfinite(distances).sum(axis=1))
-        for number in range(sums.shape[1]):
-            part = np.full((len(rates), len(queries)), -np.inf)
-            add_log_sums(part, distances[:, fold == number], rates)
-            sums[:, number, place[queries]] = part
-    return np.logaddexp.reduce(sums, axis=1) - np.log(count)
-
-
-def _correct(
-    estimates: FloatArray,
-    rows: IntArray,
-    queries: NDArray[Any],
-    references: Bags,
-    folds: tuple[IntArray, FloatArray],
-    how: dict[str, Any],
-) -> None:
-    """Put exact densities in place and raise the others by an upper quantile of their error."""
-    fold, sums = folds
-    exact_sums = np.empty((*sums.shape[:2], len(rows)))
-    known = log_density(queries, references, by_group=(fold, exact_sums), **how)
-    before = estimates[:, rows]
-    errors = np.where(np.isfinite(before), known - np.where(np.isfinite(before), before, 0.0), 0.0)
-    shift = np.quantile(errors, _SHIFT_QUANTILE, axis=1, keepdims=True)
-    estimates += shift
-    estimates[:, rows] = known
-    sums += shift[:, None]
-    sums[:, :, rows] = exact_sums
-
-
-def _positions(marked: BoolArray) -> IntArray:
-    """Return the position of each marked bag among the marked ones, -1 for the others."""
-    positions: IntArray = np.where(marked, np.cumsum(marked) - 1, -1)
-    return positions
 
 
 def _per_bag(limits: tuple[int, int], bags: Bags) -> int:

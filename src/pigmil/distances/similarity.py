@@ -6,7 +6,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
-from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
@@ -61,7 +60,7 @@ def length_unit(
     if isinstance(instances, Bags):
         instances = instances.instances
     if rule == "auto":
-        square = _total_variance(instances, weights) / 2
+        square = float(column_moments(instances, weights)[1].sum()) / 2
     elif rule == "median":
         lazy = isinstance(instances, LazyBags)
         chosen = np.arange(instances.n_instances if lazy else instances.shape[0])
@@ -73,19 +72,6 @@ def length_unit(
     else:
         return float(rule)
     return float(np.sqrt(square)) if square > 0 else 1.0
-
-
-def _total_variance(instances: Any, weights: FloatArray | None) -> float:
-    """Return the sum of the variances of all features."""
-    if isinstance(instances, LazyBags):
-        return float(column_moments(instances)[2].sum())
-    if sp.issparse(instances):
-        rows = sp.csr_matrix(instances, dtype=np.float64)
-        return float(mean_variance_axis(rows, axis=0, weights=weights)[1].sum())
-    if weights is None:
-        return float(np.var(instances, axis=0, dtype=np.float64).sum())
-    centred = instances - np.average(instances, axis=0, weights=weights)
-    return float(np.average(np.square(centred).sum(axis=1), weights=weights))
 
 
 def log_density(
@@ -198,39 +184,6 @@ def worth_screening(bags: Bags, is_positive: BoolArray) -> bool:
     products = float(bags.n_instances) * n_negative * bags.instances.shape[1]
     large = products >= _WORTH_PRODUCTS and bags.n_instances >= _WORTH_BAG_SIZE * bags.n_bags
     return large and not sp.issparse(bags.instances)
-
-
-def log_kernel_mean(
-    queries: Any,
-    points: Any,
-    *,
-    gamma: float = 1.0,
-    unit: float = 1.0,
-    own_point: NDArray[Any] | None = None,
-) -> FloatArray:
-    """Return ``log mean over points of exp(-gamma |x - point| / unit)`` for every query.
-
-    Parameters
-    ----------
-    queries, points : array or CSR with the same features
-        Instances at which to measure, and the points to measure to.
-    gamma, unit : float, default=1.0
-        Decay per unit of length, and the unit.
-    own_point : array of int of shape (n_queries,), optional
-        Index of the point that is left out for each query; -1 for none.
-
-    Returns
-    -------
-    array of shape (n_queries,)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> log_kernel_mean(np.array([[0.0]]), np.array([[2.0], [2.0]]))
-    array([-2.])
-    """
-    each = Bags(points, np.arange(points.shape[0] + 1))
-    return log_density(queries, each, gamma=gamma, unit=unit, own_bag=own_point)
 
 
 def add_log_sums(

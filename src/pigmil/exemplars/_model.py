@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,15 +12,6 @@ from sklearn.utils import check_array
 from pigmil._core.typing import FloatArray
 
 _BLOCK_ELEMENTS = 1 << 22
-_FAST_BYTES = 1 << 30  # of negatives kept in single precision
-_SAME = 1e-15  # of the largest entry: what rounding leaves between equal rows
-
-
-class Confidence(Protocol):
-    """Protocol of a family of classifiers: the confidence of exemplar i in instance j."""
-
-    def confidence(self, instances: Any, include_bias: bool = True) -> FloatArray:
-        """Return the confidence of each exemplar (rows) in each instance (columns)."""
 
 
 @dataclass(frozen=True)
@@ -64,18 +55,9 @@ class ExemplarClassifiers:
         ndarray of shape (m, n)
         """
         instances = check_array(instances, accept_sparse="csr", dtype=[np.float64, np.float32])
-        m, n = len(self.weights), instances.shape[0]
-        result = np.empty((m, n))
-        step = max(1, _BLOCK_ELEMENTS // self.weights.shape[1])
-        for start in range(0, n, step):
-            block = instances[start : start + step]
-            if sp.issparse(block):
-                result[:, start : start + step] = (block @ self.weights.T).T
-            else:
-                np.matmul(self.weights, block.T, out=result[:, start : start + step])
-        if include_bias:
-            result += self.intercepts[:, None]
-        return result
+        is_sparse = sp.issparse(instances)
+        result = (instances @ self.weights.T).T if is_sparse else self.weights @ instances.T
+        return result + self.intercepts[:, None] if include_bias else result
 
 
 def check_pair(candidates: Any, negatives: Any) -> tuple[Any, Any]:
@@ -96,56 +78,29 @@ class SharedNegatives:
     """Negatives, centred and scaled, whose scores are computed in blocks of bounded memory.
 
     The exemplar SVM depends only on differences between instances. Centring does not change the
-    model, and keeps the digits that a common offset would cost. The unit of length is the root
-    mean square distance from the centre. Sparse negatives are not centred.
+    model, and keeps the digits that a common offset would cost. The unit of length is the largest
+    value, so that no square overflows. Sparse negatives are not centred.
 
     Parameters
     ----------
     negatives : ndarray, memmap or CSR of shape (n, d)
-        Finite float32 or float64 rows. Never copied whole into double precision when large.
-    candidates : ndarray or CSR of shape (m, d)
-        Only used for the unit of length if all negatives are equal.
+        Finite float32 or float64 rows. Dense ones are copied in single precision.
     """
 
-    def __init__(self, negatives: Any, candidates: Any) -> None:
+    def __init__(self, negatives: Any) -> None:
         self._source = negatives
         self.is_sparse = bool(sp.issparse(negatives))
         self.n, self.d = negatives.shape
         self.mean = np.zeros(self.d)
-        self.scale = 1.0
-        self._fast: npt.NDArray[np.float32] | None
-        self._step = max(1, _BLOCK_ELEMENTS // max(1, self.d))
-        keep = not self.is_sparse and self.n * self.d * 4 <= _FAST_BYTES
-        self._fast = np.empty((self.n, self.d), np.float32) if keep else None
-        self.longest = self._measure(candidates)
-
-    def _measure(self, candidates: Any) -> float:
-        """Set centre, unit and the fast copy; return the length of the longest negative."""
-        # Divide by the largest entry first, so that no square overflows.
-        if self.is_sparse:
-            self.scale = float(abs(self._source).max()) or 1.0
-            scaled = self._source / self.scale
-            squares = np.asarray(scaled.multiply(scaled).sum(axis=1)).ravel()
-        else:
-            peak = 0.0
-            for start in range(0, self.n, self._step):
-                block = self._source[start : start + self._step]
-                peak = max(peak, float(block.max()), -float(block.min()))
-                self.mean += block.sum(axis=0, dtype=np.float64) / self.n
-            self.scale = peak or 1.0
-            squares = np.empty(self.n)
-            for chosen, prepared in self.blocks():
-                squares[chosen] = np.einsum("ij,ij->i", prepared, prepared)
-                if self._fast is not None:
-                    self._fast[chosen] = prepared
-        unit = float(np.sqrt(squares.mean()))
-        if unit <= _SAME:  # all negatives are equal: the candidates give the unit
-            unit = float(np.abs(self.points(candidates)).max(initial=0.0))
-            unit = unit if unit > _SAME else 1.0
-        self.scale *= unit
-        if self._fast is not None:
-            self._fast /= np.float32(unit)
-        return float(np.sqrt(squares.max())) / unit
+        self.scale = float(max(negatives.max(), -negatives.min())) or 1.0
+        if not self.is_sparse:
+            self.mean = negatives.mean(axis=0, dtype=np.float64)
+            self._single = np.empty((self.n, self.d), np.float32)
+            step = max(1, _BLOCK_ELEMENTS // self.d)
+            for start in range(0, self.n, step):
+                self._single[start : start + step] = self.rows(slice(start, start + step))
+            squares = np.einsum("ij,ij->i", self._single, self._single)
+            self._longest = float(np.sqrt(squares.max()))
 
     def points(self, rows: Any) -> FloatArray:
         """Return instances in the coordinates of the negatives, dense and in double precision."""
@@ -154,23 +109,11 @@ class SharedNegatives:
         prepared /= self.scale
         return prepared
 
-    def rows(self, index: npt.NDArray[np.int64]) -> Any:
+    def rows(self, index: Any) -> Any:
         """Return some negatives in double precision, CSR if they are sparse."""
         if self.is_sparse:
             return self._source[index].astype(np.float64) / self.scale
         return self.points(self._source[index])
-
-    def exact_scores(self, weight: FloatArray) -> FloatArray:
-        """Return the scores of all negatives by one weight vector, in double precision."""
-        if self.is_sparse:
-            return np.asarray(self._source @ weight) / self.scale
-        return np.concatenate([rows @ weight for _, rows in self.blocks()])
-
-    def blocks(self) -> Iterator[tuple[slice, FloatArray]]:
-        """Yield all negatives in blocks, dense and in double precision."""
-        for start in range(0, self.n, self._step):
-            chosen = slice(start, min(start + self._step, self.n))
-            yield chosen, self.points(self._source[chosen])
 
     def scores(
         self, weights: FloatArray, stride: int = 1
@@ -186,18 +129,13 @@ class SharedNegatives:
         scores : ndarray of shape (len(weights), block)
         """
         single = weights.astype(np.float32)
-        width = max(256, _BLOCK_ELEMENTS // 4 // max(1, len(weights)))
-        for start in range(0, self.n, width * stride):
-            chosen = slice(start, min(start + width * stride, self.n), stride)
-            if self._fast is not None:
-                block = self._fast[chosen]
-            else:
-                block = self.points(self._source[chosen]).astype(np.float32)
-            yield start, single @ block.T
+        step = stride * max(256, _BLOCK_ELEMENTS // 4 // max(1, len(weights)))
+        for start in range(0, self.n, step):
+            yield start, single @ self._single[start : start + step : stride].T
 
     def score_error(self, weights: FloatArray) -> FloatArray:
         """Return the bound on the rounding error of a score, for each row of ``weights``."""
         bound = (self.d + 3) * np.finfo(np.float32).eps / 2
         length = np.sqrt(np.einsum("ij,ij->i", weights, weights))
-        error: FloatArray = bound / (1.0 - bound) * length * self.longest
+        error: FloatArray = bound / (1.0 - bound) * length * self._longest
         return error

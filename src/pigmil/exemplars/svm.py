@@ -24,8 +24,6 @@ _ROUGH = 0.1  # gap at which a subsample gives no further information
 # Share of the hinge margin (2) to which a working set is solved: a little above rounding.
 _EXACT = 1e-12
 _BLOCK_BYTES = 1 << 28  # of the working sets of a block of candidates
-_LIBSVM_ROWS = 5000  # negatives that LIBSVM sees at a time
-_LIBSVM_ROUNDS = 20
 _LIBSVM_TOL = (0.01, 1e-9)  # share of tol, and the least that double precision reaches
 _LIBSVM_STEPS = 300_000  # so that badly scaled features end with a warning
 
@@ -99,7 +97,7 @@ def exemplar_svms(
     candidates, negatives = check_pair(candidates, negatives)
     if not C > 0 or not tol > 0:
         raise ValueError(f"C and tol must be positive; got C={C!r}, tol={tol!r}.")
-    shared = SharedNegatives(negatives, candidates)
+    shared = SharedNegatives(negatives)
     step = int(np.clip(_BLOCK_BYTES // (8 * _ROOM * shared.d), 16, 512))
     starts = range(0, candidates.shape[0], step)
     # One BLAS thread for any n_jobs: otherwise threads multiply and the last digits change.
@@ -272,47 +270,31 @@ class _Mining:
 def _solve_by_libsvm(
     point: FloatArray, negatives: SharedNegatives, upper: float, tol: float
 ) -> tuple[FloatArray, float, float]:
-    """Return the weights of one exemplar SVM, their relative gap and the smallest hinge.
-
-    LIBSVM sees all negatives, or of many some: the next round then sees those with a multiplier
-    and the hardest others, until the gap over all of them closes.
-    """
-    chosen = np.arange(0, negatives.n, -(-negatives.n // _LIBSVM_ROWS))
-    weight, best, slack = np.zeros_like(point), np.inf, 0.0
+    """Return the weights of one exemplar SVM, their relative gap and the smallest hinge."""
+    rows = negatives.rows(slice(None))
     share, least = _LIBSVM_TOL
-    stack, row_type = (sp.vstack, sp.csr_array) if negatives.is_sparse else (np.vstack, np.asarray)
-    for _ in range(_LIBSVM_ROUNDS):
-        rows = negatives.rows(chosen)
-        y = np.append(1, np.full(len(chosen), -1))
-        svc = SVC(
-            kernel="linear",
-            C=upper,
-            class_weight={1: len(chosen), -1: 1},
-            tol=max(share * tol, least),
-            max_iter=_LIBSVM_STEPS,
-        )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the gap decides
-            svc.fit(stack([row_type(point[None]), rows]), y)
-        dual_coef = svc.dual_coef_.toarray() if negatives.is_sparse else svc.dual_coef_
-        alpha = np.zeros(len(y))
-        alpha[svc.support_] = np.clip(-dual_coef[0], 0.0, upper)
-        found = alpha.sum() * point - alpha[1:] @ rows
-        hinge = 2.0 - point @ found + negatives.exact_scores(found)
-        half = 0.5 * float(found @ found)
-        dual = 2.0 * float(alpha.sum()) - half
-        least_hinge = max(float(hinge.min()), 0.0)
-        excess = half + upper * float(np.maximum(hinge, 0.0).sum()) - dual
-        # For large C hinges within rounding cost more than a slightly longer w without any.
-        longer = 2.0 / max(2.0 - float(hinge.max()), 1e-100)
-        if half * longer**2 - dual < excess:
-            found, least_hinge, excess = found * longer, 0.0, half * longer**2 - dual
-        gap = max(excess, 0.0) / dual if dual > 0.0 else np.inf
-        if gap < best:
-            weight, best, slack = found, gap, least_hinge
-        if best <= tol or len(chosen) == negatives.n:
-            break
-        hinge[chosen[alpha[1:] > 0.0]] = np.inf
-        size = min(negatives.n, int(np.isinf(hinge).sum()) + _LIBSVM_ROWS)
-        chosen = np.sort(np.argsort(-hinge, kind="stable")[:size])
-    return weight, best, slack
+    svc = SVC(
+        kernel="linear",
+        C=upper,
+        class_weight={1: negatives.n, -1: 1},
+        tol=max(share * tol, least),
+        max_iter=_LIBSVM_STEPS,
+    )
+    both = sp.vstack([sp.csr_array(point[None]), rows]) if negatives.is_sparse else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the gap decides
+        svc.fit(np.vstack([point, rows]) if both is None else both, [1] + [-1] * negatives.n)
+    dual_coef = svc.dual_coef_.toarray() if negatives.is_sparse else svc.dual_coef_
+    alpha = np.zeros(negatives.n + 1)
+    alpha[svc.support_] = np.clip(-dual_coef[0], 0.0, upper)
+    weight = alpha.sum() * point - alpha[1:] @ rows
+    hinge = 2.0 - point @ weight + rows @ weight
+    half = 0.5 * float(weight @ weight)
+    dual = 2.0 * float(alpha.sum()) - half
+    slack = max(float(hinge.min()), 0.0)
+    excess = half + upper * float(np.maximum(hinge, 0.0).sum()) - dual
+    # For large C hinges within rounding cost more than a slightly longer w without any.
+    longer = 2.0 / max(2.0 - float(hinge.max()), 1e-100)
+    if half * longer**2 - dual < excess:
+        weight, slack, excess = weight * longer, 0.0, half * longer**2 - dual
+    return weight, max(excess, 0.0) / dual if dual > 0.0 else np.inf, slack

@@ -15,10 +15,8 @@ from pigmil.graph.candidates import (
 )
 from pigmil.graph.csdg import (
     CSDG,
-    CSDGSettings,
     build_csdg,
     edge_weights,
-    fixed_point,
     normalise_weights,
     ranking_scores,
 )
@@ -37,13 +35,11 @@ from pigmil.graph.scoring import (
     held_out_areas,
     pool_scores,
     score_by_pool,
-    top_instances_per_bag,
 )
 from pigmil.graph.updating import Trace, UpdateResult, UpdateStep, update_pool
 
 __all__ = [
     "CSDG",
-    "CSDGSettings",
     "ClassSplit",
     "Initialisation",
     "PaperReading",
@@ -57,7 +53,6 @@ __all__ = [
     "copy_penalty",
     "discrimination",
     "edge_weights",
-    "fixed_point",
     "hard_negatives",
     "held_out_areas",
     "influence",
@@ -71,7 +66,6 @@ __all__ = [
     "self_confidence",
     "similarity",
     "t_values",
-    "top_instances_per_bag",
     "two_sided_score",
     "update_pool",
     "working_bags",

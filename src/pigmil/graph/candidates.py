@@ -2,7 +2,7 @@
 
 import logging
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +14,8 @@ from pigmil.distances.similarity import log_density
 
 _logger = logging.getLogger("pigmil")
 
-TTest = Literal["one_sample", "welch", "pooled"]
-WorkingScore = Literal["kde_min", "density_ratio", "supported"]
-
 # Scores that differ by less, relatively, differ by rounding: the same sum in another order.
 _TIE = 1e-9
-
-
 # Added to the working score of an exact copy of a negative instance, times its grade: more than
 # any density can outweigh, yet finite, so that means and variances stay finite too.
 COPY_PENALTY = 1e3
@@ -75,13 +70,12 @@ def initialise(
     offsets: IntArray,
     *,
     fraction: float = 0.4,
-    test: TTest | None = "one_sample",
-    threshold: float = 1.5,
+    threshold: float | None = 1.5,
 ) -> Initialisation:
     """Find working sets, working bags and the first pool from the working scores.
 
     Implements lines 1 to 3 of Algorithm 3; see `working_sets`, `t_values`, `working_bags` and
-    `initial_pool` for the parameters. Without a test all bags are working bags.
+    `initial_pool` for the parameters. Without a threshold all bags are working bags.
 
     Examples
     --------
@@ -90,61 +84,51 @@ def initialise(
     array([1, 2])
     """
     members = working_sets(scores, offsets, fraction=fraction)
-    t, chosen = np.zeros(len(offsets) - 1), np.ones(len(offsets) - 1, dtype=np.bool_)
-    if test is not None:
-        t = t_values(scores, members, offsets, test=test)
-        chosen = working_bags(t, threshold=threshold)
+    t = t_values(scores, members, offsets)
+    chosen = working_bags(t, threshold=np.inf if threshold is None else threshold)
     return Initialisation(scores, members, t, chosen, initial_pool(scores, offsets, chosen))
 
 
 def working_score(
     queries: Any,
     negative_bags: Bags,
-    positive_bags: Bags,
+    positive_bags: Bags | None,
     *,
-    kind: WorkingScore = "supported",
     own_bag: NDArray[Any] | None = None,
     gamma: float = 2.0,
     unit: float = 1.0,
     margin: float = 0.7,
     penalty: float = 10.0,
-    literal: bool = False,
 ) -> FloatArray:
     """Return the working score of instances: the lower, the more likely an instance is positive.
 
     With ``n`` and ``p`` the log densities of the negative bags and of the *other* positive bags
-    around an instance, each by the nearest instance of a bag:
+    around an instance, each by the nearest instance of a bag, it is
+    ``n + penalty * max(0, margin - (p - n))``: the distance to negatives counts for instances that
+    are at least ``exp(margin)`` times as dense in other positive bags as in negative ones; each
+    missing unit costs ``penalty`` units. Without positive bags it is ``exp(n)``, KDE_min of
+    Eq. (1): only the distance to negatives counts, so an outlier far from everything beats a true
+    positive.
 
-    - ``"kde_min"``: ``exp(n)``, Eq. (1). Only the distance to negatives counts, so an outlier far
-      from everything beats a true positive.
-    - ``"density_ratio"``: ``n - p``. Outliers lose, but the tightest cluster wins, even one of
-      negatives that occur in positive bags only.
-    - ``"supported"``: ``n + penalty * max(0, margin - (p - n))``. The distance to negatives counts
-      for instances that are at least ``exp(margin)`` times as dense in other positive bags as in
-      negative ones; each missing unit costs ``penalty`` units. With ``penalty=0`` it orders
-      instances as KDE_min does.
+    Implements Definition 2 (KDE_min).
 
-    Implements Definition 2 (``"kde_min"``).
-
-    Departs from the paper: min is over distances (``literal=True`` takes it over exponentials, as
-    printed: the farthest instance of each bag); lengths are in ``unit``; the two-sided scores are
-    not in the paper. They add :func:`copy_penalty` to exact copies of negative instances.
+    Departs from the paper: min is over distances, where the paper prints exponentials; lengths are
+    in ``unit``; the score with positive bags is not in the paper. It adds :func:`copy_penalty` to
+    exact copies of negative instances.
 
     Parameters
     ----------
     queries : array or CSR of shape (n_queries, n_features)
         Instances to score.
-    negative_bags, positive_bags : Bags
-        The training bags.
-    kind : {"kde_min", "density_ratio", "supported"}, default="supported"
-        See above.
+    negative_bags : Bags
+        The negative training bags.
+    positive_bags : Bags or None
+        The positive training bags; None for KDE_min.
     own_bag : array of int of shape (n_queries,), optional
         Position in ``positive_bags`` of the bag each query comes from, left out of its ``p``.
     gamma, unit : float, default=2.0, 1.0
         Decay per unit of length, and the unit.
     margin, penalty : float, default=0.7, 10.0
-        Of ``"supported"``.
-    literal : bool, default=False
         See above.
 
     Returns
@@ -162,22 +146,18 @@ def working_score(
     >>> negative = Bags.from_list([np.array([[0.0]])])
     >>> positive = Bags.from_list([np.array([[1.0], [-9.0]]), np.array([[1.0]])])
     >>> x = np.array([[1.0], [-9.0]])  # the second is an outlier
-    >>> working_score(x, negative, positive, kind="kde_min", gamma=1.0).argmin()
+    >>> working_score(x, negative, None, gamma=1.0).argmin()
     np.int64(1)
     >>> working_score(x, negative, positive, own_bag=np.array([0, 0])).argmin()
     np.int64(0)
     """
-    how: dict[str, Any] = {
-        "gamma": gamma,
-        "unit": unit,
-        "reduction": "farthest" if literal else "nearest",
-    }
-    if kind == "kde_min":
-        return two_sided_score(log_density(queries, negative_bags, **how), None, kind=kind)
+    how: dict[str, Any] = {"gamma": gamma, "unit": unit}
     in_negative, in_positive = np.zeros((2, queries.shape[0]))
     n = log_density(queries, negative_bags, copies=in_negative, **how)
+    if positive_bags is None:
+        return two_sided_score(n, None)
     p = log_density(queries, positive_bags, own_bag=own_bag, copies=in_positive, **how)
-    score = two_sided_score(n, p, kind=kind, margin=margin, penalty=penalty)
+    score = two_sided_score(n, p, margin=margin, penalty=penalty)
     return score + copy_penalty(in_negative, in_positive)
 
 
@@ -185,14 +165,13 @@ def two_sided_score(
     log_negative: FloatArray,
     log_positive: FloatArray | None,
     *,
-    kind: WorkingScore = "supported",
     margin: float = 0.7,
     penalty: float = 10.0,
 ) -> FloatArray:
     """Combine the log densities of negative and of other positive bags; see `working_score`.
 
     Where there is no other positive bag (a log density of minus infinity) only the negative one
-    counts, and ``"kde_min"`` needs no other.
+    counts.
 
     Examples
     --------
@@ -200,11 +179,9 @@ def two_sided_score(
     >>> two_sided_score(np.array([-4.0]), np.array([-1.0]), margin=3.5)
     array([1.])
     """
-    if kind == "kde_min" or log_positive is None:
+    if log_positive is None:
         return np.exp(log_negative)
     support = np.where(np.isneginf(log_positive), np.inf, log_positive - log_negative)
-    if kind == "density_ratio":
-        return np.where(np.isinf(support), log_negative, -support)
     return log_negative + penalty * np.maximum(0.0, margin - support)
 
 
@@ -266,12 +243,11 @@ def working_sets(scores: FloatArray, offsets: IntArray, *, fraction: float = 0.4
     return scores <= (thresholds + rounding)[bag]
 
 
-def t_values(
-    scores: FloatArray, members: BoolArray, offsets: IntArray, *, test: TTest = "one_sample"
-) -> FloatArray:
+def t_values(scores: FloatArray, members: BoolArray, offsets: IntArray) -> FloatArray:
     """Return the t value of each bag: how much worse (higher) its working set is than the others.
 
-    Implements the t-test of Section III-A.2, whose form the paper leaves open.
+    Implements the t-test of Section III-A.2, whose form the paper leaves open: here the one-sample
+    test of a bag's values against the mean of all others.
 
     Parameters
     ----------
@@ -281,9 +257,6 @@ def t_values(
         The working sets.
     offsets : array of int of shape (n_bags + 1,)
         Where each bag begins.
-    test : {"one_sample", "welch", "pooled"}, default="one_sample"
-        The bag's values against the mean of the rest, or a two-sample test with unequal or equal
-        variances.
 
     Returns
     -------
@@ -304,18 +277,10 @@ def t_values(
     total = segment_reduce(np.add, values, offsets)
     mean = total / n
     deviation = np.where(members, values - np.repeat(mean, np.diff(offsets)), 0.0)
-    within = segment_reduce(np.add, deviation**2, offsets)
     rest_n = n.sum() - n
     with np.errstate(divide="ignore", invalid="ignore"):
         rest_mean = (total.sum() - total) / rest_n
-        rest_within = (values**2).sum() - (within + n * mean**2) - rest_n * rest_mean**2
-        if test == "one_sample":
-            error = within / (n - 1) / n
-        elif test == "welch":
-            error = within / (n - 1) / n + rest_within / (rest_n - 1) / rest_n
-        else:
-            pooled = (within + rest_within) / (n + rest_n - 2)
-            error = pooled * (1 / n + 1 / rest_n)
+        error = segment_reduce(np.add, deviation**2, offsets) / (n - 1) / n
         t = (mean - rest_mean) / np.sqrt(error)
     # A spread within rounding of the values is no variance.
     noise = np.finfo(np.float64).eps * np.abs(values).max(initial=0.0)

@@ -1,8 +1,7 @@
 """The consistent similarity and discrimination graph (CSDG) of a pool, and the walk on it."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,43 +10,8 @@ from pigmil._core.typing import FloatArray, IntArray
 from pigmil.graph.edges import consistency
 from pigmil.graph.reading import PaperReading
 
-Balance = float | Literal["log-ratio"]
-Normalisation = Literal["max", "row", "symmetric", "spectral", "sum"]
-Start = str | ArrayLike | np.random.RandomState
-
-
-@dataclass(frozen=True)
-class CSDGSettings:
-    """Settings of a graph: see `edge_weights`, `normalise_weights` and `ranking_scores`.
-
-    ``exact`` and ``density`` belong to `consistency`.
-    """
-
-    density: float = 0.9
-    exact: bool | None = None
-    alpha: Balance = "log-ratio"
-    beta: Balance = "log-ratio"
-    alpha_on: Literal["consistency", "similarity"] = "consistency"
-    discrimination_pair: Literal["min", "max"] = "min"
-    discrimination_scale: float = 1.0
-    discrimination_relative: float | None = None
-    normalise: Normalisation = "max"
-    damping: float = 0.8
-    max_iter: int = 10
-    start: Start = "ones"
-
-    @classmethod
-    def from_reading(
-        cls, reading: PaperReading, random_state: np.random.RandomState
-    ) -> "CSDGSettings":
-        """Return the settings of a reading; a random start is drawn for every walk."""
-        same = {field.name for field in fields(cls)} & set(reading.get_params())
-        return cls(
-            **{name: getattr(reading, name) for name in same},
-            density=reading.quasi_clique_density,
-            max_iter=reading.walk_iterations,
-            start=random_state if reading.walk_start == "random" else "ones",
-        )
+# Fields of a reading that are parameters of `edge_weights`.
+_OF_WEIGHTS = ("alpha", "beta", "alpha_on", "discrimination_scale", "discrimination_relative")
 
 
 @dataclass(frozen=True)
@@ -77,10 +41,9 @@ def edge_weights(
     consistency: ArrayLike,
     discrimination: ArrayLike,
     *,
-    alpha: Balance = "log-ratio",
-    beta: Balance = "log-ratio",
-    alpha_on: Literal["consistency", "similarity"] = "consistency",
-    discrimination_pair: Literal["min", "max"] = "min",
+    alpha: str | float = "log-ratio",
+    beta: str | float = "log-ratio",
+    alpha_on: str = "consistency",
     discrimination_scale: float = 1.0,
     discrimination_relative: float | None = None,
 ) -> FloatArray:
@@ -99,9 +62,6 @@ def edge_weights(
         edge, or fixed numbers.
     alpha_on : {"consistency", "similarity"}, default="consistency"
         "similarity" is the reading of Eq. (2), ``alpha * S + C + beta * D``.
-    discrimination_pair : {"min", "max"}, default="min"
-        The definition takes the lesser discrimination of the two ends; the text below it the
-        greater one.
     discrimination_scale : float, default=1.0
         Factor on D, applied first.
     discrimination_relative : float, optional
@@ -114,7 +74,8 @@ def edge_weights(
 
     Notes
     -----
-    Departs from the paper: D is negative, so beta takes its size inside the logarithm; where D is
+    Departs from the paper: the text below the definition takes the greater D of the two ends in
+    place of the lesser one. D is negative, so beta takes its size inside the logarithm; where D is
     0 (every negative out of reach) its term is 0, the limit of ``D * ln(1 / |D|)``.
 
     Cost: at most two logarithms per edge.
@@ -137,8 +98,7 @@ def edge_weights(
         raise ValueError("discrimination must be at most 0 and no NaN; see Eq. (6).")
     rows, columns = np.nonzero(np.triu(s > 0, 1))
     s_edge, c_edge = s[rows, columns], c[rows, columns]
-    combine = np.minimum if discrimination_pair == "min" else np.maximum
-    d_edge = combine(d[rows], d[columns])
+    d_edge = np.minimum(d[rows], d[columns])
     np.multiply(d_edge, discrimination_scale, out=d_edge, where=np.isfinite(d_edge))
 
     with np.errstate(divide="ignore"):
@@ -162,16 +122,10 @@ def edge_weights(
     return weights
 
 
-def normalise_weights(weights: ArrayLike, how: Normalisation = "max") -> FloatArray:
-    """Scale edge weights for the walk; weights that are all zero stay as they are.
+def normalise_weights(weights: ArrayLike, how: Literal["max", "row"] = "max") -> FloatArray:
+    """Divide edge weights by the largest one, or by the sum of their row; zeros stay as they are.
 
-    Parameters
-    ----------
-    weights : array-like of shape (n_vertices, n_vertices)
-        Symmetric and not negative.
-    how : {"max", "row", "symmetric", "spectral", "sum"}, default="max"
-        Divide by the largest weight, by the sum of the row, by the roots of both row sums, by the
-        spectral radius, or by the sum of all weights. Algorithm 1 says "normalize" only.
+    Algorithm 1 says "normalize" only.
 
     Examples
     --------
@@ -180,18 +134,8 @@ def normalise_weights(weights: ArrayLike, how: Normalisation = "max") -> FloatAr
            [1., 0.]])
     """
     matrix = np.asarray(weights, dtype=np.float64)
-    sums = matrix.sum(axis=1)
-    sums[sums == 0] = 1.0
-    divisors: dict[str, Callable[[], FloatArray | float]] = {
-        "max": lambda: float(matrix.max(initial=0.0)) or 1.0,
-        "row": lambda: sums[:, None],
-        "symmetric": lambda: np.sqrt(np.outer(sums, sums)),
-        "spectral": lambda: float(np.abs(np.linalg.eigvalsh(matrix)).max(initial=0.0)) or 1.0,
-        "sum": lambda: float(matrix.sum()) or 1.0,
-    }
-    if how not in divisors:
-        raise ValueError(f"normalise must be one of {sorted(divisors)}, got {how!r}.")
-    return matrix / divisors[how]()
+    divisor = matrix.sum(axis=1, keepdims=True) if how == "row" else matrix.max(initial=0.0)
+    return matrix / np.where(divisor == 0, 1.0, divisor)
 
 
 def ranking_scores(
@@ -200,7 +144,7 @@ def ranking_scores(
     *,
     damping: float = 0.8,
     max_iter: int = 10,
-    start: Start = "ones",
+    start: ArrayLike | np.random.RandomState | None = None,
 ) -> FloatArray:
     """Rank the vertices: ``R <- (1 - damping) * self_confidence + damping * weights @ R``.
 
@@ -217,9 +161,9 @@ def ranking_scores(
         Share of the score that comes from the neighbours.
     max_iter : int, default=10
         As printed: one product more than this number is made.
-    start : "ones", RandomState or array-like of shape (n_vertices,), default="ones"
-        Initial scores; a RandomState draws them at every call, as Alg. 1 says. The number of
-        products is fixed, so they affect the result.
+    start : RandomState or array-like of shape (n_vertices,), optional
+        Initial scores, ones by default; a RandomState draws them at every call, as Alg. 1 says.
+        The number of products is fixed, so they affect the result.
 
     Returns
     -------
@@ -231,7 +175,8 @@ def ranking_scores(
     random ones), and they are returned where the printed algorithm returns the graph.
 
     The iteration need not converge: with weights divided by their maximum the spectral radius of
-    ``damping * weights`` is often above one. `fixed_point` exists only below.
+    ``damping * weights`` is often above one. Below it the limit is
+    ``(1 - d) (I - d weights)^-1 self_confidence``.
 
     Cost: ``max_iter + 1`` products of a square matrix with a vector.
 
@@ -255,44 +200,16 @@ def ranking_scores(
     return scores
 
 
-def first_scores(start: Start, n_vertices: int) -> FloatArray:
+def first_scores(start: ArrayLike | np.random.RandomState | None, n_vertices: int) -> FloatArray:
     """Return the scores that a walk begins with, drawn or checked."""
+    if start is None:
+        return np.ones(n_vertices)
     if isinstance(start, np.random.RandomState):
         return start.uniform(size=n_vertices)
-    if isinstance(start, str) and start != "ones":
-        raise ValueError(f"start must be 'ones' or an array of scores, got {start!r}.")
-    scores = np.ones(n_vertices) if isinstance(start, str) else np.asarray(start, np.float64)
+    scores = np.asarray(start, np.float64)
     if scores.shape != (n_vertices,):
         raise ValueError(f"start must have shape {(n_vertices,)}, got {scores.shape}.")
     return scores
-
-
-def fixed_point(
-    weights: ArrayLike, self_confidence: ArrayLike, *, damping: float = 0.8
-) -> FloatArray:
-    """Return the limit of the walk, ``(1 - d) (I - d E)^-1 self_confidence``.
-
-    Raises
-    ------
-    ValueError
-        If the spectral radius of ``damping * weights`` is not below one: the walk has no limit.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> fixed_point(np.array([[0.0, 1.0], [1.0, 0.0]]), [3.0, 0.0], damping=0.5)
-    array([2., 1.])
-    """
-    step = damping * np.asarray(weights, dtype=np.float64)
-    radius = float(np.abs(np.linalg.eigvals(step)).max(initial=0.0))
-    if radius >= 1:
-        raise ValueError(
-            f"The walk has no limit: the spectral radius of damping * weights is {radius:.6g}, "
-            "expected below 1; lower damping or normalise the weights by 'spectral'."
-        )
-    restart = (1 - damping) * np.asarray(self_confidence, dtype=np.float64)
-    limit = np.linalg.solve(np.eye(len(restart)) - step, restart)
-    return np.asarray(limit, dtype=np.float64)
 
 
 def build_csdg(
@@ -300,7 +217,10 @@ def build_csdg(
     similarity: ArrayLike,
     discrimination: ArrayLike,
     self_confidence: ArrayLike,
-    settings: CSDGSettings | None = None,
+    reading: PaperReading | None = None,
+    *,
+    exact: bool | None = None,
+    start: Any = None,
 ) -> CSDG:
     """Build, weigh and rank the graph of some of the candidate instances.
 
@@ -314,8 +234,12 @@ def build_csdg(
         Similarity of all candidates.
     discrimination, self_confidence : array-like of shape (n_candidates,)
         Of all candidates.
-    settings : CSDGSettings, optional
+    reading : PaperReading, optional
         How to weigh and rank.
+    exact : bool, optional
+        See `consistency`.
+    start : RandomState or array-like of shape (n_vertices,), optional
+        See `ranking_scores`.
 
     Examples
     --------
@@ -323,15 +247,15 @@ def build_csdg(
     >>> graph.weights[0, 1]
     np.float64(20.0)
     """
-    settings = settings or CSDGSettings()
+    reading = reading or PaperReading()
     chosen = np.asarray(vertices, dtype=np.int64)
     s = np.array(np.asarray(similarity, dtype=np.float64)[np.ix_(chosen, chosen)])
     np.fill_diagonal(s, 0.0)
     d, confidence = (
         np.asarray(values, dtype=np.float64)[chosen] for values in (discrimination, self_confidence)
     )
-    c = consistency(s, density=settings.density, exact=settings.exact)
-    return rank_graph(chosen, s, c, d, confidence, settings)
+    c = consistency(s, density=reading.quasi_clique_density, exact=exact)
+    return rank_graph(chosen, s, c, d, confidence, reading, start)
 
 
 def rank_graph(
@@ -340,25 +264,17 @@ def rank_graph(
     consistency: IntArray,
     discrimination: FloatArray,
     self_confidence: FloatArray,
-    settings: CSDGSettings,
+    reading: PaperReading,
+    start: Any = None,
 ) -> CSDG:
     """Weigh and rank a graph whose consistency is known; all arguments are of its vertices."""
-    weights = edge_weights(
-        similarity,
-        consistency,
-        discrimination,
-        alpha=settings.alpha,
-        beta=settings.beta,
-        alpha_on=settings.alpha_on,
-        discrimination_pair=settings.discrimination_pair,
-        discrimination_scale=settings.discrimination_scale,
-        discrimination_relative=settings.discrimination_relative,
-    )
+    how = {name: getattr(reading, name) for name in _OF_WEIGHTS}
+    weights = edge_weights(similarity, consistency, discrimination, **how)
     scores = ranking_scores(
-        normalise_weights(weights, settings.normalise),
+        normalise_weights(weights),
         self_confidence,
-        damping=settings.damping,
-        max_iter=settings.max_iter,
-        start=settings.start,
+        damping=reading.damping,
+        max_iter=reading.walk_iterations,
+        start=start,
     )
     return CSDG(vertices, similarity, consistency, discrimination, weights, scores)

@@ -18,37 +18,16 @@ from pigmil._core.segments import (
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import (
+    ClassDensities,
     class_log_densities,
-    log_kernel_mean,
+    log_density,
     squared_distance_blocks,
 )
-from pigmil.graph.candidates import WorkingScore, copy_penalty, two_sided_score, working_score
+from pigmil.graph.candidates import copy_penalty, two_sided_score
 
 _MAX_REFINEMENTS = 10
 
 _logger = logging.getLogger("pigmil")
-
-
-@dataclass(frozen=True)
-class FoldSums:
-    """Logarithms of sums of decayed distances to the bags of each fold.
-
-    Attributes
-    ----------
-    fold : array of int of shape (n_bags,)
-        Fold of each training bag.
-    bag_index : array of int of shape (n_instances,)
-        Bag of each training instance.
-    negative : array of shape (n_decays, n_folds, n_instances)
-        Over the negative bags of each fold, at every instance.
-    positive : array of shape (n_decays, n_folds, n_positive_instances), or None
-        Over the positive bags of each fold, at the instances of the positive bags.
-    """
-
-    fold: IntArray
-    bag_index: IntArray
-    negative: FloatArray
-    positive: FloatArray | None
 
 
 @dataclass(frozen=True)
@@ -57,8 +36,10 @@ class ClassSplit:
 
     Attributes
     ----------
+    bags : Bags
+        All training bags.
     is_positive : array of bool of shape (n_bags,)
-        Class of every training bag.
+        The positive ones.
     positive, negative : Bags
         Bags of each class.
     rows : array of int of shape (n_positive_instances,)
@@ -73,10 +54,13 @@ class ClassSplit:
         Of the other positive bags at every instance of the positive bags, if it is needed.
     copy_penalty : array of shape (n_positive_instances,)
         See :func:`pigmil.graph.copy_penalty`.
-    folds : FoldSums, optional
-        The same densities by folds of the bags.
+    fold : array of int of shape (n_bags,), optional
+        Fold of each training bag.
+    fold_sums : ClassDensities, optional
+        Logarithms of the sums over the bags of each fold, in place of the means over all.
     """
 
+    bags: Bags
     is_positive: BoolArray
     positive: Bags
     negative: Bags
@@ -86,7 +70,8 @@ class ClassSplit:
     log_negative_density: FloatArray
     log_positive_density: FloatArray | None
     copy_penalty: FloatArray
-    folds: "FoldSums | None" = None
+    fold: IntArray | None = None
+    fold_sums: ClassDensities | None = None
 
     @classmethod
     def from_bags(
@@ -118,8 +103,6 @@ class ClassSplit:
             Whether most densities are estimated, see
             :func:`pigmil.distances.class_log_densities`.
         """
-        positive, negative = bags[is_positive], bags[~is_positive]
-        rows = segment_gather(bags.offsets, np.flatnonzero(is_positive))
         densities = class_log_densities(
             bags,
             is_positive,
@@ -129,18 +112,25 @@ class ClassSplit:
             screen=screen,
             fold=fold,
         )
-        folds = None
-        if fold is not None:
-            positive_sums = densities.positive_sums if two_sided else None
-            folds = FoldSums(fold, bags.bag_index, densities.negative_sums, positive_sums)
         _logger.info(
             "densities: exact for %d of %d instances of positive bags, estimated for the rest",
             densities.exact.sum(),
-            len(rows),
+            len(densities.exact),
         )
-        penalty = copy_penalty(densities.in_negative, densities.in_positive)
-        of_class = densities.log_negative, densities.log_positive
-        return cls(is_positive, positive, negative, rows, unit, decays, *of_class, penalty, folds)
+        return cls(
+            bags,
+            is_positive,
+            bags[is_positive],
+            bags[~is_positive],
+            segment_gather(bags.offsets, np.flatnonzero(is_positive)),
+            unit,
+            decays,
+            densities.log_negative,
+            densities.log_positive,
+            copy_penalty(densities.in_negative, densities.in_positive),
+            fold,
+            None if fold is None else densities,
+        )
 
     def at_width(self, width: int) -> "ClassSplit":
         """Return the split with one of the decays only, without folds."""
@@ -150,7 +140,8 @@ class ClassSplit:
             decays=self.decays[chosen],
             log_negative_density=self.log_negative_density[chosen],
             log_positive_density=None if positive is None else positive[chosen],
-            folds=None,
+            fold=None,
+            fold_sums=None,
         )
 
     def without_fold(self, number: int) -> "ClassSplit":
@@ -159,78 +150,41 @@ class ClassSplit:
         The density of negatives is still given at every instance, those of the fold included:
         these are held out. Only the grade of exact copies is that of all bags.
         """
-        if self.folds is None:
+        if self.fold is None or self.fold_sums is None:
             raise ValueError("This split has no folds; pass fold to ClassSplit.from_bags.")
-        train = self.folds.fold != number
-        positive = train[self.is_positive]
+        train = self.fold != number
+        positive, negative = train[self.is_positive], train & ~self.is_positive
         inside = segment_gather(self.positive.offsets, np.flatnonzero(positive))
-        own = (train & ~self.is_positive)[self.folds.bag_index]
-        log_negative = _log_mean(
-            self.folds.negative, number, (train & ~self.is_positive).sum() - own
-        )
+        own = negative[self.bags.bag_index]
         log_positive = None
-        if self.folds.positive is not None:
-            count = np.full(len(inside), positive.sum() - 1)
-            log_positive = _log_mean(self.folds.positive[:, :, inside], number, count)
+        if self.log_positive_density is not None:
+            sums = self.fold_sums.positive_sums[:, :, inside]
+            log_positive = _log_mean(sums, number, np.array(positive.sum() - 1))
         return ClassSplit(
+            self.bags,
             self.is_positive & train,
             self.positive[positive],
             self.negative[train[~self.is_positive]],
             self.rows[inside],
             self.unit,
             self.decays,
-            log_negative,
+            _log_mean(self.fold_sums.negative_sums, number, negative.sum() - own),
             log_positive,
             self.copy_penalty[inside],
         )
 
     def working_scores(
-        self,
-        width: int,
-        *,
-        kind: WorkingScore = "supported",
-        margin: float = 0.7,
-        penalty: float = 10.0,
-        literal: bool = False,
+        self, width: int, *, margin: float = 0.7, penalty: float = 10.0
     ) -> FloatArray:
-        """Return the working score of every instance of the positive bags.
+        """Return the working score of every instance of the positive bags for one of the decays.
 
         As :func:`pigmil.graph.working_score`, from the stored densities.
-
-        Parameters
-        ----------
-        width : int
-            Index of the decay.
-        kind, margin, penalty, literal
-            As in :func:`pigmil.graph.working_score`; with ``literal`` the densities are measured
-            anew.
-
-        Returns
-        -------
-        array of shape (n_positive_instances,)
         """
-        if literal:
-            return working_score(
-                self.positive.instances,
-                self.negative,
-                self.positive,
-                kind=kind,
-                own_bag=self.positive.bag_index,
-                gamma=self.decays[width],
-                unit=self.unit,
-                margin=margin,
-                penalty=penalty,
-                literal=True,
-            )
-        positive = self.log_positive_density
-        score = two_sided_score(
-            self.log_negative_density[width, self.rows],
-            None if positive is None else positive[width],
-            kind=kind,
-            margin=margin,
-            penalty=penalty,
-        )
-        return score if positive is None else score + self.copy_penalty
+        n, positive = self.log_negative_density[width, self.rows], self.log_positive_density
+        if positive is None:
+            return two_sided_score(n, None)
+        score = two_sided_score(n, positive[width], margin=margin, penalty=penalty)
+        return score + self.copy_penalty
 
 
 def _log_mean(sums: FloatArray, left_out: int, count: NDArray[Any]) -> FloatArray:
@@ -280,12 +234,13 @@ def pool_scores(
         position = np.full(int(max(query_bag.max(), pool_bag.max())) + 1, -1)
         position[pool_bag] = np.arange(len(pool_bag))
         own = position[query_bag]
-    density = log_kernel_mean(queries, pool, gamma=gamma, unit=unit, own_point=own)
+    members = Bags(pool, np.arange(pool.shape[0] + 1))  # each is a bag of its own
+    density = log_density(queries, members, gamma=gamma, unit=unit, own_bag=own)
     return density - log_negative_density
 
 
 def score_by_pool(
-    bags: Bags, split: ClassSplit, width: int, pool: IntArray, working_bags: BoolArray
+    split: ClassSplit, width: int, pool: IntArray, working_bags: BoolArray
 ) -> tuple[FloatArray, IntArray]:
     """Score every training instance by the pool, extended to all positive bags and refined.
 
@@ -294,10 +249,8 @@ def score_by_pool(
 
     Parameters
     ----------
-    bags : Bags
-        Training bags.
     split : ClassSplit
-        The same by class.
+        The training bags by class.
     width : int
         Index of the decay.
     pool : array of int of shape (n_working_bags,)
@@ -312,7 +265,7 @@ def score_by_pool(
     refined : array of int of shape (n_positive_bags,)
         Flat indices of the instances the scores are measured to.
     """
-    owners = bags.bag_index
+    bags, owners = split.bags, split.bags.bag_index
 
     def score(rows: IntArray, members: IntArray) -> FloatArray:
         return pool_scores(
@@ -338,16 +291,14 @@ def score_by_pool(
 
 
 def held_out_areas(
-    bags: Bags, split: ClassSplit, first_pool: Callable[[ClassSplit, int], IntArray]
+    split: ClassSplit, first_pool: Callable[[ClassSplit, int], IntArray]
 ) -> FloatArray:
     """Return how well the first pool of each width separates held-out bags.
 
     Parameters
     ----------
-    bags : Bags
-        Training bags.
     split : ClassSplit
-        The same by class, with folds.
+        The training bags by class, with folds.
     first_pool : callable
         From the split of the bags outside a fold and the index of a width to the flat indices of
         a pool.
@@ -358,9 +309,8 @@ def held_out_areas(
         Area under the ROC curve of the held-out bags, scored by their best instance; the mean
         over folds.
     """
-    if split.folds is None:
-        raise ValueError("This split has no folds; pass fold to ClassSplit.from_bags.")
-    fold = split.folds.fold
+    bags, fold = split.bags, split.fold
+    assert fold is not None, "a split with folds"
     areas = np.zeros((len(split.decays), int(fold.max()) + 1))
     for number in range(areas.shape[1]):
         train = split.without_fold(number)
@@ -427,28 +377,6 @@ def auc_standard_error(auc: float, n_positive: int, n_negative: int) -> float:
     square = area * (1 - area) + (n_positive - 1) * (both_positive - area**2)
     square += (n_negative - 1) * (both_negative - area**2)
     return float(np.sqrt(square / (n_positive * n_negative)))
-
-
-def top_instances_per_bag(
-    pool: IntArray, working_sets: list[IntArray], scores: FloatArray, count: int
-) -> IntArray:
-    """Return the pool with, up to ``count`` per bag, the best-scored others of each working set.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> scores = np.array([0.1, 0.9, 0.5])
-    >>> top_instances_per_bag(np.array([0]), [np.arange(3)], scores, 2)
-    array([0, 1])
-    """
-    if count == 1:
-        return pool
-    chosen = []
-    for member, candidates in zip(pool, working_sets, strict=True):
-        others = candidates[candidates != member]
-        order = np.argsort(-scores[others], kind="stable")
-        chosen.append(np.append(member, others[order[: count - 1]]))
-    return np.concatenate(chosen)
 
 
 def hard_negatives(bags: Bags, negative: BoolArray, pool: Any) -> IntArray:

@@ -2,25 +2,19 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils import check_random_state
 
 from pigmil._core.errors import import_optional
 from pigmil._core.text import Table
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
-from pigmil.graph.csdg import (
-    CSDG,
-    CSDGSettings,
-    first_scores,
-    normalise_weights,
-    rank_graph,
-)
+from pigmil.graph.csdg import CSDG, first_scores, normalise_weights, rank_graph
 from pigmil.graph.edges import EXACT_VERTICES, as_edges, edges_needed, is_exact, missing_allowed
-
-Objective = Literal["ranking_scores", "edge_sum"]
+from pigmil.graph.reading import PaperReading
 
 # Bytes of consistencies remembered by graph: many tries lead to the same edges.
 _MEMORY = 1 << 26
@@ -187,9 +181,10 @@ def update_pool(
     bag: ArrayLike,
     pool: ArrayLike,
     *,
-    settings: CSDGSettings | None = None,
+    reading: PaperReading | None = None,
+    exact: bool | None = None,
     max_updates: int = 20,
-    objective: Objective = "ranking_scores",
+    random_state: Any = None,
     callback: Callable[[UpdateStep], None] | None = None,
 ) -> UpdateResult:
     """Replace the weakest instances of a pool as long as the graph gets better.
@@ -210,13 +205,14 @@ def update_pool(
         Bag of each candidate.
     pool : array-like of int of shape (n_vertices,)
         Candidates to begin with, no two of one bag.
-    settings : CSDGSettings, optional
+    reading : PaperReading, optional
         How graphs are weighed and ranked.
+    exact : bool, optional
+        Whether consistency is exact; None: for pools of up to 30 instances.
     max_updates : int, default=20
         Replacements made at most.
-    objective : {"ranking_scores", "edge_sum"}, default="ranking_scores"
-        What a replacement must raise: the sum of the ranking scores, or the sum of the edge
-        weights (Eq. (7)).
+    random_state : int, RandomState or None
+        For a random start of the walks.
     callback : callable, optional
         Called with an `UpdateStep` after every examined vertex.
 
@@ -227,7 +223,8 @@ def update_pool(
     Notes
     -----
     Departs from the paper: "x_t' in the working set" is read as the best one, not any. The line
-    "replace v_t' with v_t" of the accepting branch only names the vertex examined next. The text
+    "replace v_t' with v_t" of the accepting branch only names the vertex examined next. Eq. (7)
+    maximises the sum of the edge weights, Alg. 2 the sum of the ranking scores, as here. The text
     ends the updating when ``max_updates`` is reached, which is done here; the printed loop
     (``while n_update <= n_max``) makes one replacement more, so pass 21 to count as it does.
 
@@ -241,8 +238,7 @@ def update_pool(
     anew for each, and the scores of the pool that moved in are kept.
 
     Every pool, the present one as well as those tried, is scored by the same function of its
-    content. So ``exact=None`` means branch and bound for pools of up to 30 instances and not
-    beyond, however sparse: a route that changed between two pools would favour one of them.
+    content: a route of consistency that changed between two pools would favour one of them.
 
     Cost: one walk for each try, and the consistency of each graph whose edges were not seen before;
     where it is exact, only the quasi-cliques through the replaced vertex are looked for. A pass
@@ -257,12 +253,10 @@ def update_pool(
     array([1, 2, 3])
     """
     s, d, confidence, groups, now = _validate(
-        similarity, discrimination, self_confidence, bag, pool, objective
+        similarity, discrimination, self_confidence, bag, pool
     )
-    settings = settings or CSDGSettings()
-    if settings.exact is None:
-        settings = replace(settings, exact=len(now) <= EXACT_VERTICES)
-    scorer = _Scorer(s, d, confidence, settings, objective, now)
+    exact = len(now) <= EXACT_VERTICES if exact is None else exact
+    scorer = _Scorer(s, d, confidence, reading or PaperReading(), exact, random_state, now)
     tries: list[tuple[int, int, int, float, bool]] = []
     initial = scorer.current.objective
     n_updates = 0
@@ -308,7 +302,7 @@ class _RankedPool:
     restart, start : array of shape (n_vertices,)
         What a step of the walk adds, and the scores it begins with.
     objective : float
-        Sum of the ranking scores or of the weights.
+        Sum of the ranking scores.
     order : array of int of shape (n_vertices,)
         The vertices in increasing order of rank.
     """
@@ -330,8 +324,9 @@ class _Scorer:
         similarity: FloatArray,
         discrimination: FloatArray,
         self_confidence: FloatArray,
-        settings: CSDGSettings,
-        objective: Objective,
+        reading: PaperReading,
+        exact: bool,
+        random_state: Any,
         pool: IntArray,
     ) -> None:
         from pigmil.graph import _kernels
@@ -340,11 +335,12 @@ class _Scorer:
         self.similarity = similarity
         self.discrimination = discrimination
         self.self_confidence = self_confidence
-        self.settings = settings
-        self.sum_edges = objective == "edge_sum"
+        self.reading = reading
+        drawn = reading.walk_start == "random"
+        self.start = check_random_state(random_state) if drawn else None
         edges = as_edges(similarity[np.ix_(pool, pool)])
-        needed = edges_needed(len(pool), settings.density)
-        self.is_exact = is_exact(edges, settings.exact)
+        needed = edges_needed(len(pool), reading.quasi_clique_density)
+        self.is_exact = is_exact(edges, exact)
         self.limits = missing_allowed(needed) if self.is_exact else needed
         # Sizes and sets by the edges of a graph, those seen first in front.
         self.seen: dict[bytes, tuple[IntArray, IntArray | None]] = {}
@@ -393,19 +389,19 @@ class _Scorer:
 
     def _rank(self, pool: IntArray, sizes: IntArray, sets: IntArray | None) -> _RankedPool:
         """Weigh and rank the graph of a pool (Definition 9 and Alg. 1)."""
-        start = first_scores(self.settings.start, len(pool))
-        settings = replace(self.settings, start=start)
+        start, damping = first_scores(self.start, len(pool)), self.reading.damping
         alike = np.where(sizes > 0, self.similarity[np.ix_(pool, pool)], 0.0)
         confidence = self.self_confidence[pool]
-        csdg = rank_graph(pool, alike, sizes, self.discrimination[pool], confidence, settings)
-        terms = csdg.weights[np.triu_indices(len(pool), 1)] if self.sum_edges else csdg.scores
+        csdg = rank_graph(
+            pool, alike, sizes, self.discrimination[pool], confidence, self.reading, start
+        )
         return _RankedPool(
             csdg,
             sets,
-            settings.damping * normalise_weights(csdg.weights, settings.normalise),
-            (1 - settings.damping) * confidence,
+            damping * normalise_weights(csdg.weights),
+            (1 - damping) * confidence,
             start,
-            math.fsum(terms),
+            math.fsum(csdg.scores),
             _increasing(csdg.scores),
         )
 
@@ -415,13 +411,11 @@ class _Scorer:
         With steps E, restarts r and scores R, the difference of the scores after a product is
         ``(r_new - r_old) + E_new (R_new - R_old) + (E_new - E_old) R_old``.
         """
-        if self.sum_edges:
-            return new.objective > old.objective
         more, changed = new.restart - old.restart, new.steps - old.steps
         gain = new.start - old.start
         size = np.abs(gain)  # of what the gain sums
         scores = old.start
-        n_products = self.settings.max_iter + 1
+        n_products = self.reading.walk_iterations + 1
         for _ in range(n_products):
             gain = more + new.steps @ gain + changed @ scores
             size = np.abs(more) + new.steps @ size + np.abs(changed) @ np.abs(scores)
@@ -445,35 +439,31 @@ def _validate(
     self_confidence: ArrayLike,
     bag: ArrayLike,
     pool: ArrayLike,
-    objective: str,
 ) -> tuple[FloatArray, FloatArray, FloatArray, IntArray, IntArray]:
     """Return the inputs as arrays, or raise one error that lists everything wrong with them."""
-    s = np.asarray(similarity, dtype=np.float64)
-    d = np.asarray(discrimination, dtype=np.float64)
-    confidence = np.asarray(self_confidence, dtype=np.float64)
-    groups = np.asarray(bag, dtype=np.int64)
-    chosen = np.array(pool, dtype=np.int64)
+    s, d, confidence = (
+        np.asarray(values, dtype=np.float64)
+        for values in (similarity, discrimination, self_confidence)
+    )
+    groups, chosen = np.asarray(bag, dtype=np.int64), np.array(pool, dtype=np.int64)
     m = len(groups)
-    problems = []
-    if s.shape != (m, m):
-        problems.append(f"similarity must have shape {(m, m)}, got {s.shape}")
-    elif not np.array_equal(s, s.T):
+    shapes = {"similarity": (s, (m, m)), "discrimination": (d, (m,)),
+              "self_confidence": (confidence, (m,))}  # fmt: skip
+    problems = [
+        f"{name} must have shape {shape}, got {values.shape}"
+        for name, (values, shape) in shapes.items()
+        if values.shape != shape
+    ]
+    if s.shape == (m, m) and not np.array_equal(s, s.T):
         problems.append("similarity must be symmetric and without NaN")
-    for name, values in (("discrimination", d), ("self_confidence", confidence)):
-        if values.shape != (m,):
-            problems.append(f"{name} must have shape {(m,)}, got {values.shape}")
     if not np.all(np.isfinite(confidence)):
         problems.append("self_confidence must be finite")
-    if np.any(d > 0) or np.any(np.isnan(d)):
+    if not np.all(d <= 0):
         problems.append("discrimination must be at most 0 and no NaN")
-    if not len(chosen):
-        problems.append("pool must hold at least one candidate")
-    elif chosen.min() < 0 or chosen.max() >= m:
-        problems.append(f"pool must hold indices from 0 to {m - 1}")
+    if not len(chosen) or chosen.min() < 0 or chosen.max() >= m:
+        problems.append(f"pool must hold at least one index, each from 0 to {m - 1}")
     elif len(np.unique(groups[chosen])) < len(chosen):
         problems.append("pool must not hold two candidates of one bag")
-    if objective not in ("ranking_scores", "edge_sum"):
-        problems.append(f"objective must be 'ranking_scores' or 'edge_sum', got {objective!r}")
     if problems:
         raise ValueError("The pool cannot be updated: " + "; ".join(problems) + ".")
     return s, d, confidence, groups, chosen

@@ -9,14 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pigmil import Bags
-from pigmil.distances import (
-    blockwise,
-    gaussian_self_sums,
-    gaussian_sums,
-    min_max_statistics,
-    pair_sums,
-)
-from pigmil.distances.bag_graphs import affinity_weights, edge_maps, gaussian_factor
+from pigmil.distances import blockwise, gaussian_self_sums, gaussian_sums
+from pigmil.distances.bag_kernels import affinity_weights, edge_maps, gaussian_factor
 
 
 def draw_bags(seed, n_bags, n_features, largest=7):
@@ -69,14 +63,12 @@ def test_by_hand():
     expected = [[2 + 2 * e, e**9 + e**4], [e**9 + e**4, 1]]
     np.testing.assert_allclose(gaussian_sums(bags), expected)
     np.testing.assert_allclose(gaussian_self_sums(bags), [2 + 2 * e, 1])
-    assert pair_sums(bags, None, np.sqrt).tolist() == [[2.0, 5.0], [5.0, 0.0]]
 
 
 def test_sparse_is_dense():
     bags = draw_bags(5, 6, 9)
     sparse = bags.with_instances(sp.csr_array(bags.instances))
     np.testing.assert_allclose(gaussian_sums(sparse), gaussian_sums(bags), rtol=1e-9)
-    np.testing.assert_array_equal(min_max_statistics(sparse), min_max_statistics(bags))
     np.testing.assert_allclose(affinity_weights(sparse), affinity_weights(bags))
 
 
