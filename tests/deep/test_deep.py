@@ -6,7 +6,6 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from pigmil import ABMIL, Bags, MINet
-from pigmil.estimators._deep import equally_long, split_bags
 from pigmil.estimators._selection import FOLD_GROUP
 
 torch = pytest.importorskip("torch", reason="ABMIL and MI-Net are trained with torch")
@@ -62,19 +61,19 @@ def test_planted_instances_are_detected_and_unseen_bags_classified(method, bags)
 
 
 @pytest.mark.parametrize("method", METHODS, ids=str)
-def test_numpy_gives_the_logits_of_torch(method, bags):
-    model = clone(method).fit(bags)
-    n_layers = 2 * len(model.hidden_layer_sizes)
-    network = [torch.tensor(array) for array in model.weights_]
-    hidden = torch.tensor((bags.instances - model.centre_) / model.spread_).float()
-    hidden = hidden.expand(model.n_networks, -1, -1)
-    for weight, bias in zip(network[:n_layers:2], network[1:n_layers:2], strict=True):
-        hidden = (hidden @ weight + bias[:, None]).relu()
-    numbers = bags.n_bags * np.arange(model.n_networks)[:, None]
-    owners = torch.tensor((numbers + bags.bag_index).ravel())
-    logits = model._head(torch, hidden, owners, bags.n_bags, network[n_layers:])
-    expected = logits.numpy().mean(axis=0)
-    np.testing.assert_allclose(model.decision_function(bags), expected, atol=1e-4)
+def test_numpy_gives_the_logits_and_scores_of_torch(method):
+    method = clone(method)
+    rng = np.random.default_rng(0)
+    bag = rng.normal(size=(7, 3))
+    arrays = [rng.normal(size=shape) for shape in method._shapes(3)]
+    inside = np.arange(7) < [[3], [7]]
+    inside[1, :3] = False
+    by_numpy = method._head(np, *method._hidden(bag, arrays), inside)
+    tensors = [torch.tensor(array).float() for array in arrays]
+    hidden = method._hidden(torch.tensor(bag).float(), tensors)
+    by_torch = method._head(torch, *hidden, torch.tensor(inside))
+    for found, expected in zip(by_numpy, by_torch, strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
 def slow_logit(method, bag, arrays):
@@ -94,55 +93,44 @@ def slow_logit(method, bag, arrays):
 
 
 @pytest.mark.parametrize("method", [METHODS[0], METHODS[4]], ids=str)
-def test_networks_side_by_side_are_trained_as_if_alone(method, bags):
-    """One network after the other, one bag after the other."""
+def test_training_is_that_of_a_loop_over_bags(method, bags):
     settings = {"dropout": 0.0, "max_epochs": 3, "weight_decay": 0.1, "batch_size": 5}
     method = clone(method).set_params(**settings)
-    targets = bags.y == 1
-    shapes = method._shapes(3)
-    trained, _ = method._train(
-        torch, bags.instances.astype(np.float32), bags, targets, shapes, np.random.RandomState(4)
-    )
+    targets, shapes = bags.y == 1, method._shapes(3)
+    train, held_out = np.arange(24), np.arange(24, 30)
+    parts = torch.tensor(bags.instances).float().split(bags.sizes.tolist())
     rng = np.random.RandomState(4)
-    splits = []
-    for _ in range(2):
-        parts = [rng.permutation(np.flatnonzero(targets == label)) for label in (False, True)]
-        splits.append([np.concatenate([part[3:] for part in parts]),
-                       np.concatenate([part[:3] for part in parts])])  # fmt: skip
-    rng.randint(2**31 - 1)
-    draws = []
+    trained, n_epochs = method._train(torch, parts, targets, train, held_out, shapes, rng)
+    assert n_epochs == 3
+    rng = np.random.RandomState(4)
+    arrays = []
     for shape in shapes:
         bound = np.sqrt(6 / sum(shape))
-        draws.append([
-            rng.uniform(-bound, bound, size=shape) if len(shape) == 2 else np.zeros(shape)
-            for _ in range(2)
-        ])  # fmt: skip
-    orders = [[rng.permutation(split[0]) for split in splits] for _ in range(3)]
+        start = rng.uniform(-bound, bound, size=shape) if len(shape) == 2 else np.zeros(shape)
+        arrays.append(torch.tensor(start, requires_grad=True))
+    adam = torch.optim.Adam(arrays, lr=5e-3, weight_decay=0.1)
     parts = [torch.tensor(bag, dtype=torch.float64) for bag in bags]
-    for number in range(2):
-        arrays = [torch.tensor(pair[number], requires_grad=True) for pair in draws]
-        adam = torch.optim.Adam(arrays, lr=5e-3, weight_decay=0.1)
 
-        def loss(chosen, arrays=arrays):
-            signs = [1 if targets[bag] else -1 for bag in chosen]
-            values = [slow_logit(method, parts[bag], arrays) for bag in chosen]
-            return sum(
-                torch.log1p(torch.exp(-sign * value))
-                for sign, value in zip(signs, values, strict=True)
-            ) / len(chosen)
+    def loss(chosen):
+        signs = [1 if targets[bag] else -1 for bag in chosen]
+        values = [slow_logit(method, parts[bag], arrays) for bag in chosen]
+        losses = [
+            torch.log1p(torch.exp(-sign * value)) for sign, value in zip(signs, values, strict=True)
+        ]
+        return sum(losses) / len(chosen)
 
-        lowest, best = np.inf, None
-        for epoch in range(3):
-            order = orders[epoch][number]
-            for start in range(0, len(order), 5):
-                adam.zero_grad()
-                loss(order[start : start + 5]).backward()
-                adam.step()
-            value = float(loss(splits[number][1]).detach())
-            if value < lowest:
-                lowest, best = value, [array.detach().numpy().copy() for array in arrays]
-        for one, expected in zip(trained, best, strict=True):
-            np.testing.assert_allclose(one[number], expected, atol=2e-3)
+    lowest, best = np.inf, None
+    for _ in range(3):
+        order = rng.permutation(train)
+        for start in range(0, len(order), 5):
+            adam.zero_grad()
+            loss(order[start : start + 5]).backward()
+            adam.step()
+        value = float(loss(held_out).detach())
+        if value < lowest:
+            lowest, best = value, [array.detach().numpy().copy() for array in arrays]
+    for found, expected in zip(trained, best, strict=True):
+        np.testing.assert_allclose(found, expected, atol=2e-3)
 
 
 def test_scores_by_logit_attention_and_both(bags):
@@ -201,26 +189,32 @@ def test_one_bag_of_a_class_and_wrong_layers(bags):
         MINet(hidden_layer_sizes=()).fit(bags)
 
 
-def test_bags_of_one_group_are_on_one_side():
-    """Groups of one to four bags; the rows of the networks are cut to the shortest."""
-    rng = np.random.RandomState(0)
+def test_bags_of_one_group_are_on_one_side(monkeypatch):
+    """Also where groups differ in size, and each network holds out another part."""
     groups = np.repeat(np.arange(16), [1, 2, 3, 4] * 4)
-    targets = groups % 2 == 0
-    sizes = set()
-    for _ in range(20):
-        train, held_out = split_bags(targets, 0.2, rng, groups)
+    seen = []
+
+    def noted(self, torch, parts, targets, train, held_out, shapes, rng):
+        seen.append((train, held_out))
+        return [np.zeros(shape) for shape in shapes], 1
+
+    monkeypatch.setattr(MINet, "_train", noted)
+    bags = Bags.from_list(np.arange(40.0).reshape(40, 1, 1), y=groups % 2)  # in order of content
+    MINet(**SMALL).fit(bags.with_info(bag_info={FOLD_GROUP: groups}))
+    for train, held_out in seen:
         assert not set(groups[train]) & set(groups[held_out])
-        assert set(targets[train]) == set(targets[held_out]) == {False, True}
+        assert set(groups[train] % 2) == set(groups[held_out] % 2) == {0, 1}
         assert sorted([*train, *held_out]) == list(range(40))
-        sizes.add(len(held_out))
-    assert len(sizes) > 1
-    rows = equally_long([np.arange(3), np.arange(5)], rng)
-    assert rows.shape == (2, 3)
-    assert sorted(rows[0]) == [0, 1, 2]
-    one = np.where(targets, 0, groups)
-    train, held_out = split_bags(targets, 0.2, rng, one)
-    np.testing.assert_array_equal(train, np.arange(40))
-    np.testing.assert_array_equal(held_out, np.arange(40))
-    planted_bags = planted(3).with_info(bag_info={FOLD_GROUP: np.arange(30) // 3})
-    model = MINet(**{**SMALL, "max_epochs": 3, "n_networks": 3}).fit(planted_bags)
-    assert np.isfinite(model.decision_function(planted_bags)).all()
+    assert not set(seen[0][1]) & set(seen[1][1])
+
+
+def test_training_ends_once_held_out_bags_are_certain():
+    """Bags far apart: long before the patience is used up."""
+    rng = np.random.default_rng(0)
+    parts = [rng.normal(10 * (number % 2), 0.1, size=(3, 2)) for number in range(20)]
+    easy = Bags.from_list(parts, y=np.arange(20) % 2)
+    model = MINet(
+        (16,), dropout=0.0, learning_rate=0.05, weight_decay=0.0, patience=150, random_state=0
+    ).fit(easy)
+    assert model.n_iter_ < 100
+    assert (model.predict(easy) == easy.y).all()

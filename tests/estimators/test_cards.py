@@ -13,7 +13,6 @@ from pigmil.estimators.registry import assumption_results
 # or are there for lack of memory only.
 LIMITS = {
     "max_iter", "max_steps", "tol", "max_candidates", "max_prototypes", "max_instances",
-    "n_instances_per_bag",
 }  # fmt: skip
 
 

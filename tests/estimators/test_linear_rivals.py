@@ -12,13 +12,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from pigmil import MMIL, SIL, Bags, MaxPoolingLR
-from pigmil.estimators import _logistic
-from pigmil.estimators._logistic import (
+from pigmil.estimators import _linear
+from pigmil.estimators._linear import (
     Block,
     StandardisedBlocks,
     instance_loss,
     pooled_loss,
     pooled_scores,
+    standardised_pieces,
 )
 from pigmil.estimators.mmil import posterior
 
@@ -57,12 +58,9 @@ def test_pooled_loss_and_gradient_equal_the_definition(seed, sharpness):
     def slow(p):
         return slow_pooled_loss(p[:-1], p[-1], list(bags), targets, weights, sharpness)
 
-    value, by_coef, by_intercept = pooled_loss(
-        point[:-1], float(point[-1]), block, targets, weights, sharpness
-    )
+    value, *gradient = pooled_loss(block, point, targets, weights, sharpness)
     assert value == pytest.approx(slow(point), rel=1e-9)
-    numeric = approx_fprime(point, slow, 1e-7)
-    np.testing.assert_allclose(np.append(by_coef, by_intercept), numeric, atol=1e-4)
+    np.testing.assert_allclose(gradient, approx_fprime(point, slow, 1e-7), atol=1e-4)
 
 
 def test_pooling_lies_between_mean_and_maximum_and_does_not_overflow():
@@ -77,14 +75,14 @@ def test_instance_loss_of_hard_labels_is_that_of_logistic_regression():
     model = MMIL(positive_share=0.5, C=0.7)
     blocks = StandardisedBlocks(bags)
     labels = (bags.y[bags.bag_index] == 1).astype(float)
-    coef, intercept = model._maximise(blocks, labels, np.ones(bags.n_instances), (np.zeros(3), 0.0))
-    instances = np.concatenate([block.instances for block in blocks])
+    weights = np.ones(bags.n_instances)
+    *coef, intercept = model._maximise(blocks, labels, weights, np.zeros(4))
+    instances = (bags.instances - blocks.centre) / blocks.spread
     reference = LogisticRegression(C=0.7, tol=1e-10, max_iter=10_000).fit(instances, labels)
     np.testing.assert_allclose(coef, reference.coef_[0], atol=1e-3)
     assert intercept == pytest.approx(reference.intercept_[0], abs=1e-3)
-    value, _, by_intercept = instance_loss(
-        np.zeros(3), 0.0, next(iter(blocks)), labels, np.ones(bags.n_instances)
-    )
+    (block,) = standardised_pieces(bags, blocks.centre, blocks.spread)
+    value, *_, by_intercept = instance_loss(block, np.zeros(4), labels, weights)
     assert value == pytest.approx(bags.n_instances * math.log(2))
     assert by_intercept == pytest.approx(bags.n_instances / 2 - labels.sum())
 
@@ -92,11 +90,12 @@ def test_instance_loss_of_hard_labels_is_that_of_logistic_regression():
 def test_large_data_are_standardised_block_by_block_with_the_same_result(monkeypatch):
     bags = draw_bags(5)
     kept = MaxPoolingLR().fit(bags)
-    monkeypatch.setattr(_logistic, "_KEPT_ELEMENTS", 0)
-    monkeypatch.setattr(_logistic, "_PIECE_ELEMENTS", 12)
+    monkeypatch.setattr(_linear, "_KEPT_ELEMENTS", 0)
+    monkeypatch.setattr(_linear, "_PIECE_ELEMENTS", 12)
     blocks = StandardisedBlocks(bags)
     assert blocks._kept is None
-    sizes = [block.instances.shape[0] for block in blocks]
+    pieces = standardised_pieces(bags, blocks.centre, blocks.spread)
+    sizes = [block.instances.shape[0] for block in pieces]
     assert len(sizes) > 5
     assert sum(sizes) == bags.n_instances
     in_blocks = MaxPoolingLR().fit(bags)

@@ -7,10 +7,8 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 from sklearn.exceptions import ConvergenceWarning
 
-import pigmil.estimators._svm_solvers as solvers_module
 import pigmil.estimators.miles as miles_module
 from pigmil import MILES, Bags
-from pigmil.estimators._kernels import descend
 from pigmil.estimators.miles import fit_l1_svm
 from tests.estimators.toy import toy_bags
 
@@ -97,16 +95,15 @@ def test_ties_everywhere_give_the_optimum(C):
 
 
 @given(seed=st.integers(0, 10**6), C=st.sampled_from([0.5, 3.0]))
-def test_tables_made_anew_and_single_precision_change_nothing(seed, C):
+def test_tables_made_anew_change_nothing(seed, C):
     rng = np.random.default_rng(seed)
     positive = np.arange(15) % 2 == 0
-    X = np.exp(-rng.exponential(size=(15, 30))).astype(np.float32)
+    X = np.exp(-rng.exponential(size=(15, 30)))
     costs = np.full(15, C)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(miles_module, "_MAX_PIVOTS", 2)
-        patch.setattr(miles_module, "_CHUNK_COLUMNS", 7)
         model = fit_l1_svm(X, positive, costs)
-    assert_optimal(X.astype(np.float64), positive, costs, model)
+    assert_optimal(X, positive, costs, model)
     assert model.objective == pytest.approx(whole_programme(X, positive, costs), rel=1e-6)
 
 
@@ -125,23 +122,6 @@ def test_costs_that_are_none_are_an_error():
     X, positive = rng.uniform(size=(12, 20)), np.arange(12) % 2 == 0
     with pytest.raises(RuntimeError, match=r"\(12 rows, 20 columns\) was not solved"):
         fit_l1_svm(X, positive, np.full(12, -1.0))  # alpha between 0 and -1
-
-
-def test_a_walk_by_hand():
-    # Minimise 2 max(0, v) + max(0, -v) + 3 |w| with v = 4 - 2 w: w moves from 0 to the kink of v,
-    # since 2 * 2 saved per unit is more than 3 paid; then v rests at 0 and w = 2.
-    table, values = np.array([[-2.0]]), np.array([4.0])
-    above, slopes = np.array([True]), np.array([2.0 * -2.0])
-    basic, nonbasic = np.array([0]), np.array([1])
-    up, down = np.array([2.0, 3.0]), np.array([1.0, 3.0])
-    made = descend(table, values, above, slopes, basic, nonbasic, up, down, 1e-9, 10)
-    assert made == 1
-    assert (basic[0], nonbasic[0], values[0]) == (1, 0, 2.0)
-    assert table[0, 0] == -0.5  # w = 2 - v / 2
-    assert slopes[0] == -1.5  # a unit of v saves half a w: 2 - 1.5 above, 1 + 1.5 below
-    # Costs that fall for ever are no cost of this kind.
-    free = np.array([-1.0, -1.0])
-    assert descend(table, values, above, slopes, basic, nonbasic, free, free, 1e-9, 10) == -1
 
 
 def test_the_fitted_model_is_the_optimum_over_all_instances():
@@ -164,7 +144,7 @@ def test_the_fitted_model_is_the_optimum_over_all_instances():
 
 def test_contributions_by_hand():
     bags = Bags.from_list([np.array([[0.0], [0.0], [2.0]]), np.array([[1.0]])], y=[1, 0])
-    method = MILES(gamma=1.0, length_unit=1.0, score_by="contribution").fit(bags)
+    method = MILES(gamma=1.0, length_unit=1.0).fit(bags)
     method.prototypes_ = np.array([[0.0], [3.0]])
     method.coef_ = np.array([4.0, -1.0])
     method.intercept_ = 0.3
@@ -178,7 +158,7 @@ def test_contributions_by_hand():
 @given(seed=st.integers(0, 10**6), chunk=st.sampled_from([1, 5, 8192]))
 def test_contributions_add_up_to_the_decision_value(seed, chunk):
     bags = toy_bags(seed, 14, largest=4, shift=3.0, place=0)
-    method = MILES(score_by="contribution").fit(bags)
+    method = MILES().fit(bags)
     before = miles_module._CHUNK_INSTANCES
     miles_module._CHUNK_INSTANCES = chunk
     try:
@@ -198,19 +178,8 @@ def test_contributions_add_up_to_the_decision_value(seed, chunk):
         assert scores[start:end][takes_part].sum() == pytest.approx(value, abs=1e-9)
 
 
-def test_large_embeddings_in_single_precision_agree(monkeypatch):
-    bags = toy_bags(3, 14, largest=4, shift=3.0, place=0)
-    exact = MILES().fit(bags)
-    monkeypatch.setattr(solvers_module, "_DOUBLE_VALUES", 1)
-    monkeypatch.setattr(solvers_module, "_CHUNK_PROTOTYPES", 7)
-    rough = MILES().fit(bags)
-    assert rough.objective_ == pytest.approx(exact.objective_, rel=1e-5)
-
-
 def test_without_prototypes_the_intercept_is_shared():
     constant = Bags.from_list([np.zeros((2, 3))] * 4, y=[0, 1, 0, 1])
     method = MILES().fit(constant)
     assert method.coef_.size == 0
     np.testing.assert_array_equal(method.instance_scores_, method.intercept_ / 2)
-    alone = MILES(score_by="alone").fit(constant)
-    np.testing.assert_array_equal(alone.instance_scores_, alone.intercept_)

@@ -8,7 +8,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
 from pigmil import MILIS, Bags
-from pigmil.estimators._svm_solvers import embed_by_instances
+from pigmil.distances import embed_bags
+from pigmil.estimators import milis
 from pigmil.estimators.milis import _initial_prototypes, _move
 from tests.estimators.toy import toy_bags
 
@@ -27,19 +28,6 @@ def test_initial_prototypes_by_hand():
     assert _initial_prototypes(bags, bags.y == 1, 1.0).tolist() == [1, 4, 6]
 
 
-@given(seed=st.integers(0, 10**6))
-def test_initial_prototypes_against_a_loop(seed):
-    bags = toy_bags(seed)
-    positive = bags.y == 1
-    negatives = bags[~positive].instances
-    density = [np.exp(-0.3 * ((x - negatives) ** 2).sum(axis=1)).sum() for x in bags.instances]
-    expected = []
-    for a, b, y in zip(bags.offsets[:-1], bags.offsets[1:], positive, strict=True):
-        part = np.array(density[a:b])
-        expected.append(a + (np.argmin(part) if y else np.argmax(part)))
-    assert _initial_prototypes(bags, positive, 0.3).tolist() == expected
-
-
 def test_far_instances_do_not_underflow():
     bags = Bags.from_list([np.array([[1e3], [2e3]]), np.array([[0.0], [1.0]])], y=[1, 0])
     assert _initial_prototypes(bags, bags.y == 1, 1.0)[0] == 1
@@ -51,7 +39,7 @@ def test_a_move_takes_the_best_instance_of_each_bag_in_turn(seed):
     positive, costs = bags.y == 1, (1.0, 2.0)
     rng = np.random.default_rng(seed)
     weights = rng.normal(size=8) * (rng.uniform(size=8) > 0.2)
-    similarity = embed_by_instances(bags, 0.5)
+    similarity = embed_bags(bags, bags.instances, 0.5)
     chosen = bags.offsets[:-1].copy()
     values = similarity[:, chosen] @ weights - 0.1
     moved, new_values = _move(bags.offsets, similarity, chosen, weights, values, positive, costs)
@@ -76,10 +64,11 @@ def test_the_objective_never_rises(seed, C):
     assert method.n_iter_ == len(method.objectives_)
 
 
-def test_the_alternation_ends_where_no_move_helps():
+def test_the_alternation_ends_where_no_move_helps(monkeypatch):
     bags = wide_bags()
-    method = MILIS(C=3.0, gamma=0.1, prune=0.0, tol=1e-6).fit(bags)
-    similarity = embed_by_instances(bags, method.decay_)
+    monkeypatch.setattr(milis, "_LEAST_SHARE", 0.0)
+    method = MILIS(C=3.0, gamma=0.1, tol=1e-6).fit(bags)
+    similarity = embed_bags(bags, bags.instances, method.decay_)
     chosen = method.bag_prototypes_
     # Weights belong to the prototypes in the order in which bags were visited.
     weights = np.zeros(bags.n_bags)
@@ -102,10 +91,12 @@ def test_the_svm_is_that_of_scikit_learn_on_the_kept_prototypes():
     np.testing.assert_allclose(method.decision_function(bags), svc.decision_function(X), atol=1e-3)
 
 
-def test_pruning_drops_light_prototypes():
+def test_pruning_drops_light_prototypes(monkeypatch):
     bags = toy_bags(1)
-    everything = MILIS(prune=0.0).fit(bags)
-    pruned = MILIS(prune=0.5).fit(bags)
+    monkeypatch.setattr(milis, "_LEAST_SHARE", 0.0)
+    everything = MILIS().fit(bags)
+    monkeypatch.setattr(milis, "_LEAST_SHARE", 0.5)
+    pruned = MILIS().fit(bags)
     assert len(everything.coef_) == bags.n_bags
     heavy = np.abs(everything.coef_) >= 0.5 * np.abs(everything.coef_).max()
     np.testing.assert_array_equal(

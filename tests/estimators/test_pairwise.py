@@ -11,9 +11,8 @@ from pigmil.estimators._pairwise import grid_accuracies
 # The unit of length is given, since a search takes it from all the bags.
 SEARCHES = [
     (MIKernel(length_unit=2.0), {"C": (0.1, 10.0), "gamma": (0.01, 1.0)}),
-    (MIKernel(kernel="min-max", length_unit=2.0), {"power": (1, 3), "class_weight": (None,)}),
     (MiGraph(length_unit=1.0, class_weight="balanced"), {"C": (1.0, 100.0), "gamma": (0.1, 2.0)}),
-    (MIGraph(length_unit=1.0), {"balance": (True, False), "C": (1.0,)}),
+    (MIGraph(length_unit=1.0), {"edge_gamma": (0.5, 2.0), "C": (1.0,)}),
     (MInD(pos_label=0), {"dissimilarity": ("hausdorff", "min-min"), "C": (1.0, 100.0)}),
     (CitationKNN(), {"rank": (1, 2, None), "n_references": (1, 3), "n_citers": (0, 4)}),
 ]

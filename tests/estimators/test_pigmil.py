@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 from pigmil import PIGMIL, Bags, PaperReading
 from pigmil.datasets import make_basic, make_rhombus, make_ring
-from pigmil.estimators._prototype_svm import _fold_grams
+from pigmil.estimators._prototype_svm import _fold_grams, _scaled
 
 SETS = {"basic": make_basic, "rhombus": make_rhombus, "ring": make_ring}
 
@@ -36,27 +36,6 @@ def test_detection_on_the_synthetic_sets(name, make, least):
         found = make(C=1.0, embedding_decay=1.0, random_state=0).fit(bags).detected_instances_
         shares.append((bags.instance_labels[found] == 1).mean())
     assert np.mean(shares) >= least.get(name, 0.8)
-
-
-def test_paper_sets_what_the_paper_prints_and_takes_changes():
-    literal = PIGMIL.paper(reading__damping=0.5)
-    assert literal.working_score == "kde_min"
-    assert literal.length_unit == 1.0
-    assert literal.similarity == "svm"
-    assert literal.reading.confidence_bias is False
-    assert literal.prototypes == "pool"
-    assert literal.reading.damping == 0.5
-    assert clone(literal).get_params() == literal.get_params()
-
-
-def test_faithful_repairs_three_things_and_chooses_what_the_paper_leaves_open():
-    faithful, literal = PIGMIL.faithful().get_params(), PIGMIL.paper().get_params()
-    changed = {name for name in faithful if faithful[name] != literal[name]}
-    assert changed == {
-        "length_unit", "reading", "reading__confidence_bias", "reading__walk_start",
-        "C", "embedding_decay",
-    }  # fmt: skip
-    assert PIGMIL.faithful(reading__damping=0.5).reading.damping == 0.5
 
 
 def test_differences_from_the_paper_come_from_the_parameters():
@@ -135,16 +114,6 @@ def test_attributes_fit_together(model, ring):
     assert model.instance_scores_.shape == (ring.n_instances,)
 
 
-def test_the_stages_are_logged_and_nothing_is_printed(ring, caplog, capsys):
-    PIGMIL(random_state=0).fit(ring)  # the first fit may compile kernels, and says so
-    capsys.readouterr()
-    with caplog.at_level(logging.INFO, logger="pigmil"):
-        PIGMIL(random_state=0).fit(ring)
-    assert "initialisation:" in caplog.text
-    assert "updating:" in caplog.text
-    assert capsys.readouterr() == ("", "")
-
-
 def test_the_bag_classifier_sees_what_was_detected_and_negative_bags_only(ring):
     model = PIGMIL(random_state=0).fit(ring)
     other = make_ring(random_state=12)
@@ -216,19 +185,14 @@ def test_wrong_parameters_are_refused(parameter, value, ring):
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [("kde", "farthest", "kde must be one of"), ("damping", 1.5, "damping must be from 0 to 1"),
-     ("alpha", "log", "alpha must be 'log-ratio' or a number from 0"),
-     ("exemplar_C", 0, "exemplar_C must be a number above 0"),
-     ("walk_iterations", 1.5, "walk_iterations must be an integer"),
-     ("quasi_clique_density", 0.0, "quasi_clique_density must be above 0 and at most 1"),
-     ("discrimination_relative", -1, "discrimination_relative must be None or a number from 0"),
-     ("similarity_use", "always", "similarity_use must be one of"),
-     ("margin", "wide", "margin must be a number"), ("penalty", -1.0, "penalty must be a number"),
-     ("confidence_bias", "no", "confidence_bias must be True or False")],
+    ("field", "value"),
+    [("damping", 1.5), ("alpha", "log"), ("exemplar_C", 0), ("walk_iterations", 1.5),
+     ("quasi_clique_density", 0.0), ("discrimination_relative", -1), ("similarity_use", "always"),
+     ("margin", "wide"), ("penalty", -1.0), ("confidence_bias", "no")],
 )  # fmt: skip
-def test_wrong_readings_are_refused(field, value, message):
-    with pytest.raises(ValueError, match=f"Invalid PaperReading: {message}.*, got {value!r}"):
+def test_wrong_readings_are_refused(field, value):
+    message = f"The '{field}' parameter of PaperReading must be .* Got {value!r} instead"
+    with pytest.raises(ValueError, match=message):
         PaperReading(**{field: value})
     with pytest.raises(ValueError, match=message):
         PIGMIL().set_params(**{f"reading__{field}": value})
@@ -255,28 +219,23 @@ def test_pieces_of_the_edge_weight_can_be_left_out():
     assert (full.weights[edge] < no_d.weights[edge]).all()
 
 
-def test_all_wrong_fields_of_a_reading_are_listed_at_once():
-    with pytest.raises(ValueError, match=r"t_test must .*; gamma_far must .*; damping must "):
-        PaperReading(t_test="z", gamma_far=-1.0, damping=2.0)
-
-
 def test_a_reading_is_reached_by_set_params_and_survives_clone():
-    model = PIGMIL().set_params(reading__t_test=None, decay=3.0)
-    assert (model.reading.t_test, model.decay) == (None, 3.0)
+    model = PIGMIL().set_params(reading__t_threshold=None, decay=3.0)
+    assert (model.reading.t_threshold, model.decay) == (None, 3.0)
     model.set_params(reading__alpha=1.0)
-    assert model.reading == PaperReading(t_test=None, alpha=1.0)
+    assert model.reading == PaperReading(t_threshold=None, alpha=1.0)
     copied = clone(model)
     assert copied.reading == model.reading
     assert copied.get_params() == model.get_params()
     assert model.get_params()["reading__alpha"] == 1.0
     assert PIGMIL().get_params()["reading__alpha"] == "log-ratio"
     assert "reading__alpha" not in model.get_params(deep=False)
-    with pytest.raises(ValueError, match=r"PaperReading has no field 'alfa'; it has kde, "):
+    with pytest.raises(ValueError, match=r"PaperReading has no field 'alfa'; it has margin, "):
         model.set_params(reading__alfa=1.0)
 
 
 def test_a_reading_reaches_the_stages(ring):
-    kept = PIGMIL(random_state=0, reading=PaperReading(t_test=None)).fit(ring)
+    kept = PIGMIL(random_state=0, reading=PaperReading(t_threshold=None)).fit(ring)
     assert kept.working_bags_.working.all()
     # Without D an edge weighs S + alpha C; with D many times heavier hardly any edge is left.
     light, heavy = (
@@ -328,9 +287,9 @@ def test_inner_products_without_the_prototypes_of_a_fold(scaled):
     rng = np.random.default_rng(0)
     similarities, owner = rng.random((12, 7)), np.array([0, 0, 3, 5, 8, 9, 11])
     folds = [(None, np.arange(start, 12, 3)) for start in range(3)]
-    found = _fold_grams(similarities, owner, folds, 2.0, scaled)
+    found = _fold_grams(_scaled(similarities, scaled)[0], owner, folds, scaled)
     for gram, (_, test) in zip(found, folds, strict=True):
-        columns = similarities[:, ~np.isin(owner, test)] ** 2
+        columns = similarities[:, ~np.isin(owner, test)]
         if scaled:
             columns = (columns - columns.mean(0)) / columns.std(0) / np.sqrt(columns.shape[1])
         np.testing.assert_allclose(gram, columns @ columns.T, atol=1e-12)

@@ -1,7 +1,9 @@
 """SoftPIGMIL: every step by hand and against a plain loop, then what the estimator promises."""
 
 import itertools
+import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,8 +11,9 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import approx_fprime, minimize
+from sklearn.datasets import load_digits
 
-from pigmil import Bags, SoftPIGMIL
+from pigmil import Bags, SoftPIGMIL, diagnose, load_model, save_model
 from pigmil.datasets import make_assumption_bags, make_basic, make_rhombus, make_ring
 from pigmil.estimators._soft_large import choose_instances, contrast
 from pigmil.estimators._soft_models import (
@@ -32,7 +35,7 @@ from pigmil.estimators._soft_models import (
     whitening,
 )
 from pigmil.graph.scoring import auc_standard_error, bag_auc
-from pigmil.metrics import detection_accuracy
+from pigmil.metrics import detection_accuracy, instance_average_precision
 
 
 def working_set(rows, sizes, positive, folds=()):
@@ -115,7 +118,7 @@ def test_whitening_of_a_kernel_is_that_of_its_feature_space():
 
 def test_the_unit_of_width_is_the_root_of_half_the_variance():
     rows = np.array([[-2.0], [2.0]])  # variance 4, so that width 1 has gamma 1 / (2 * 1 * 2)
-    assert fit_view(rows, np.array([0, 1]), 1.0, SETTINGS).gamma == pytest.approx(1 / 4)
+    assert fit_view(rows, np.array([0, 1]), 1.0, SETTINGS)[0] == pytest.approx(1 / 4)
 
 
 # --- walk and noisy-or
@@ -214,8 +217,8 @@ def test_minimum_of_columns_against_a_general_optimizer():
         moved = np.column_stack([m @ (points - targets)[:, k] for k, m in enumerate(matrices)])
         return ((points - targets) * moved).sum(axis=0) / 2, moved
 
-    found = minimize_columns(function, np.zeros((6, 3)), 60, tolerance=1e-12)
-    np.testing.assert_allclose(found, targets, atol=1e-4)
+    found = minimize_columns(function, np.zeros((6, 3)), 60)
+    np.testing.assert_allclose(found, targets, atol=1e-2)
     alone = minimize_columns(
         lambda x: tuple(part[..., :1] for part in function(np.repeat(x, 3, axis=1))),
         np.zeros((6, 1)), 5,
@@ -240,7 +243,7 @@ def test_models_without_a_fold_do_not_see_its_bags(problem):
     _, kept = without(work, fold)
     scores = rng.normal(size=(len(rows), 3))
     forests = [fit_forests(part.rows, scores, part, SETTINGS)[0] for part in (work, changed)]
-    np.testing.assert_array_equal(*(log_odds(forest, work.rows[kept]) for forest in forests))
+    np.testing.assert_array_equal(*(log_odds([forest], work.rows[kept]) for forest in forests))
 
 
 # --- weights, sigmoid, forest, two groups
@@ -291,7 +294,7 @@ def test_forest_of_bags_in_which_thousands_of_instances_share_a_place():
     positive = np.array([False, True, False, True])
     work = working_set(rows, [3000] * 4, positive, [np.arange(4) < 2, np.arange(4) >= 2])
     forest, _ = fit_forests(rows, np.zeros((len(rows), 3)), work, SETTINGS)
-    low, high = log_odds(forest, np.array([[0.0], [1.0]]))
+    low, high = log_odds([forest], np.array([[0.0], [1.0]]))
     assert low < 0 < high
 
 
@@ -376,9 +379,55 @@ def test_contrast_against_loops(problem, n_rounds):
     np.testing.assert_allclose(model.scores[away, 1], linear[away, 1], atol=1e-9)
 
 
-def shifted_bags(n_bags, size, n_features, n_shifted, shift):
+def slow_directions_within(work, n_steps):
+    """The direction of all bags after some steps of a power iteration, up to its length."""
+    scaled = (work.rows - work.rows.mean(axis=0)) / work.rows.std(axis=0)
+    covariance = np.cov(scaled.T, bias=True)
+    metric = np.linalg.inv(covariance + 0.5 * np.trace(covariance) / 3 * np.eye(3))
+    bags = [scaled[work.owner == bag] for bag in range(len(work.positive))]
+    places = [bag.mean(axis=0) for bag in bags]
+    for _ in range(n_steps):
+        towards = slow_directions(places, work.positive, metric)
+        scores = [(bag - bag.mean(axis=0)) @ line for bag, line in zip(bags, towards, strict=True)]
+        thirds = np.array([(each**3).mean() for each in scores])
+        sign = np.sign(thirds[work.positive].mean() - thirds[~work.positive].mean())
+        places = [sign * np.mean(each[:, None] * bag, axis=0)
+                  for each, bag in zip(scores, bags, strict=True)]  # fmt: skip
+    sides = [np.mean([p for p, y in zip(places, work.positive, strict=True) if y == label], axis=0)
+             for label in (True, False)]  # fmt: skip
+    return metric @ (sides[0] - sides[1])
+
+
+def slow_directions(places, positive, metric):
+    directions = []
+    for bag in range(len(positive)):
+        sides = []
+        for label in (True, False):
+            others = [places[b] for b in range(len(positive)) if positive[b] == label and b != bag]
+            sides.append(np.sum(others, axis=0) / max(len(others), 1))
+        directions.append(metric @ (sides[0] - sides[1]))
+    return directions
+
+
+@pytest.mark.parametrize("n_steps", [1, 3])
+def test_contrast_within_bags_against_loops(n_steps):
+    rng = np.random.default_rng(3)
+    rows, positive = rng.normal(size=(40, 3)), np.arange(8) % 2 == 1
+    rows[5::10, 0] += 3.0  # one instance of every positive bag
+    work = working_set(rows, [5] * 8, positive, [np.arange(8) < 4, np.arange(8) >= 4])
+    bags = Bags.from_list(np.split(rows, 8), y=positive)
+    limits = replace(SETTINGS, contrast_rounds=1, power_rounds=n_steps)
+    found = contrast(bags, work, [], limits, within=True)
+    expected = slow_directions_within(work, n_steps) / rows.std(axis=0)
+    cosine = found.overall[0] @ expected
+    cosine /= np.linalg.norm(found.overall[0]) * np.linalg.norm(expected)
+    assert cosine == pytest.approx(1.0, abs=1e-6)
+
+
+def shifted_bags(n_bags, size, n_features, n_shifted, shift, offset=0.0):
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(n_bags, size, n_features)).astype(np.float32)
+    rows += offset * rng.normal(size=(n_bags, 1, n_features))
     rows[::2, :n_shifted] += shift
     return Bags.from_list(list(rows), y=[1, 0] * (n_bags // 2))
 
@@ -515,26 +564,90 @@ def test_wide_sparse_bags_are_never_made_dense():
     dense = Bags.from_list(parts, y=[1, 0] * 6)
     model = SoftPIGMIL().fit(dense.with_instances(sp.csr_matrix(dense.instances)))
     assert {name.split()[1] for name in model.model_names_} == {"standard"}
-    assert model.forest_ is None
+    assert model.forests_ == []
     assert (model.detected_instances_ % 3 == 1).all()
     np.testing.assert_allclose(
         SoftPIGMIL().fit(dense).instance_scores_, model.instance_scores_, atol=1e-3
     )
 
 
-def test_embedding_classifies_what_no_single_instance_can():
+def both_kinds():
     """A bag is positive if it holds both of two kinds; each alone occurs in negative bags."""
     rng = np.random.default_rng(0)
     first, second = np.array([3.0, 0.0]), np.array([0.0, 3.0])
-    parts, y = [], []
-    for number in range(90):
-        kinds = [[first, second], [first, first], [second, second]][number % 3]
-        parts.append(np.array(kinds) + rng.normal(0, 0.3, size=(2, 2)))
-        y.append(int(number % 3 == 0))
-    train, test = Bags.from_list(parts[:60], y=y[:60]), Bags.from_list(parts[60:])
-    embedding = SoftPIGMIL(bag_rule="embedding").fit(train)
-    assert (embedding.predict(test) == y[60:]).mean() >= 0.9
-    assert (SoftPIGMIL().fit(train).predict(test) == y[60:]).mean() < 0.9
+    kinds = [[first, second], [first, first], [second, second]]
+    parts = [np.array(kinds[at % 3]) + rng.normal(0, 0.3, size=(2, 2)) for at in range(90)]
+    return Bags.from_list(parts, y=[int(at % 3 == 0) for at in range(90)])
+
+
+def test_bags_are_scored_by_statistics_where_these_rank_better(ring, fitted, tmp_path):
+    bags = both_kinds()
+    train, test = bags[:60], bags[60:]
+    model, plain = SoftPIGMIL(bag_rule="auto").fit(train), SoftPIGMIL().fit(train)
+    assert (model.predict(test) == test.y).mean() >= 0.9 > (plain.predict(test) == test.y).mean()
+    np.testing.assert_array_equal(model.instance_scores_, plain.instance_scores_)
+    np.testing.assert_array_equal(
+        model.decision_function_instances(test), plain.decision_function_instances(test)
+    )
+    pytest.importorskip("skops", reason="models are saved by skops")
+    save_model(model, tmp_path / "model.skops")
+    again = load_model(tmp_path / "model.skops")
+    np.testing.assert_array_equal(again.decision_function(test), model.decision_function(test))
+    kept = SoftPIGMIL(bag_rule="auto").fit(ring)  # the best instance says all: AUC 1
+    np.testing.assert_array_equal(kept.decision_function(ring), fitted.decision_function(ring))
+
+
+def two_part_bags():
+    """A positive bag holds a handwritten 0 and a 7 among eight other digits, a negative neither."""
+    rows, digits = load_digits(return_X_y=True)
+    rng = np.random.default_rng(1)
+    both, others = np.isin(digits, (0, 7)), np.flatnonzero(~np.isin(digits, (0, 7)))
+    bags = []
+    for number in range(80):
+        parts = [rng.choice(np.flatnonzero(digits == at)) for at in (0, 7)] * (number % 2 == 0)
+        bags.append(np.append(rng.choice(others, 8), parts).astype(int))
+    labels = both[np.concatenate(bags)].astype(int)
+    return Bags.from_list([rows[bag] for bag in bags], y=[1, 0] * 40, instance_labels=labels)
+
+
+def precision(model, bags):
+    inside = np.repeat(bags.y == 1, bags.sizes)
+    return instance_average_precision(
+        model.instance_scores_[inside], bags.instance_labels[inside] == 1
+    )
+
+
+def test_all_parts_of_a_concept_count_if_asked(tmp_path):
+    bags = two_part_bags()
+    one, both = SoftPIGMIL().fit(bags), SoftPIGMIL(parts="all").fit(bags)
+    assert precision(both, bags) >= 0.95
+    assert precision(one, bags) < precision(both, bags) - 0.05
+    new = both.decision_function_instances(bags)
+    assert precision(SimpleNamespace(instance_scores_=new), bags) >= 0.95
+    pytest.importorskip("skops", reason="models are saved by skops")
+    save_model(both, tmp_path / "model.skops")
+    again = load_model(tmp_path / "model.skops").decision_function_instances(bags)
+    np.testing.assert_array_equal(again, new)
+    sample = SoftPIGMIL(parts="all", max_instances=360, random_state=0).fit(bags)
+    assert precision(sample, bags) >= 0.95
+
+
+def test_the_alarm_shows_both_of_two_groups():
+    """In BASIC impostors that come with positive bags explain the labels as well."""
+    bags = make_basic(random_state=0)
+    model = SoftPIGMIL().fit(bags)
+    rivals = model.rival_instances_
+    np.testing.assert_array_equal(bags.bag_index[rivals], np.flatnonzero(bags.y == 1))
+    assert (bags.instance_labels[rivals] != 1).all()
+    alarm = " ".join(diagnose(model, bags).alarms)
+    shown = re.search(r"Look at instances (\d+) .* and (\d+) .* of bag (\S+):", alarm)
+    bag = list(bags.ids.astype(str)).index(shown[3])
+    rows = bags.offsets[bag] + np.array([int(shown[1]), int(shown[2])])
+    assert (bags.instance_labels[rows] == 1).tolist() == [True, False]
+    assert "parts='all'" in alarm
+    model = SoftPIGMIL(parts="all").fit(bags)
+    assert precision(model, bags) < 0.95  # impostors count as well
+    assert "parts=" not in " ".join(diagnose(model, bags).alarms)
 
 
 def test_passes_the_single_concept_test():
@@ -558,3 +671,11 @@ def test_many_positives_of_one_kind_are_no_rivals():
     model = SoftPIGMIL().fit(bags)
     assert (model.detected_instances_ % 60 < 15).all()
     assert np.isnan(model.rival_auc_)
+
+
+def test_what_shifts_whole_bags_does_not_hide_a_weak_concept():
+    """As above, but each slide has a stain of its own: the means of bags say nothing."""
+    bags = shifted_bags(60, 300, 60, 6, 4.0 * (np.arange(60) == 7), offset=0.5)
+    model = SoftPIGMIL(max_instances=1200, n_landmarks=20, random_state=0).fit(bags)
+    assert (model.detected_instances_ % 300 < 6).mean() >= 0.9
+    assert model.held_out_auc_ >= 0.9

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from pigmil import DD, EMDD, MMIL, SIL, Bags, ClusteringMIL, MaxPoolingLR, MiSim
-from pigmil.estimators._standardise import centre_and_spread
+from pigmil.estimators._linear import centre_and_spread
 
 
 def bags_of(constant=None, n_bags=12):

@@ -12,7 +12,6 @@ import pigmil.estimators._instance_svm as kernel_module
 from pigmil import MISVM, Bags, MiSVM
 from pigmil.estimators._instance_svm import InstanceSVM, SharedSlackSVM
 from pigmil.estimators._svm_solvers import kernel_scores, kernel_values
-from pigmil.estimators.mi_svm import alternate
 from tests.estimators.toy import toy_bags
 
 
@@ -37,23 +36,6 @@ def plain_mi_svm(bags, C, gamma):
         if (new == labels).all():
             return scores
         labels = new
-    return None
-
-
-def plain_mi_svm_bags(bags, C, gamma):
-    """Start from bag means, re-select each positive bag's best instance."""
-    negatives = np.concatenate([bag for bag, y in zip(bags, bags.y, strict=True) if y == 0])
-    witnesses = np.array([bag.mean(axis=0) for bag, y in zip(bags, bags.y, strict=True) if y])
-    chosen = None
-    for _ in range(50):
-        X = np.vstack([witnesses, negatives])
-        svc = SVC(C=C, gamma=gamma, tol=1e-6).fit(X, np.arange(len(X)) < len(witnesses))
-        scores = svc.decision_function(bags.instances)
-        best = [int(np.argmax(part)) for part in parts_of(scores, bags)]
-        new = [o + b for o, b, y in zip(bags.offsets, best, bags.y, strict=False) if y]
-        if new == chosen:
-            return scores
-        chosen, witnesses = new, bags.instances[new]
     return None
 
 
@@ -110,18 +92,11 @@ def test_a_large_negative_bag_counts_once():
     assert single.fit(signs)[0] == pytest.approx(-1.0, abs=1e-6)
 
 
-def by_instance(**parameters):
-    return MISVM(negative_slack="instance", **parameters)
-
-
-@pytest.mark.parametrize(
-    ("method", "twin"), [(MiSVM, plain_mi_svm), (by_instance, plain_mi_svm_bags)]
-)
 @given(seed=st.integers(0, 10**6), C=st.sampled_from([0.5, 5.0]))
-def test_the_plain_loop_ends_at_the_same_scores(method, twin, seed, C):
+def test_the_plain_loop_ends_at_the_same_scores(seed, C):
     bags = toy_bags(seed)
-    expected = twin(bags, C, 0.5)
-    fitted = method(C=C, gamma=0.5, length_unit=1.0, tol=1e-6).fit(bags)
+    expected = plain_mi_svm(bags, C, 0.5)
+    fitted = MiSVM(C=C, gamma=0.5, length_unit=1.0, tol=1e-6).fit(bags)
     if expected is not None:
         np.testing.assert_allclose(fitted.instance_scores_, expected, atol=1e-3)
 
@@ -178,7 +153,7 @@ def test_too_few_rounds_warn():
 
 
 def test_a_circle_is_broken_at_its_best_round():
-    class Scripted:
+    class Scripted(InstanceSVM):
         """An SVM whose scores depend on the round: labels go a, b, a, b, ..."""
 
         def fit(self, signs, costs):
@@ -190,12 +165,11 @@ def test_a_circle_is_broken_at_its_best_round():
     def impute(scores):
         return np.sign(scores).astype(np.int8)
 
-    _, signs, objectives, problem = alternate(
-        Scripted(), np.array([1, -1], dtype=np.int8), impute, lambda signs: (1.0, 1.0), max_iter=50
-    )
-    assert "cycle of 2 rounds" in problem
+    model, svm = MiSVM(), Scripted(np.zeros((2, 1)), gamma=None, C=1.0)
+    with pytest.warns(ConvergenceWarning, match="cycle of 2 rounds"):
+        _, signs = model._alternate(svm, np.array([1, -1], dtype=np.int8), impute, (1.0, 1.0))
     assert signs.tolist() == [-1, 1]
-    assert objectives == [5.0, 3.0]
+    assert model.objectives_.tolist() == [5.0, 3.0]
 
 
 @given(seed=st.integers(0, 10**6), gamma=st.sampled_from([None, 0.4]))
@@ -224,17 +198,14 @@ def test_the_working_set_gives_the_solution_of_all_instances(seed, gamma):
     assert (svm.signed[~used] == 0).all()
 
 
-@pytest.mark.parametrize("method", [MiSVM, MISVM, by_instance])
+@pytest.mark.parametrize("method", [MiSVM, MISVM])
 @pytest.mark.parametrize("kernel", ["rbf", "linear"])
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
-@pytest.mark.parametrize("limit", ["_KEEP_INSTANCES", "_DOUBLE_INSTANCES"])
-def test_rows_computed_again_and_in_single_precision_give_the_same_model(
-    method, kernel, form, limit, monkeypatch
-):
+def test_rows_computed_again_give_the_same_model(method, kernel, form, monkeypatch):
     bags = toy_bags(5, n_bags=24)
     bags = bags.with_instances(form(bags.instances))
     kept = method(kernel=kernel, C=1.0, tol=1e-4).fit(bags)
-    monkeypatch.setattr(kernel_module, limit, 1)
+    monkeypatch.setattr(kernel_module, "_KEEP_INSTANCES", 1)
     again = method(kernel=kernel, C=1.0, tol=1e-4).fit(bags)
     np.testing.assert_allclose(again.instance_scores_, kept.instance_scores_, atol=5e-3)
 
@@ -243,7 +214,6 @@ def test_rows_computed_again_and_in_single_precision_give_the_same_model(
 def test_of_too_many_instances_some_of_each_class_are_trained_on(monkeypatch):
     bags = toy_bags(6, n_bags=80)
     monkeypatch.setattr(kernel_module, "_KEEP_INSTANCES", 1)
-    monkeypatch.setattr(kernel_module, "_MOST_ROWS", 1)
     monkeypatch.setattr(kernel_module, "_MOST_OF_A_CLASS", 60)
     for method in (MiSVM(C=1.0), MISVM(C=1.0)):
         method.fit(bags)

@@ -14,14 +14,12 @@ from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import length_unit
 from pigmil.estimators._parameters import with_parameters
-from pigmil.estimators._svm_solvers import fit_gram_svm, fit_svc, kernel_scores, kernel_values
+from pigmil.estimators._svm_solvers import fit_gram_svm, kernel_scores, kernel_values
 from pigmil.estimators.base import MaxInstanceClassifier
 
-# Above this many instances kernel rows are not kept (7000 of 7000 values are 200 MB).
+# Above this many instances kernel rows are not kept (7000 of 7000 values are 400 MB).
 _KEEP_INSTANCES = 7000
-_DOUBLE_INSTANCES = 2000  # up to here rows are kept in double precision
-_MOST_ROWS = 15000  # that libsvm trains on; of more it sees some of each class
-_MOST_OF_A_CLASS = 2500
+_MOST_OF_A_CLASS = 2500  # that are then trained on
 _SUM_ROWS = 64
 _MAX_STEPS = 1_000_000
 _START_ROWS = 400
@@ -36,12 +34,10 @@ class InstanceSVM:
     Each training uses a small working set of instances, at first evenly spaced ones, later the
     support vectors of the last training and, if they are not too many, the instances near their
     margin. Instances that violate their margin are added until there are none; the solution is
-    then that of all instances. Kernel rows are computed once and cached, in single precision (as in
-    libsvm) if there are many.
+    then that of all instances. Kernel rows are computed once and cached.
 
-    Above 7000 instances libsvm gets all rows and uses its own cache. Training on more than 15000
-    instances takes minutes: then at most 2500 evenly spaced ones of each class are used, with a
-    cost that keeps the weight of their class.
+    Training on many instances takes minutes: above 7000 at most 2500 evenly spaced ones of each
+    class are used, with a cost that keeps the weight of their class.
 
     Parameters
     ----------
@@ -78,13 +74,8 @@ class InstanceSVM:
         self._last_scores: FloatArray | None = None
         self._keeps = n_instances <= _KEEP_INSTANCES
         # Kernel of an instance with all, and whether that row is computed: only rows that are
-        # written take memory. The linear kernel is unbounded: in single precision a large common
-        # offset would hide the differences.
-        single = gamma is not None and n_instances > _DOUBLE_INSTANCES
-        self._kept = np.empty(
-            (n_instances, n_instances) if self._keeps else (0, 0),
-            dtype=np.float32 if single else np.float64,
-        )
+        # written take memory.
+        self._kept = np.empty((n_instances, n_instances) if self._keeps else (0, 0))
         self._known = np.zeros(n_instances, dtype=bool)
 
     def fit(self, signs: Signs, costs: tuple[float, float] = (1.0, 1.0)) -> FloatArray:
@@ -103,7 +94,7 @@ class InstanceSVM:
             Of all instances, including those that were not trained on.
         """
         if not (self._keeps or self._shares_slack):
-            return self._fit_some(signs, costs)
+            signs, costs = self._thinned(signs, costs)
         active = self._first_active(signs)
         part = np.zeros(len(active))  # signed dual variables of the active instances
         while True:
@@ -155,22 +146,17 @@ class InstanceSVM:
         hinge = np.maximum(0.0, 1.0 - signs * scores) * factors
         return float(hinge[signs != 0].sum())
 
-    def _fit_some(self, signs: Signs, costs: tuple[float, float]) -> FloatArray:
-        rows, shares = np.flatnonzero(signs), [1.0, 1.0]
-        if len(rows) > _MOST_ROWS:
-            spread = [spread_evenly(np.flatnonzero(signs == sign)) for sign in (-1, 1)]
-            rows = np.concatenate([chosen for chosen, _ in spread])
-            shares = [share for _, share in spread]
-        signed, self.intercept = fit_svc(
-            self.instances[rows],
-            signs[rows] > 0,
-            gamma=self.gamma,
-            C=self.C,
-            costs=(costs[0] * shares[0], costs[1] * shares[1]),
-            weights=self.weights[rows],
-            tol=self.tol,
-        )
-        return self._decide(rows, signed)
+    def _thinned(
+        self, signs: Signs, costs: tuple[float, float]
+    ) -> tuple[Signs, tuple[float, float]]:
+        """Keep some evenly spaced rows of each class, and return costs with the weight of all."""
+        kept, factors = np.zeros_like(signs), []
+        for sign, cost in zip((-1, 1), costs, strict=True):
+            rows = np.flatnonzero(signs == sign)
+            n_kept = min(len(rows), _MOST_OF_A_CLASS)
+            kept[rows[np.arange(n_kept) * len(rows) // n_kept]] = sign
+            factors.append(cost * len(rows) / n_kept)
+        return kept, (factors[0], factors[1])
 
     def _first_active(self, signs: Signs) -> IntArray:
         """Return the support vectors of the last training, and some instances of each class."""
@@ -193,11 +179,9 @@ class InstanceSVM:
             return kernel_values(self.instances[active], self.instances[active], self.gamma)
         new = active[~self._known[active]]
         if new.size:
-            self._kept[new] = kernel_values(
-                self.instances[new], self.instances, self.gamma, self._kept.dtype
-            )
+            self._kept[new] = kernel_values(self.instances[new], self.instances, self.gamma)
             self._known[new] = True
-        return self._kept[np.ix_(active, active)].astype(np.float64, copy=False)
+        return self._kept[np.ix_(active, active)]
 
     def _decide(self, active: IntArray, part: FloatArray) -> FloatArray:
         """Store ``part`` as weights of the active instances; return all decision values."""
@@ -212,7 +196,7 @@ class InstanceSVM:
         scores = np.full(len(self.signed), self.intercept)
         for start in range(0, len(support), _SUM_ROWS):
             some = slice(start, start + _SUM_ROWS)
-            scores += signed[some] @ self._kept[support[some]].astype(np.float64, copy=False)
+            scores += signed[some] @ self._kept[support[some]]
         return scores
 
 
@@ -287,22 +271,6 @@ class SharedSlackSVM(InstanceSVM):
         slack = bag_weights @ self._slacks(scores, signs, np.arange(len(signs)))
         hinge = self.weights[signs > 0] @ np.maximum(0.0, 1.0 - scores[signs > 0])
         return float(costs[1] * hinge + costs[0] * slack)
-
-
-def spread_evenly(rows: IntArray) -> tuple[IntArray, float]:
-    """Return at most 2500 evenly spaced rows, and the number of rows that each represents.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rows, share = spread_evenly(np.arange(10000))
-    >>> len(rows), share
-    (2500, 4.0)
-    """
-    if len(rows) <= _MOST_OF_A_CLASS:
-        return rows, 1.0
-    places = np.arange(_MOST_OF_A_CLASS) * len(rows) // _MOST_OF_A_CLASS
-    return rows[places], len(rows) / _MOST_OF_A_CLASS
 
 
 def averages(rows: IntArray, sizes: IntArray, n_instances: int) -> Any:

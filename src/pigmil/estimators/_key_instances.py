@@ -17,9 +17,8 @@ from pigmil._core.segments import segment_argmax, segment_argmin
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.estimators._svm_solvers import kernel_values
 
-_KEEP_VALUES = 1 << 25  # of kernel rows: 128 MB in single precision; others are computed again
-_ASSIGNMENT_BYTES = 400 << 20  # of the kernels of all assignments, at most
-_DOUBLE_ROWS = 3000
+_KEEP_VALUES = 50_000_000  # of the kernel between all atoms, 400 MB; else they are computed again
+_ROUNDING = 1e-12
 _BLOCK_ROWS = 256
 _MAX_SWEEPS = 100
 _MORE_STARTS = 3
@@ -43,56 +42,40 @@ class Atoms:
     gamma : float or None
         Width of the Gaussian kernel, None for the linear one. 1 is added to every value, which
         makes room for an intercept.
-    n_kept : int
-        How many of the first atoms have their rows kept once computed; none if that would take
-        more than 128 MB.
     """
 
-    def __init__(self, instances: Any, combination: Any, gamma: float | None, n_kept: int) -> None:
+    def __init__(self, instances: Any, combination: Any, gamma: float | None) -> None:
         self.instances = instances
         self.combination = combination
         self.gamma = gamma
         self.n_atoms = int(combination.shape[0])
-        self._is_single = np.diff(combination.indptr) == 1
-        self._first = combination.indices[combination.indptr[:-1]]
-        # Rows of many atoms are kept in single precision, as distances are computed. Only the
-        # rows that are written take memory.
-        self.dtype = np.float64 if self.n_atoms <= _DOUBLE_ROWS else np.float32
-        n_rows = n_kept if n_kept * self.n_atoms <= _KEEP_VALUES else 0
-        self._kept = np.empty((n_rows, self.n_atoms), dtype=self.dtype)
-        self._known = np.zeros(n_rows, dtype=bool)
+        self._whole: FloatArray | None = None
+        if self.n_atoms**2 <= _KEEP_VALUES:
+            every = np.arange(self.n_atoms)
+            self._whole = np.empty((self.n_atoms, self.n_atoms))
+            for some in _blocks(every):
+                self._whole[some] = self._compute(some, every)
 
     def block(self, atoms: IntArray, others: IntArray) -> FloatArray:
-        """Return the kernel between given atoms and the others; cache rows of the first atoms."""
-        if not len(atoms) or atoms.max() >= len(self._known):
-            return self.compute(atoms, others)
-        new = np.unique(atoms[~self._known[atoms]])
-        every = np.arange(self.n_atoms)
-        for start in range(0, len(new), _BLOCK_ROWS):
-            some = new[start : start + _BLOCK_ROWS]
-            self._kept[some] = self.compute(some, every)
-            self._known[some] = True
-        kernel: FloatArray = self._kept[np.ix_(atoms, others)]
-        return kernel.astype(np.float64, copy=False)
+        """Return the kernel between the given atoms and the others."""
+        if self._whole is None:
+            return self._compute(atoms, others)
+        return self._whole[np.ix_(atoms, others)]
 
-    def compute(self, atoms: IntArray, others: IntArray) -> FloatArray:
-        """Return the kernel between the given atoms and the others, computed from the instances."""
-        if len(atoms) and self._is_single[atoms].all() and self._is_single[others].all():
-            values = kernel_values(
-                self.instances[self._first[atoms]], self.instances[self._first[others]], self.gamma
-            )
-            values += 1.0
-            return values
+    def _compute(self, atoms: IntArray, others: IntArray) -> FloatArray:
         values = np.ones((len(atoms), len(others)))
         part, rest = self.combination[atoms], self.combination[others]
-        touched, reached = np.unique(part.indices), np.unique(rest.indices)
-        references = self.instances[reached]
+        reached = np.unique(rest.indices)
         transposed = sp.csc_array(rest[:, reached].T)
-        for start in range(0, len(touched), _BLOCK_ROWS):
-            some = touched[start : start + _BLOCK_ROWS]
-            block = kernel_values(self.instances[some], references, self.gamma)
+        for some in _blocks(np.unique(part.indices)):
+            block = kernel_values(self.instances[some], self.instances[reached], self.gamma)
             values += part[:, some] @ (block @ transposed)
         return values
+
+
+def _blocks(rows: IntArray) -> list[IntArray]:
+    """Return the rows in blocks, so that few kernel values are held at a time."""
+    return np.split(rows, np.arange(_BLOCK_ROWS, len(rows), _BLOCK_ROWS))
 
 
 class KeyInstanceProgramme:
@@ -122,12 +105,9 @@ class KeyInstanceProgramme:
         self.negatives = np.arange(self.first_negative, atoms.n_atoms)
         # Per positive bag the kernel among its instances.
         self._within = [
-            atoms.compute(self.inside[start:stop], self.inside[start:stop])
+            atoms.block(self.inside[start:stop], self.inside[start:stop])
             for start, stop in itertools.pairwise(offsets)
         ]
-        single = atoms.dtype == np.float32
-        self._rounding = 1e-6 if single else 1e-12
-        self._mix_tol = max(tol / 10, 1e-4 if single else 0.0)
         # Per assignment: the atom of every positive bag, and the kernel among these atoms, of
         # shape (n_positive, n_positive), and with the negative rows.
         self.assignments: list[IntArray] = []
@@ -138,8 +118,7 @@ class KeyInstanceProgramme:
     def solve(self, max_iter: int) -> tuple[FloatArray, list[float], FloatArray]:
         """Add the most violated assignment until it lowers the optimum by less than ``tol``.
 
-        There are at least five rounds if assignments help; at most ``max_iter`` assignments, and no
-        more than 400 MB of their kernels.
+        There are at least five rounds if assignments help; at most ``max_iter`` assignments.
 
         Returns
         -------
@@ -150,12 +129,10 @@ class KeyInstanceProgramme:
         mixture : array
             Weight of every assignment.
         """
-        each = self.n_positive * len(self.ridge) * np.dtype(self.atoms.dtype).itemsize
-        room = max(2, _ASSIGNMENT_BYTES // each)
         self._add(np.arange(len(self.inside), self.first_negative))
         alphas, mixture, objective, settled = self._mix(np.ones(1), np.zeros(len(self.ridge)))
         objectives = [objective]
-        for _ in range(min(max_iter, room) - 1):
+        for _ in range(max_iter - 1):
             key = self._most_violated(mixture, alphas)
             if key is None:
                 break
@@ -177,12 +154,7 @@ class KeyInstanceProgramme:
                 break
         else:
             if max_iter > 1:
-                limit = (
-                    f"max_iter={max_iter} assignments; raise max_iter."
-                    if max_iter <= room
-                    else f"{room} assignments, and memory is kept for no more."
-                )
-                _warn(f"KI-SVM still gained after {limit}")
+                _warn(f"KI-SVM still gained after max_iter={max_iter} assignments; raise max_iter.")
         if not settled:
             _warn(
                 "A restricted problem of KI-SVM ran out of steps before its tolerance; lower C or "
@@ -192,29 +164,23 @@ class KeyInstanceProgramme:
 
     def _add(self, key: IntArray) -> None:
         self.assignments.append(key)
-        among, across = self.atoms.block(key, key), self.atoms.block(key, self.negatives)
-        self._among.append(among.astype(self.atoms.dtype, copy=False))
-        self._across.append(across.astype(self.atoms.dtype, copy=False))
+        self._among.append(self.atoms.block(key, key))
+        self._across.append(self.atoms.block(key, self.negatives))
 
     def _mix(
         self, mixture: FloatArray, alphas: FloatArray
     ) -> tuple[FloatArray, FloatArray, float, bool]:
         """Return the optimum over the mixtures of all assignments, as :func:`mix_kernels` does."""
-        return mix_kernels(
-            self._matrix, self._among, self._across, self.ridge, mixture, alphas, self._mix_tol
-        )
+        parts = self._matrix, self._among, self._across, self.ridge
+        return mix_kernels(*parts, mixture, alphas, self.tol / 10)
 
     def _empty_matrix(self) -> FloatArray:
         """Return the matrix of the dual; its block of negative rows is the same in all rounds."""
-        n_rows, start = len(self.ridge), self.n_positive
-        matrix = np.zeros((n_rows, n_rows), dtype=self.atoms.dtype)
-        for first in range(0, len(self.negatives), _BLOCK_ROWS):
-            some = slice(first, first + _BLOCK_ROWS)
-            # The matrix is symmetric: only what lies right of the diagonal is computed.
-            block = self.atoms.compute(self.negatives[some], self.negatives[first:])
-            matrix[start + first : start + first + len(block), start + first :] = block
-            matrix[start + first :, start + first : start + first + len(block)] = block.T
-        matrix.flat[:: n_rows + 1] += self.ridge
+        matrix = np.zeros((len(self.ridge), len(self.ridge)))
+        for some in _blocks(np.arange(len(self.negatives))):
+            values = self.atoms.block(self.negatives[some], self.negatives)
+            matrix[self.n_positive + some, self.n_positive :] = values
+        matrix.flat[:: len(matrix) + 1] += self.ridge
         return matrix
 
     def _coefficients(self, mixture: FloatArray, alphas: FloatArray) -> FloatArray:
@@ -226,18 +192,10 @@ class KeyInstanceProgramme:
         return coefficients
 
     def _pull(self, atoms: IntArray, weights: FloatArray) -> FloatArray:
-        """Return what weighted atoms of positive bags add to the values of their instances."""
-        pull = np.zeros(len(self.inside))
-        for start in range(0, len(atoms), _BLOCK_ROWS):
-            some = slice(start, start + _BLOCK_ROWS)
-            pull += weights[some] @ self.atoms.block(atoms[some], self.inside)
-        return pull
-
-    def _pull_of_negatives(self, weights: FloatArray) -> FloatArray:
-        """Return what weighted negative rows add; the rows of the instances are the cached ones."""
-        starts = range(0, len(self.inside), _BLOCK_ROWS)
-        blocks = [self.inside[start : start + _BLOCK_ROWS] for start in starts]
-        return np.concatenate([self.atoms.block(some, self.negatives) @ weights for some in blocks])
+        """Return what weighted atoms add to the values of the instances of positive bags."""
+        blocks = _blocks(np.arange(len(atoms)))
+        pulls = [weights[some] @ self.atoms.block(atoms[some], self.inside) for some in blocks]
+        return np.sum(pulls, axis=0)
 
     def _most_violated(self, mixture: FloatArray, alphas: FloatArray) -> IntArray | None:
         """Return the instances with the largest ``a Q a``, or None if only known ones are found.
@@ -245,7 +203,7 @@ class KeyInstanceProgramme:
         The search climbs from the highest- and from the lowest-scored instances (a quadratic
         form grows in both directions) and from the assignments found last.
         """
-        by_negatives = self._pull_of_negatives(-alphas[self.n_positive :])
+        by_negatives = self._pull(self.negatives, -alphas[self.n_positive :])
         weights = self._coefficients(mixture, alphas)[: self.first_negative]
         used = np.flatnonzero(np.abs(weights) > 1e-9 * np.abs(weights).max())
         scores = by_negatives + self._pull(used, weights[used])
@@ -278,8 +236,8 @@ class KeyInstanceProgramme:
                 value = 2 * others + alphas[bag] * kernel.diagonal()
                 chosen = int(np.argmax(value))
                 least = value[now]
-                # The gain must exceed the rounding of the cached rows, or the search may cycle.
-                if value[chosen] > least + self._rounding * max(1.0, abs(least)):
+                # The gain must exceed rounding errors, or the search may cycle.
+                if value[chosen] > least + _ROUNDING * max(1.0, abs(least)):
                     rows = self.atoms.block(np.array([key[bag], first + chosen]), self.inside)
                     key[bag] = first + chosen
                     pull += alphas[bag] * (rows[1] - rows[0])
@@ -320,17 +278,14 @@ def mix_kernels(
     max_steps = max(_QP_STEPS_PER_ROW * len(ridge), _LEAST_QP_STEPS)
     power, lowest = 0.5, np.inf
     kept: tuple[FloatArray, FloatArray, FloatArray] | None = None
-    gradient = np.empty(len(ridge))
-    gradient[n_positive:] = matrix[n_positive:, n_positive:] @ alphas[n_positive:].astype(
-        matrix.dtype
-    )
-    fixed = gradient[n_positive:].copy()  # the part of the negative rows in their own gradient
+    # The part of the negative rows in their own gradient.
+    fixed = matrix[n_positive:, n_positive:] @ alphas[n_positive:]
     reached = np.inf
     for step in range(_MAX_WEIGHT_STEPS):
         up, down = alphas[:n_positive], alphas[n_positive:]
-        mixed_among = _weighted_sum(mixture, among)
+        mixed_among = np.tensordot(mixture, among, axes=1)
         mixed_among.flat[:: n_positive + 1] += ridge[:n_positive]
-        mixed_across = _weighted_sum(mixture, across)
+        mixed_across = np.tensordot(mixture, across, axes=1)
         matrix[:n_positive, :n_positive] = mixed_among
         matrix[:n_positive, n_positive:] = -mixed_across
         matrix[n_positive:, :n_positive] = -mixed_across.T
@@ -366,12 +321,3 @@ def mix_kernels(
         mixture = mixture * (norms / norms.max()) ** power
         mixture = mixture / mixture.sum()
     return alphas, mixture, objective, settled
-
-
-def _weighted_sum(weights: FloatArray, matrices: list[FloatArray]) -> FloatArray:
-    """Return the weighted sum in the precision of the matrices, with one temporary matrix."""
-    total = np.zeros_like(matrices[0])
-    for weight, matrix in zip(weights.tolist(), matrices, strict=True):
-        if weight > 0:
-            total += weight * matrix
-    return total

@@ -9,17 +9,16 @@ from typing import Any, ClassVar
 import numpy as np
 from joblib import Parallel, delayed
 from scipy.optimize import minimize
-from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
-from pigmil._core.segments import segment_gather, segment_ids, segment_reduce
+from pigmil._core.segments import segment_ids, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import length_unit, squared_distances
+from pigmil.estimators._linear import centre_and_spread, standardised
 from pigmil.estimators._parameters import AT_LEAST_ONE, NOT_NEGATIVE, with_parameters
-from pigmil.estimators._standardise import centre_and_spread, standardised
 from pigmil.estimators.base import MaxInstanceClassifier
 
 # An instance at the concept itself has probability 1, and a negative bag that holds it
@@ -280,13 +279,7 @@ def log_density_at(queries: Any, bags: Bags, positive: BoolArray, scale: float) 
 
 
 def pick_starts(
-    bags: Bags,
-    positive: BoolArray,
-    densities: FloatArray,
-    *,
-    n_start_bags: int | None,
-    n_starts: int | None,
-    rng: np.random.RandomState,
+    bags: Bags, positive: BoolArray, densities: FloatArray, n_starts: int | None
 ) -> IntArray:
     """Return the flat indices of the instances to start from, spread over the positive bags.
 
@@ -299,24 +292,15 @@ def pick_starts(
         Training bags.
     densities : array of shape (n_instances,)
         Log diverse density at each instance; only those of positive bags are read.
-    n_start_bags : int or None
-        Number of positive bags, drawn by ``rng``, that provide starts; None for all.
     n_starts : int or None
         Number of starts; None for all instances of these bags.
-    rng : RandomState
-        For the draw of bags.
     """
-    chosen = np.flatnonzero(positive)
-    if n_start_bags is not None and n_start_bags < len(chosen):
-        chosen = np.sort(rng.choice(chosen, n_start_bags, replace=False))
-    members = segment_gather(bags.offsets, chosen)
-    sizes = bags.sizes[chosen]
-    owner = np.repeat(np.arange(len(chosen)), sizes)
-    by_bag = np.lexsort((-densities[members], owner))
+    members = np.flatnonzero(positive[bags.bag_index])
+    sizes = bags.sizes[positive]
+    by_bag = np.lexsort((-densities[members], bags.bag_index[members]))
     rank = np.empty(len(members), dtype=np.int64)
     rank[by_bag] = np.arange(len(members)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    order = members[np.lexsort((-densities[members], rank))]
-    return order if n_starts is None else order[:n_starts]
+    return members[np.lexsort((-densities[members], rank))][:n_starts]
 
 
 @with_parameters
@@ -327,7 +311,6 @@ class ConceptClassifier(MaxInstanceClassifier):
     that offset and scale of the data do not matter.
     """
 
-    n_start_bags: int | None = None
     n_starts: int | None = 10
     length_unit: str | float = "auto"
     max_iter: int = 100
@@ -336,7 +319,6 @@ class ConceptClassifier(MaxInstanceClassifier):
     random_state: Any = None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "n_start_bags": [*AT_LEAST_ONE, None],
         "n_starts": [*AT_LEAST_ONE, None],
         "tol": NOT_NEGATIVE,
     }
@@ -354,14 +336,7 @@ class ConceptClassifier(MaxInstanceClassifier):
         densities = np.full(bags.n_instances, -np.inf)
         inside = np.flatnonzero(positive[bags.bag_index])
         densities[inside] = log_density_at(moved.instances[inside], moved, positive, scale)
-        starts = pick_starts(
-            moved,
-            positive,
-            densities,
-            n_start_bags=self.n_start_bags,
-            n_starts=self.n_starts,
-            rng=rng,
-        )
+        starts = pick_starts(bags, positive, densities, self.n_starts)
         scales = np.full(bags.n_features, scale)
         # One BLAS thread for any n_jobs: otherwise the last digits change.
         with threadpool_limits(limits=1, user_api="blas"):
@@ -380,20 +355,12 @@ class ConceptClassifier(MaxInstanceClassifier):
             )
         self.loss_, self.n_iter_ = best.loss, best.n_iter
         self.concept_, self.scales_ = best.point * spread + centre, best.scales / spread
-        used = concepts if getattr(self, "combine", "best") == "mean" else [best]
-        self.concepts_ = np.array([concept.point for concept in used]) * spread + centre
-        self.all_scales_ = np.array([concept.scales for concept in used]) / spread
         self.threshold_ = 0.0
         self._set_threshold(bags, positive, self._score_by_concept(bags))
 
     def _score_by_concept(self, bags: Bags) -> FloatArray:
-        """Return the log of the mean membership in the concepts, less the threshold."""
-        memberships = [
-            log_membership(bags.instances, point, scales)
-            for point, scales in zip(self.concepts_, self.all_scales_, strict=True)
-        ]
-        mean = logsumexp(memberships, axis=0) - np.log(len(memberships))
-        return np.asarray(mean - self.threshold_)
+        """Return the log-membership in the concept, less the threshold."""
+        return log_membership(bags.instances, self.concept_, self.scales_) - self.threshold_
 
     def _score_instances(self, bags: Bags) -> FloatArray:
         return self._score_by_concept(bags)

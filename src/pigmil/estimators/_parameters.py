@@ -16,17 +16,10 @@ kernel : {"rbf", "linear"}, default="rbf"
     Kernel between instances.
 svm_class_weight : dict, "balanced" or None, default=None
     Weight of each class in the SVM.
-n_start_bags : int or None, default=None
-    Number of positive bags, drawn by ``random_state``, that provide starts; None for all.
 n_starts : int or None, default=10
-    Number of starts, spread over these bags; None for all their instances.
+    Number of starts, spread over the positive bags; None for all their instances.
 hidden_layer_sizes : tuple of int, default=(256, 128, 64)
     Sizes of the layers that turn an instance into its hidden features.
-image_shape : tuple of int, optional
-    Instances are flattened images of this shape, (rows, columns) or (channels, rows, columns),
-    of at least 16 rows and columns. They pass two convolution layers first, those of Ilse et
-    al. 2018: 20 and 50 filters of 5 x 5 pixels, each with ReLU and the maximum of 2 x 2 pixels.
-    The published network for digits has ``image_shape=(28, 28), hidden_layer_sizes=(500,)``.
 dropout : float, default=0.5
     Share of hidden features set to 0 in training.
 learning_rate : float, default=5e-4
@@ -41,7 +34,7 @@ patience : int, default=50
     Passes without improvement on held-out bags before training stops. It also stops once the
     mean loss of these bags is below 0.001.
 validation_fraction : float, default=0.2
-    Share of the training bags of each class that is held out.
+    Share of the training bags that a network holds out: one of ``1 / validation_fraction`` folds.
 n_networks : int, default=5
     Networks to average.
 network_random_state : int, RandomState or None

@@ -22,7 +22,6 @@ from pigmil.graph import (
     WorkingBags,
     held_out_areas,
     score_by_pool,
-    top_instances_per_bag,
 )
 from pigmil.scale import LazyBags, map_blocks, map_instances
 
@@ -59,18 +58,18 @@ def densities_by_class(model: "PIGMIL", bags: Bags, positive: BoolArray) -> Clas
         screen=worth_screening(bags, positive) if screen == "auto" else bool(screen),
     )
     if folds:
-        split = split.at_width(_best_width(model, bags, split))
+        split = split.at_width(_best_width(model, split))
     model.decay_, model.negative_bags_ = split.decays[0], split.negative
     return split
 
 
-def _best_width(model: "PIGMIL", bags: Bags, split: ClassSplit) -> int:
+def _best_width(model: "PIGMIL", split: ClassSplit) -> int:
     """Return the index of the decay with which first pools separate held-out bags well."""
 
     def first_pool(train: ClassSplit, width: int) -> IntArray:
         return train.rows[model._initialise(train, width).pool]
 
-    areas = held_out_areas(bags, split, first_pool)
+    areas = held_out_areas(split, first_pool)
     _logger.info("decay: %s", dict(zip(DECAYS, areas.round(4).tolist(), strict=True)))
     n = min(split.positive.n_bags, split.negative.n_bags)
     smoothed = (areas.max() * n + 0.5) / (n + 1)
@@ -88,7 +87,6 @@ def _fixed_decay(model: "PIGMIL") -> float:
 
 def record_detection(
     model: "PIGMIL",
-    bags: Bags,
     split: ClassSplit,
     first: Initialisation,
     candidates: IntArray,
@@ -108,7 +106,7 @@ def record_detection(
         len(result.trace),
         result.stopped,
     )
-    members = np.flatnonzero(first.working_sets)
+    bags, members = split.bags, np.flatnonzero(first.working_sets)
     ends = np.searchsorted(members, split.positive.offsets[1:-1])
     model.working_sets_ = np.split(split.rows[members], ends)
     positions = np.flatnonzero(split.is_positive)
@@ -116,18 +114,13 @@ def record_detection(
     model.initial_pool_, model.pool_ = split.rows[first.pool], candidates[result.pool]
     model.csdg_ = replace(result.csdg, vertices=candidates[result.csdg.vertices])
     model.trace_ = replace(result.trace, instance=candidates[result.trace.instance])
-    scores, scoring_pool = score_by_pool(bags, split, 0, model.pool_, first.working_bags)
+    scores, scoring_pool = score_by_pool(split, 0, model.pool_, first.working_bags)
     best = segment_reduce(np.maximum, scores, bags.offsets)
     model._score_offset = min_error_threshold(best, split.is_positive)
     model._scoring_pool = bags.instances[scoring_pool]
     model.instance_scores_ = scores - model._score_offset
     model.best_instances_ = segment_argmax(scores, bags.offsets)[split.is_positive]
-    model.detected_instances_ = top_instances_per_bag(
-        model.pool_,
-        [model.working_sets_[bag] for bag in np.flatnonzero(first.working_bags)],
-        model.instance_scores_,
-        model.n_instances_per_bag,
-    )
+    model.detected_instances_ = model.pool_
 
 
 def fit_on_disk(
@@ -186,14 +179,8 @@ def working_bags_on_disk(
         return bags.load(info=False), np.arange(bags.n_instances, dtype=np.int64)
     few = max(_LEAST_REPRESENTATIVES, _REPRESENTATIVES // bags.n_bags)
     _, seen = _collect(bags, partial(_representatives, few))
-    estimate = partial(
-        _choose_in_block,
-        seen[~is_positive],
-        seen[is_positive],
-        max(_LEAST_PER_BAG, most // bags.n_bags),
-        gamma,
-        unit,
-    )
+    each, how = max(_LEAST_PER_BAG, most // bags.n_bags), {"gamma": gamma, "unit": unit}
+    estimate = partial(_choose_in_block, seen[~is_positive], seen[is_positive], each, how)
     own = np.where(is_positive, np.cumsum(is_positive), np.cumsum(~is_positive)) - 1
     for side in (is_positive, ~is_positive):
         if side.sum() == 1:
@@ -224,20 +211,16 @@ def _choose_in_block(
     negative: Bags,
     positive: Bags,
     most: int,
-    gamma: float,
-    unit: float,
+    how: dict[str, Any],
     block: Bags,
     is_positive: BoolArray,
     own: IntArray,
 ) -> tuple[IntArray, Any]:
     bag = block.bag_index
     inside = is_positive[bag]
-    log_positive = log_density(
-        block.instances, positive, gamma=gamma, unit=unit, own_bag=np.where(inside, own[bag], -1)
-    )
-    log_negative = log_density(
-        block.instances, negative, gamma=gamma, unit=unit, own_bag=np.where(inside, -1, own[bag])
-    )
+    of_positive, of_negative = np.where(inside, own[bag], -1), np.where(inside, -1, own[bag])
+    log_positive = log_density(block.instances, positive, own_bag=of_positive, **how)
+    log_negative = log_density(block.instances, negative, own_bag=of_negative, **how)
     first = np.where(inside, log_negative, -log_positive)
     chosen = segment_lowest(first, block.offsets, -(-most // 2))
     ratio = np.where(chosen, np.inf, log_negative - log_positive)

@@ -71,6 +71,9 @@ class HeldOutScores:
         By which bags are recognised, see :func:`bag_digests`.
     summaries : array of shape (n_bags,)
         Held-out decision value of a classifier of whole bags; NaN where there is none.
+    others : array of shape (n_bags,)
+        The same for a classifier of the instances that are hardly positive, see
+        :func:`scores_of_others`.
     marks : array of shape (n_instances,), optional
         1 and 0 for instances that a user marked, otherwise NaN.
     """
@@ -82,6 +85,7 @@ class HeldOutScores:
     units: IntArray
     digests: IntArray
     summaries: FloatArray
+    others: FloatArray
     marks: FloatArray | None = None
 
     @property
@@ -100,6 +104,7 @@ class HeldOutScores:
             units=self.units[:n_bags],
             digests=bag_digests(bags),
             summaries=self.summaries[:n_bags],
+            others=self.others[:n_bags],
             marks=marks,
         )
 
@@ -123,17 +128,40 @@ def summary_scores(bags: Bags | LazyBags, positive: BoolArray, fold: IntArray) -
     It does not use single instances. NaN without folds, for sparse bags, and for very many
     features.
     """
-    values = np.full(bags.n_bags, np.nan)
     if bags.is_sparse or bags.n_features > _MOST_SUMMARISED:
-        return values
-    table = map_instances(_means_and_extremes, bags)
+        return np.full(bags.n_bags, np.nan)
+    return _held_out_regression(map_instances(_means_and_extremes, bags), positive, fold)
+
+
+def scores_of_others(
+    bags: Bags | LazyBags, positive: BoolArray, fold: IntArray, scores: FloatArray
+) -> FloatArray:
+    """Return the same for means of the instances that are hardly positive, NaN for bags without.
+
+    They score below the median of the negatives. If these distinguish the bags of both classes,
+    something comes along with the cause, and the negatives of positive bags are of another kind.
+    """
+    if bags.is_sparse or bags.n_features > _MOST_SUMMARISED:
+        return np.full(bags.n_bags, np.nan)
+    negative = np.repeat(~positive, np.diff(bags.offsets))
+    kept = scores < np.median(scores[negative])
+    parts = np.empty(bags.n_bags, dtype=object)  # one entry per bag, as lazy bags take them
+    for bag, (start, stop) in enumerate(itertools.pairwise(bags.offsets)):
+        parts[bag] = kept[start:stop]
+    return _held_out_regression(map_instances(_means_of_kept, bags, parts), positive, fold)
+
+
+def _held_out_regression(table: FloatArray, positive: BoolArray, fold: IntArray) -> FloatArray:
+    """Return held-out decision values; rows of NaN take no part."""
+    values, known = np.full(len(table), np.nan), ~np.isnan(table[:, 0])
     for number in range(int(fold.max()) + 1):
-        inside = fold == number
-        model = make_pipeline(
-            StandardScaler(), LogisticRegression(C=0.1, class_weight="balanced", max_iter=1000)
-        )
-        model.fit(table[~inside], positive[~inside])
-        values[inside] = model.decision_function(table[inside])
+        seen, held_out = known & (fold != number), known & (fold == number)
+        if held_out.any() and len(np.unique(positive[seen])) == 2:
+            model = make_pipeline(
+                StandardScaler(), LogisticRegression(C=0.1, class_weight="balanced", max_iter=1000)
+            )
+            model.fit(table[seen], positive[seen])
+            values[held_out] = model.decision_function(table[held_out])
     return values
 
 
@@ -141,6 +169,14 @@ def _means_and_extremes(bags: Bags) -> FloatArray:
     rows = np.asarray(bags.instances, dtype=np.float64)
     ends = [segment_reduce(end, rows, bags.offsets) for end in (np.maximum, np.minimum)]
     return np.hstack([segment_mean(rows, bags.offsets), *ends])
+
+
+def _means_of_kept(bags: Bags, kept: Any) -> FloatArray:
+    inside = np.concatenate(kept)
+    rows = np.where(inside[:, None], np.asarray(bags.instances, dtype=np.float64), 0.0)
+    n_kept = segment_reduce(np.add, inside.astype(np.float64), bags.offsets)
+    sums = segment_reduce(np.add, rows, bags.offsets)
+    return np.where(n_kept[:, None] > 0, sums / np.maximum(n_kept, 1.0)[:, None], np.nan)
 
 
 def fold_units(bags: Bags | LazyBags) -> IntArray:
@@ -155,10 +191,7 @@ def content_order(bags: Bags | LazyBags) -> IntArray:
     Neither the order of the bags nor that of the instances inside them, nor offset and scale of
     the data, change this order. Bags with the same instances are interchangeable.
     """
-    if isinstance(bags, LazyBags):
-        lowest, highest = map_instances(_extreme_keys, bags).T
-    else:
-        lowest, highest = _extreme_keys(bags).T
+    lowest, highest = map_instances(_extreme_keys, bags).T
     return np.lexsort((bags.sizes, lowest, highest)).astype(np.int64)
 
 
@@ -286,11 +319,9 @@ def grouped_folds(
 
 def inner_splits(bags: Bags | LazyBags, positive: BoolArray) -> list[tuple[IntArray, IntArray]]:
     """Return training and held-out bags of every fold; all bags twice if none can be held out."""
+    folds = inner_folds(bags, positive)
     everything: IntArray = np.arange(len(positive))
-    splits: list[tuple[IntArray, IntArray]] = [
-        (np.flatnonzero(~held_out), np.flatnonzero(held_out))
-        for held_out in inner_folds(bags, positive)
-    ]
+    splits = [(np.flatnonzero(~held_out), np.flatnonzero(held_out)) for held_out in folds]
     return splits or [(everything, everything)]
 
 
@@ -364,29 +395,12 @@ def choose_setting(
     ]
     called = values > np.array(thresholds)[:, None]
     correct = np.round((called == positive) @ weights, 9)
-    least = correct.max() - (standard_error(correct.max(), weights) if one_se else 0.0)
+    least = correct.max()
+    if one_se:
+        share = least / weights.sum()
+        least -= np.sqrt(share * (1 - share) * (weights**2).sum())
     index = int(np.argmax(correct >= least))
     return Selection(index, correct, values[index], thresholds[index])
-
-
-def standard_error(correct: float, weights: FloatArray) -> float:
-    """Return the standard error of the weight of correctly labelled bags.
-
-    Parameters
-    ----------
-    correct : float
-        Weight of the bags that are labelled correctly.
-    weights : array of shape (n_bags,)
-        Weight of every bag.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> standard_error(8.0, np.ones(16))
-    2.0
-    """
-    share = correct / weights.sum()
-    return float(np.sqrt(share * (1 - share) * (weights**2).sum()))
 
 
 def min_error_threshold(
@@ -427,19 +441,13 @@ def min_error_threshold(
     # Gain when the first k bags are called negative, over calling none of them negative.
     steps = np.where(sorted_positive, -costs[1], costs[0])
     steps = steps if weights is None else steps * weights[order]
-    gains = np.concatenate([[0], np.cumsum(steps)])
-    thresholds = np.concatenate(
-        [
-            [sorted_values[0] - 1.0],
-            (sorted_values[:-1] + sorted_values[1:]) / 2,
-            [sorted_values[-1] + 1.0],
-        ]
-    )
-    separates = np.concatenate([[True], sorted_values[:-1] < sorted_values[1:], [True]])
+    gains = np.append(0.0, np.cumsum(steps))
+    between = (sorted_values[:-1] + sorted_values[1:]) / 2
+    thresholds = np.r_[sorted_values[0] - 1.0, between, sorted_values[-1] + 1.0]
+    separates = np.r_[True, sorted_values[:-1] < sorted_values[1:], True]
     # Sums of weights that are equal on paper may differ in their last digits.
-    best = np.flatnonzero(
-        separates & (gains >= gains[separates].max() - 1e-9 * np.abs(steps).max())
-    )
+    enough = gains[separates].max() - 1e-9 * np.abs(steps).max()
+    best = np.flatnonzero(separates & (gains >= enough))
     return float(thresholds[best[len(best) // 2]])
 
 

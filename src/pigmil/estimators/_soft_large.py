@@ -59,13 +59,16 @@ def choose_working_set(
         rows = dense(rows) if bags.n_features <= settings.wide else rows
         return WorkingSet(rows, positions, offsets, positive, folds)
 
-    work = working_set(_no_ranking)
     fold = fold_of_bags(positive, folds)
+    work = working_set(partial(_rankings, None), fold)  # random samples
     lines: tuple[FloatArray, ...] = ()
     model = None
     if not bags.is_sparse and bags.n_features <= settings.contrast_features:
         few = bags.n_bags * bags.n_features <= settings.contrast_places
         found = contrast(bags, work, folds if few else [], settings)
+        if found.auc < settings.clear_contrast:
+            other = contrast(bags, work, folds if few else [], settings, within=True)
+            found = max(found, other, key=lambda each: each.auc)
         lines = (found.coefs[:, :1], found.intercepts[:, :1])
         work = working_set(partial(_rankings, None), fold, *lines)
         model = found.as_model if few else None
@@ -78,10 +81,6 @@ def choose_working_set(
 def fold_of_bags(positive: BoolArray, folds: list[BoolArray]) -> IntArray:
     """Return the fold of each bag, -1 if there are none."""
     return np.argmax(folds, axis=0) if folds else np.full(len(positive), -1)
-
-
-def _no_ranking(block: Bags) -> list[FloatArray]:
-    return []
 
 
 def _rankings(
@@ -99,24 +98,24 @@ def _rankings(
 
 def score_block(
     committee: tuple[list[Any], FloatArray],
-    forests: list[Any],
-    shares: tuple[float, float],
+    forests: list[list[Any]],
+    shares: tuple[float, FloatArray],
     block: Bags,
     fold: IntArray,
 ) -> FloatArray:
     """Return two scores of each instance of a block: by all bags, and by those of other folds.
 
     The forest is that of the other folds in both. ``shares`` are the factors of the committee and
-    of the forest.
+    of the forests of each pool.
     """
     scores = committee_scores(*committee, block.instances)
     own = 1 + fold[segment_ids(block.offsets)]
     pair = shares[0] * np.column_stack([scores[:, 0], scores[np.arange(len(own)), own]])
-    if forests:
-        for number in np.unique(fold):
-            rows = segment_gather(block.offsets, np.flatnonzero(fold == number))
-            scaled = committee[0][0].scale.apply(dense(block.instances[rows]))
-            pair[rows] += shares[1] * log_odds(forests[number], scaled)[:, None]
+    for number in np.unique(fold) if forests else ():
+        rows = segment_gather(block.offsets, np.flatnonzero(fold == number))
+        scaled = committee[0][0].scale.apply(dense(block.instances[rows]))
+        for of_pool, gain in zip(forests, shares[1], strict=True):
+            pair[rows] += gain * log_odds([of_pool[number]], scaled)[:, None]
     return pair
 
 
@@ -216,12 +215,15 @@ class Contrast:
         The score of an instance of no training bag,
     constant : array of shape (n_fits,)
         and its intercept.
+    auc : float
+        Area under the ROC curve of the best scores of bags, in the fit to all bags.
     """
 
     coefs: FloatArray
     intercepts: FloatArray
     overall: FloatArray
     constant: FloatArray
+    auc: float
 
     def as_model(self, work: WorkingSet, scale: Scale) -> Model:
         """Return the contrast as a linear model on the standard scale."""
@@ -233,7 +235,12 @@ class Contrast:
 
 
 def contrast(
-    bags: Bags | LazyBags, work: WorkingSet, folds: list[BoolArray], settings: Settings
+    bags: Bags | LazyBags,
+    work: WorkingSet,
+    folds: list[BoolArray],
+    settings: Settings,
+    *,
+    within: bool = False,
 ) -> Contrast:
     """Find linear scores of all instances: a walk in which negative bags have a pool as well.
 
@@ -244,6 +251,13 @@ def contrast(
     bags. Of all rounds that one counts in which the best scores of bags have the greatest area
     under the ROC curve.
 
+    A stain or a scanner shifts whole bags, and may hide the difference of their means. With
+    ``within``, instances are seen from the mean of their bag, and some rounds come first in which
+    the scores themselves are the weights. These are steps of a power iteration towards the
+    direction along which instances of positive bags vary more than those of negative bags: a
+    share of instances far along one direction adds the share times the square of the shift. The
+    third moment decides on the sign, as these instances lie on one side.
+
     Parameters
     ----------
     bags : Bags or LazyBags
@@ -253,6 +267,8 @@ def contrast(
     folds : list of arrays of bool of shape (n_bags,)
         Bags to leave out together.
     settings : Settings
+    within : bool, default=False
+        Whether what shifts whole bags has no part in the search.
     """
     # A cluster reads the blocks while the metric is computed.
     blocks = hold_blocks(bags) if isinstance(bags, LazyBags) else None
@@ -265,12 +281,13 @@ def contrast(
     covariance = np.atleast_2d(np.cov(negatives, rowvar=False, bias=True))
     used = [np.ones(bags.n_bags, dtype=bool), *(~fold for fold in folds)]
     n_fits = len(used)
+    means_of_bags = map_instances(_bag_means, bags, blocks=blocks)
     # Mean of each bag under its pool, one per fit: (n_bags, n_fits, n_features).
-    places = np.repeat(map_instances(_bag_means, bags, blocks=blocks)[:, None], n_fits, axis=1)
+    places = np.repeat(means_of_bags[:, None], n_fits, axis=1)
     best_auc = np.full(n_fits, -1.0)
     coefs, chosen = np.empty_like(places), np.empty_like(places)
     overall, before = np.zeros((n_fits, bags.n_features)), np.zeros((n_fits, bags.n_features))
-    for _ in range(settings.contrast_rounds):
+    for step in range(-settings.power_rounds if within else 0, settings.contrast_rounds):
         means, lines = np.empty_like(before), np.empty_like(before)
         for fit, part in enumerate(used):
             towards, means[fit] = directions_of_bags(places[:, fit], work.positive, part)
@@ -278,7 +295,16 @@ def contrast(
             spread = np.sqrt(max(float(lines[fit] @ covariance @ lines[fit]), 1e-24))
             lines[fit] /= spread
             coefs[:, fit] = towards @ metric / spread
-        table = map_instances(_best_and_place, bags, coefs, -(coefs @ center), blocks=blocks)
+        intercepts = -(coefs @ center)
+        if within:
+            intercepts = -np.einsum("bfd,bd->bf", coefs, means_of_bags)
+        summary = partial(_summary_and_place, step < 0)
+        table = map_instances(summary, bags, coefs, intercepts, blocks=blocks)
+        if step < 0:
+            for fit, part in enumerate(used):
+                _, third = directions_of_bags(table[:, fit, :1], work.positive, part)
+                places[:, fit] = table[:, fit, 1:] * (1.0 if third[0] >= 0 else -1.0)
+            continue
         for fit, part in enumerate(used):
             auc = bag_auc(table[part, fit, 0], work.positive[part])
             if auc > best_auc[fit]:
@@ -286,7 +312,10 @@ def contrast(
         if (_cosines(means, before, metric) >= settings.same_direction).all():
             break
         before, places = means, table[:, :, 1:]
-    return Contrast(chosen, -(chosen @ center), overall, -(overall @ center))
+        if within:
+            places = places - means_of_bags[:, None]
+    constants = -(chosen @ center), overall, -(overall @ center)
+    return Contrast(chosen, *constants, float(best_auc[0]))
 
 
 def directions_of_bags(
@@ -342,18 +371,23 @@ def scores_along(
     return np.asarray(np.concatenate(parts) + intercepts[segment_ids(offsets)], dtype=np.float64)
 
 
-def _best_and_place(block: Bags, coefs: FloatArray, intercepts: FloatArray) -> FloatArray:
+def _summary_and_place(
+    linear: bool, block: Bags, coefs: FloatArray, intercepts: FloatArray
+) -> FloatArray:
     """Return the best score of each bag, and its mean under the softmax of the scores.
 
-    Of shape (n_bags, n_fits, 1 + n_features).
+    Of shape (n_bags, n_fits, 1 + n_features). If ``linear``, the scores themselves are the weights,
+    and their third moment stands in place of the best one.
     """
     rows = block.instances
     scores = scores_along(rows, block.offsets, coefs, intercepts)
     found = np.empty((len(coefs), coefs.shape[1], 1 + coefs.shape[2]))
     for bag, (start, stop) in enumerate(itertools.pairwise(block.offsets)):
         part = scores[start:stop].T
-        found[bag, :, 0] = part.max(axis=1)
-        shares = np.exp(part - found[bag, :, :1])
-        shares /= shares.sum(axis=1, keepdims=True)
+        found[bag, :, 0] = (part**3).mean(axis=1) if linear else part.max(axis=1)
+        shares = part / part.shape[1]
+        if not linear:
+            shares = np.exp(part - found[bag, :, :1])
+            shares /= shares.sum(axis=1, keepdims=True)
         found[bag, :, 1:] = shares.astype(rows.dtype) @ rows[start:stop]
     return found

@@ -8,7 +8,6 @@ first, so that a pass over the instances serves every fit.
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -16,15 +15,21 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
+from scipy.special import logit, ndtr, ndtri
 from sklearn.ensemble import ExtraTreesClassifier
-from sklearn.linear_model import LogisticRegression
+from sklearn.utils.extmath import row_norms
 
-from pigmil._core.segments import segment_argmax, segment_argmin, segment_ids, segment_reduce
+from pigmil._core._sklearn_compat import SigmoidCalibration
+from pigmil._core.segments import (
+    segment_argmax,
+    segment_argmin,
+    segment_ids,
+    segment_reduce,
+)
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.estimators._selection import instance_keys
 from pigmil.graph.scoring import auc_standard_error, bag_auc
-from pigmil.scale import map_calls
+from pigmil.scale import column_moments, map_calls
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,9 @@ class Settings:
     least_weight: float = 0.01  # beside the largest; smaller ones become 0
     # Forest. Share, leaf size and smoothing by development; more trees change nothing there.
     forest_share: float = 0.35
+    # Concepts of several parts: the forest of all instances counts twice the rest. Chosen on
+    # mol_ester, logic7_atoms and pairs of handwritten digits, beside means of bags as its rival.
+    parts_share: float = 2.0 / 3.0
     n_trees: int = 25  # without each fold, so that new bags have four times as many
     most_negatives: int = 3000
     leaf_size: int = 3
@@ -77,6 +85,8 @@ class Settings:
     # Large data (``_soft_large``): the contrast over all instances.
     least_per_bag: int = 6  # two by each of two rankings and two at random
     contrast_rounds: int = 16
+    power_rounds: int = 8  # of a contrast within bags
+    clear_contrast: float = 0.99  # area from which there is no second contrast
     contrast_features: int = 2048
     contrast_places: int = 1_000_000  # bags times features up to which folds are held out too
     same_direction: float = 0.99  # cosine from which a contrast has converged
@@ -253,15 +263,6 @@ def fit_scale(kind: str, rows: Any, settings: Settings = SETTINGS) -> Scale:
     return replace(scale, center=nothing if n_features > settings.wide else center, factor=factor)
 
 
-def column_moments(rows: Any) -> tuple[FloatArray, FloatArray]:
-    """Return the mean and the variance of every feature of dense or sparse instances."""
-    if sp.issparse(rows):
-        mean = np.asarray(rows.mean(axis=0)).ravel()
-        square = np.asarray(rows.multiply(rows).mean(axis=0)).ravel()
-        return mean, np.maximum(square - mean**2, 0.0)
-    return np.mean(rows, axis=0, dtype=np.float64), np.var(rows, axis=0, dtype=np.float64)
-
-
 def bin_limits(column: NDArray[Any], n_bins: int = SETTINGS.n_bins) -> FloatArray:
     """Return the limits between at most eight intervals of a feature.
 
@@ -335,18 +336,16 @@ def landmark_positions(rows: Any, inside: BoolArray, most: int) -> IntArray:
 
 
 def squared_distances(rows: Any, landmarks: Any) -> NDArray[Any]:
-    """Return ``|x|^2 + |z|^2 - 2 x.z``, not below 0, for every instance and landmark."""
+    """Return ``|x|^2 + |z|^2 - 2 x.z``, not below 0, for every instance and landmark.
+
+    In the precision of the instances, and without a look for near pairs: for a block of rows four
+    times as fast as :func:`pigmil.distances.squared_distances`.
+    """
     values = dense(rows @ landmarks.T)
     values *= -2.0
-    values += _square_norms(rows)[:, None]
-    values += _square_norms(landmarks)[None, :]
+    values += row_norms(rows, squared=True)[:, None]
+    values += row_norms(landmarks, squared=True)
     return np.maximum(values, 0.0, out=values)
-
-
-def _square_norms(rows: Any) -> NDArray[Any]:
-    if sp.issparse(rows):
-        return np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
-    return np.asarray(np.einsum("ij,ij->i", rows, rows))
 
 
 def dense(rows: Any) -> NDArray[Any]:
@@ -417,31 +416,22 @@ def row_blocks(rows: Any, settings: Settings = SETTINGS) -> Iterator[Any]:
         yield block if rows.shape[1] > settings.wide else dense(block)
 
 
-@dataclass(frozen=True)
-class View:
-    """A whitened linear or kernel map of instances: ``psi = features . projection - shift``.
-
-    Parameters
-    ----------
-    gamma : float or None
-        ``k(x, z) = exp(-gamma |x - z|^2)``; None for the linear map.
-    psi : array of shape (n_instances, n_directions)
-        The instances in this view, in single precision: models pass over them many times.
-    projection : array of shape (n_basis, n_directions)
-    shift : array of shape (n_directions,)
-    """
-
-    gamma: float | None
-    psi: NDArray[np.float32]
-    projection: FloatArray
-    shift: FloatArray
-
-
-def fit_view(scaled: Any, marks: IntArray, width: float | None, settings: Settings) -> View:
+def fit_view(
+    scaled: Any, marks: IntArray, width: float | None, settings: Settings
+) -> tuple[float | None, NDArray[np.float32], FloatArray, FloatArray]:
     """Whiten instances on a scale, as they are or through kernels with the landmarks ``marks``.
 
     The unit of width is the root of half the total variance. Where there are very many features,
     the linear map is that of the products with the landmarks.
+
+    Returns
+    -------
+    gamma : float or None
+        ``k(x, z) = exp(-gamma |x - z|^2)``; None for the linear map.
+    psi : array of shape (n_instances, n_directions)
+        The instances in this view, in single precision: models pass over them many times.
+    projection, shift : arrays of shape (n_basis, n_directions) and (n_directions,)
+        ``psi = features . projection - shift``.
     """
     gamma = None
     features, landmarks = scaled, scaled[marks]
@@ -450,7 +440,7 @@ def fit_view(scaled: Any, marks: IntArray, width: float | None, settings: Settin
         gamma = 1.0 / (2.0 * width**2 * (unit if unit > 1e-300 else 1.0))
         squared = squared_distances(scaled, landmarks)
         squared[marks, np.arange(len(marks))] = 0.0
-        features = np.exp(np.multiply(squared, -gamma, out=squared), out=squared)
+        features = np.exp(-gamma * squared)
     elif scaled.shape[1] > settings.wide and scaled.shape[1] > len(marks):
         features = dense(scaled @ landmarks.T)
     between = None if features is scaled else features[marks].astype(np.float64)
@@ -458,7 +448,7 @@ def fit_view(scaled: Any, marks: IntArray, width: float | None, settings: Settin
     psi = (features @ projection.astype(features.dtype) - shift).astype(np.float32)
     if width is None and between is not None:
         projection = dense(landmarks.T @ projection)  # of the values instead of the products
-    return View(gamma, psi, projection, shift)
+    return gamma, psi, projection, shift
 
 
 # --- walk and noisy-or
@@ -630,26 +620,23 @@ def fit_noisy_or(psi: NDArray[Any], work: WorkingSet, settings: Settings = SETTI
 
 def minimize_columns(
     function: Callable[[FloatArray], tuple[FloatArray, FloatArray]],
-    start: FloatArray,
+    point: FloatArray,
     n_steps: int,
-    memory: int = 10,
-    tolerance: float = 1e-6,
 ) -> FloatArray:
     """Minimize one function of each column by L-BFGS, all columns at the same time.
+
+    With scipy's, one column after the other, a fit of 60 to 80 bags takes a fifth more time.
 
     Parameters
     ----------
     function : callable
         Takes an array of shape (n_parameters, n_columns); returns the value of each column and
         the gradients, of the same shape as the array.
-    start : array of shape (n_parameters, n_columns)
-        No column depends on another one.
+    point : array of shape (n_parameters, n_columns)
+        Where to start. No column depends on another one.
     n_steps : int
-        Number of steps.
-    memory : int, default=10
-        Number of steps from which the curvature is estimated.
-    tolerance : float, default=1e-6
-        A column stays where it is if a step would lower its value by less, relative to the value.
+        Number of steps. A column stays where it is if a step would lower its value by less than a
+        millionth.
 
     Examples
     --------
@@ -661,11 +648,7 @@ def minimize_columns(
     >>> bool(np.allclose(found, centers))
     True
     """
-
-    def dot(a: FloatArray, b: FloatArray) -> FloatArray:
-        return np.asarray(np.einsum("ij,ij->j", a, b))
-
-    point = start
+    dot = partial(np.einsum, "ij,ij->j")
     value, gradient = function(point)
     steps: list[tuple[FloatArray, FloatArray, FloatArray]] = []  # step, change of gradient, 1/s.y
     scale = 1.0 / np.maximum(np.sqrt(dot(gradient, gradient)), 1.0)
@@ -679,9 +662,7 @@ def minimize_columns(
         for (step, change, rate), share in zip(steps, reversed(shares), strict=True):
             towards += step * (share - rate * dot(change, towards))
         slope = dot(gradient, towards)
-        length = np.where(slope > tolerance * np.maximum(np.abs(value), 1.0), 1.0, 0.0)
-        if not length.any():
-            break
+        length = np.where(slope > 1e-6 * np.maximum(np.abs(value), 1.0), 1.0, 0.0)
         for _ in range(10):  # halve the step of columns whose value does not fall enough
             trial = point - length * towards
             new_value, new_gradient = function(trial)
@@ -693,7 +674,8 @@ def minimize_columns(
         change = np.where(enough, new_gradient - gradient, 0.0)
         curvature, size = dot(step, change), dot(change, change)
         useful = curvature > 1e-12 * size
-        steps = [*steps, (step, change, useful / np.where(useful, curvature, 1.0))][-memory:]
+        rate = useful / np.where(useful, curvature, 1.0)
+        steps = [*steps, (step, change, rate)][-10:]
         scale = np.where(useful, curvature / np.where(useful, size, 1.0), scale)
         point, gradient = point + step, gradient + change
         value = np.where(enough, new_value, value)
@@ -730,10 +712,8 @@ class ScaleScore:
         total = np.asarray(scaled @ self.linear.astype(scaled.dtype), dtype=np.float64)
         if len(self.gammas):
             squared = squared_distances(scaled, self.landmarks)
-            powers = np.empty_like(squared)
             for gamma, weights in zip(self.gammas, self.kernels, strict=True):
-                np.exp(np.multiply(squared, -gamma, out=powers), out=powers)
-                total += powers @ weights.astype(powers.dtype)
+                total += np.exp(-float(gamma) * squared) @ weights.astype(scaled.dtype)
         return total
 
     def first_fit(self, factor: float) -> "ScaleScore":
@@ -785,10 +765,8 @@ class Family:
 
     def scores(self, weights: FloatArray) -> FloatArray:
         """Return the weighted mean of the scores of all models, of shape (n_instances, n_fits)."""
-        total = np.zeros_like(self.models[0].scores)
-        for model, weight in zip(self.models, weights, strict=True):
-            total += weight * model.scores
-        return total
+        pairs = zip(self.models, weights, strict=True)
+        return np.asarray(sum(weight * model.scores for model, weight in pairs))
 
     def committee(self) -> tuple[list[ScaleScore], FloatArray]:
         """Return the same for other instances: one sum per scale, and the intercepts."""
@@ -797,16 +775,17 @@ class Family:
         intercept = np.sum([weight * model.constant for model, weight in counted], axis=0)
         parts = []
         for number, (scale, landmarks) in enumerate(zip(self.scales, self.landmarks, strict=True)):
+            mine = [(model, weight) for model, weight in counted if model.scale == number]
             linear = np.zeros((landmarks.shape[1], len(intercept)))
             kernels: dict[float, FloatArray] = {}
-            for model, weight in counted:
-                if model.scale == number and model.gamma is None:
+            for model, weight in mine:
+                if model.gamma is None:
                     linear += weight * model.weights
-                elif model.scale == number and model.gamma is not None:
+                else:
                     kernels[model.gamma] = kernels.get(model.gamma, 0.0) + weight * model.weights
             shape = (len(kernels), landmarks.shape[0], len(intercept))
-            table = np.array(list(kernels.values())).reshape(shape)
-            parts.append(ScaleScore(scale, landmarks, linear, np.array(list(kernels)), table))
+            table = np.reshape([*kernels.values()], shape)
+            parts.append(ScaleScore(scale, landmarks, linear, np.array([*kernels]), table))
         return parts, intercept
 
 
@@ -866,13 +845,12 @@ def _fit_models(
     width: float | None,
 ) -> list[Model]:
     """Fit the models of one view."""
-    view = fit_view(scaled, marks, width, settings)
+    gamma, psi, projection, shift = fit_view(scaled, marks, width, settings)
     models = []
     for kind, fit in KINDS.items():
-        fits = fit(view.psi, work, settings)
-        constant = fits.intercept - view.shift @ fits.coef
-        weights = view.projection @ fits.coef
-        models.append(Model(kind, number, width, view.gamma, fits.scores, weights, constant))
+        fits = fit(psi, work, settings)
+        weights, constant = projection @ fits.coef, fits.intercept - shift @ fits.coef
+        models.append(Model(kind, number, width, gamma, fits.scores, weights, constant))
     return models
 
 
@@ -931,72 +909,75 @@ def fit_sigmoid(values: FloatArray, positive: BoolArray) -> tuple[float, float]:
     >>> round(slope, 3), round(abs(intercept), 3)
     (0.693, 0.0)
     """
-    n_positive, n_negative = positive.sum(), (~positive).sum()
-    targets = np.where(positive, (n_positive + 1) / (n_positive + 2), 1 / (n_negative + 2))
     center, spread = float(values.mean()), float(values.std())
     spread = spread if spread > 1e-12 else 1.0
-    design = np.tile((values - center) / spread, 2)[:, None]
-    labels = np.repeat([1, 0], len(values))  # every bag counts for both classes
-    model = LogisticRegression(C=1e9, tol=1e-10, max_iter=1000)
-    model.fit(design, labels, sample_weight=np.concatenate([targets, 1.0 - targets]))
-    slope, intercept = float(model.coef_[0, 0]), float(model.intercept_[0])
+    platt = SigmoidCalibration().fit((values - center) / spread, positive.astype(np.float64))
+    slope, intercept = -float(platt.a_), -float(platt.b_)
     if slope < 0.05:
-        slope, intercept = 0.05, float(np.log(targets.mean() / (1.0 - targets.mean())))
+        n_positive, n_negative = positive.sum(), (~positive).sum()
+        targets = np.where(positive, (n_positive + 1) / (n_positive + 2), 1 / (n_negative + 2))
+        slope, intercept = 0.05, float(logit(targets.mean()))
     return slope / spread, intercept - slope * center / spread
 
 
 # --- two groups that explain the labels
 
 
-def leave_out_trap(work: WorkingSet, family: Family, settings: Settings) -> tuple[IntArray, float]:
-    """Leave out the tighter of two groups of instances that both explain the bag labels.
+def find_rival(
+    work: WorkingSet, family: Family, settings: Settings
+) -> tuple[float, IntArray, IntArray]:
+    """Find a second group of instances that explains the bag labels without a first one.
 
     The walk on the standard scale with a kernel of width 1 finds a group; a walk or a noisy-or
     without the instances it calls positive may find a rival. If both rank nearly all bags held
     out, bag labels cannot decide between them, and a group that is far tighter than the other is
-    taken for something that merely comes with positive bags. Groups that are not far apart
+    probably something that merely comes with positive bags. Groups that are not far apart
     (:func:`gap`) are one kind, and there is no rival.
 
     Returns
     -------
-    kept : array of int
-        Positions of the instances that stay.
     rival_auc : float
         Held-out AUC of the second group; NaN if the first one does not reach 0.9, or if both are
         of one kind.
+    rival : array of int
+        The best instance in each positive bag of the group that does not count: the tighter one
+        if it is far tighter, otherwise the second; empty if there is no such area.
+    tighter : array of int
+        The instances of the tighter of two groups that both rank nearly all bags, if it is far
+        tighter; otherwise empty.
     """
-    everyone = np.arange(len(work.owner))
+    nothing = np.arange(0)
     first = next(model for model in family.models if (model.kind, model.width) == ("walk", 1.0))
     if not work.folds or work.auc(first.scores) < settings.first_auc:
-        return everyone, np.nan
+        return np.nan, nothing, nothing
     scaled = family.scales[0].apply(work.rows)
     marks = landmark_positions(work.rows, work.inside, settings.n_landmarks)
-    groups, picks = [], []
-    left, part, scores = everyone, work, first.scores
-    rival_auc = np.nan
-    for number in range(2):
-        if number == 1:
-            psi = fit_view(scaled, marks, first.width, settings).psi[left]
-            part = work.keep(left)
-            fits = [fit(psi, part, settings).scores for fit in KINDS.values()]
-            scores = max(fits, key=part.auc)
-            rival_auc = part.auc(scores)
-        seen = scores[:, 0]
-        picked = scaled[left[segment_argmax(seen, part.offsets)[work.positive]]]
-        picks.append(picked[np.argsort(instance_keys(picked), kind="stable")])
-        slope, intercept = fit_sigmoid(part.best(part.held_out(scores)), work.positive)
-        called = (slope * seen + intercept > 0) & part.inside
-        called[segment_argmin(seen, part.offsets)] = False  # every bag keeps one
-        groups.append(left[called])
-        left = left[~called]
-    if gap(picks[0], picks[1], scaled[~work.inside]) < settings.far_apart:
-        return everyone, np.nan
-    spreads = [robust_spread(group) for group in picks]
-    tighter = int(np.argmin(spreads))
-    equal = spreads[1 - tighter] < settings.far_tighter * spreads[tighter]
-    if rival_auc < settings.rival_auc or equal:
-        return everyone, rival_auc
-    return np.delete(everyone, groups[tighter]), rival_auc
+    called, best = _group(first.scores, work)
+    left = np.flatnonzero(~called)
+    rest = work.keep(left)
+    psi = fit_view(scaled, marks, first.width, settings)[1][left]
+    scores = max((fit(psi, rest, settings).scores for fit in KINDS.values()), key=rest.auc)
+    called_next, best_next = _group(scores, rest)
+    rival_auc, rival = rest.auc(scores), left[best_next]
+    rows = [scaled[at] for at in (best, rival)]
+    rows = [part[np.argsort(instance_keys(part), kind="stable")] for part in rows]
+    if gap(rows[0], rows[1], scaled[~work.inside]) < settings.far_apart:
+        return np.nan, nothing, nothing
+    spreads = [robust_spread(part) for part in rows]
+    if rival_auc < settings.rival_auc or max(spreads) < settings.far_tighter * min(spreads):
+        return rival_auc, rival, nothing
+    if spreads[0] <= spreads[1]:
+        return rival_auc, best, np.flatnonzero(called)
+    return rival_auc, rival, left[called_next]
+
+
+def _group(scores: FloatArray, work: WorkingSet) -> tuple[BoolArray, IntArray]:
+    """Return which instances a model calls positive, and the best one of each positive bag."""
+    seen = scores[:, 0]
+    slope, intercept = fit_sigmoid(work.best(work.held_out(scores)), work.positive)
+    called = (slope * seen + intercept > 0) & work.inside
+    called[segment_argmin(seen, work.offsets)] = False  # every bag keeps one
+    return called, segment_argmax(seen, work.offsets)[work.positive]
 
 
 def robust_spread(rows: FloatArray) -> float:
@@ -1088,22 +1069,13 @@ def _fit_forest(
     return forest.fit(rows, np.arange(len(rows)) < n_likely, sample_weight=weights)
 
 
-def join_forests(forests: list[ExtraTreesClassifier]) -> ExtraTreesClassifier | None:
-    """Return one forest with all trees, for bags that no fold holds."""
-    if not forests:
-        return None
-    joined = copy(forests[0])
-    joined.estimators_ = [tree for forest in forests for tree in forest.estimators_]
-    return joined.set_params(n_estimators=len(joined.estimators_))
-
-
 def log_odds(
-    forest: ExtraTreesClassifier, rows: NDArray[Any], settings: Settings = SETTINGS
+    forests: Sequence[ExtraTreesClassifier], rows: NDArray[Any], settings: Settings = SETTINGS
 ) -> FloatArray:
-    """Return the log-odds of standardized instances by a forest."""
+    """Return the log-odds of standardized instances by all trees of some forests."""
     # Tree by tree: the pool of workers of predict_proba warns in the threads that read blocks.
     rows = np.ascontiguousarray(rows, dtype=np.float32)
-    trees = [tree.predict_proba(rows, check_input=False)[:, 1] for tree in forest.estimators_]
-    share = np.mean(trees, axis=0)
+    trees = [tree for forest in forests for tree in forest.estimators_]
+    share = np.mean([tree.predict_proba(rows, check_input=False)[:, 1] for tree in trees], axis=0)
     added = settings.added_odds
     return np.asarray(np.log((share + added) / (1.0 - share + added)), dtype=np.float64)

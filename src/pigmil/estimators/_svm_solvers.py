@@ -6,15 +6,13 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 from sklearn.utils.class_weight import compute_class_weight
 
 from pigmil._core._sklearn_compat import import_libsvm
 from pigmil._core.typing import BoolArray, FloatArray
-from pigmil.bags import Bags
-from pigmil.distances import embed_bags, squared_distance_blocks
+from pigmil.distances import squared_distance_blocks
 
 libsvm = import_libsvm()
 
@@ -22,8 +20,6 @@ _GRAM_ROWS = 1500  # up to here (18 MB) one matrix product is cheaper than rows 
 _CACHE_MB = 200
 # libsvm's own limit is ten times this; scikit-learn warns when it is reached.
 _MAX_STEPS = 1_000_000
-_DOUBLE_VALUES = 1 << 25  # more values of an embedding (256 MB) are kept in single precision
-_CHUNK_PROTOTYPES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,27 +220,6 @@ def fit_gram_svm(
     return signed, -float(intercept[0])
 
 
-def hinge_objective(
-    decisions: FloatArray,
-    positive: BoolArray,
-    squared_norm: float,
-    *,
-    C: float = 1.0,
-    costs: tuple[float, float] = (1.0, 1.0),
-) -> float:
-    """Return the objective of :func:`fit_linear_svm` at given decision values.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> hinge_objective(np.array([-1.0, 0.5]), np.array([False, True]), 2.0)
-    1.5
-    """
-    margins = np.where(positive, decisions, -decisions)
-    losses = np.where(positive, costs[1], costs[0]) * np.maximum(0.0, 1.0 - margins)
-    return float(squared_norm / 2 + C * losses.sum())
-
-
 def class_costs(
     class_weight: Any,
     positive: BoolArray,
@@ -306,9 +281,7 @@ def with_short_indices(X: Any) -> Any:
     )
 
 
-def kernel_values(
-    queries: Any, references: Any, gamma: float | None, dtype: Any = np.float64
-) -> FloatArray:
+def kernel_values(queries: Any, references: Any, gamma: float | None) -> FloatArray:
     """Return the linear (``gamma`` None) or Gaussian kernel, ``exp(-gamma |x - x'|^2)``.
 
     Parameters
@@ -317,8 +290,6 @@ def kernel_values(
         Instances.
     gamma : float or None
         Width, per squared distance; None for the linear kernel.
-    dtype : dtype, default=float64
-        Of the result.
 
     Returns
     -------
@@ -333,8 +304,8 @@ def kernel_values(
     if gamma is None:
         product = queries @ references.T
         dense = product.toarray() if sp.issparse(product) else product
-        return np.asarray(dense, dtype=dtype)
-    values = np.empty((queries.shape[0], references.shape[0]), dtype=dtype)
+        return np.asarray(dense, dtype=np.float64)
+    values = np.empty((queries.shape[0], references.shape[0]))
     for rows, columns, squared in squared_distance_blocks(queries, references):
         squared *= -gamma
         values[rows, columns] = np.exp(squared, out=squared)
@@ -352,27 +323,3 @@ def kernel_scores(
         squared *= -gamma
         scores[rows] += np.exp(squared, out=squared) @ signed[columns]
     return scores
-
-
-def embed_by_instances(bags: Bags, decay: float) -> NDArray[Any]:
-    """Return the similarity of every bag to every instance of these bags.
-
-    Parameters
-    ----------
-    bags : Bags
-        Training bags.
-    decay : float
-        Decay of the similarity per squared distance.
-
-    Returns
-    -------
-    array of shape (n_bags, n_instances)
-        In single precision if it is large.
-    """
-    if bags.n_bags * bags.n_instances <= _DOUBLE_VALUES:
-        return embed_bags(bags, bags.instances, decay)
-    embedded = np.empty((bags.n_bags, bags.n_instances), dtype=np.float32)
-    for start in range(0, bags.n_instances, _CHUNK_PROTOTYPES):
-        columns = slice(start, start + _CHUNK_PROTOTYPES)
-        embedded[:, columns] = embed_bags(bags, bags.instances[columns], decay)
-    return embedded

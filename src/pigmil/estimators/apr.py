@@ -18,7 +18,7 @@ _BISECTIONS = 60
 
 
 def grow_box(
-    instances: FloatArray, offsets: IntArray, negatives: FloatArray | None = None, n_seeds: int = 1
+    instances: FloatArray, offsets: IntArray, negatives: FloatArray, n_seeds: int = 1
 ) -> IntArray:
     """Choose one instance of every bag so that the box around them is small.
 
@@ -33,8 +33,8 @@ def grow_box(
         Instances of the positive bags, in the features under consideration.
     offsets : array of int of shape (n_bags + 1,)
         Where each bag begins.
-    negatives : array of shape (n_negatives, n_features), optional
-        Only needed with several seeds.
+    negatives : array of shape (n_negatives, n_features)
+        Instances of the negative bags.
     n_seeds : int, default=1
         Number of seeds, spread evenly over the instances from the nearest to the farthest from the
         middle. The box with fewest negatives is kept, and of several the smallest.
@@ -52,31 +52,66 @@ def grow_box(
     Examples
     --------
     >>> import numpy as np
-    >>> grow_box(np.array([[0.0], [9.0], [0.5], [8.0], [0.2]]), np.array([0, 2, 4, 5]))
+    >>> instances = np.array([[0.0], [9.0], [0.5], [8.0], [0.2]])
+    >>> grow_box(instances, np.array([0, 2, 4, 5]), np.array([[5.0]]))
     array([0, 2, 4])
     """
-    from pigmil.estimators._kernels import grow
-
     highest = segment_reduce(np.maximum, instances, offsets).min(axis=0)
     lowest = segment_reduce(np.minimum, instances, offsets).max(axis=0)
     away = instances - (highest + lowest) / 2
     nearest_first = np.argsort(np.einsum("ij,ij->i", away, away), kind="stable")
     seeds = np.linspace(0, len(instances) - 1, min(n_seeds, len(instances))).astype(np.int64)
+    boxes = [_grow(instances, offsets, seed) for seed in nearest_first[seeds]]
+
+    def cost(chosen: IntArray) -> tuple[int, float]:
+        lower, upper = instances[chosen].min(axis=0), instances[chosen].max(axis=0)
+        inside = ((negatives >= lower) & (negatives <= upper)).all(axis=1)
+        return int(inside.sum()), float((upper - lower).sum())
+
+    return min(boxes, key=cost)
+
+
+def _grow(instances: FloatArray, offsets: IntArray, seed: int) -> IntArray:
     owner = segment_ids(offsets)
-    values = np.ascontiguousarray(instances)
-    best: IntArray | None = None
-    lowest_cost = (np.inf, np.inf)
-    for seed in nearest_first[seeds]:
-        chosen: IntArray = grow(values, offsets, int(seed), int(owner[seed]), _BACKFIT_PASSES)
-        if n_seeds == 1 or negatives is None:
-            return chosen
-        lower, upper = values[chosen].min(axis=0), values[chosen].max(axis=0)
-        n_negatives = ((negatives >= lower) & (negatives <= upper)).all(axis=1).sum()
-        cost = (float(n_negatives), float((upper - lower).sum()))
-        if best is None or cost < lowest_cost:
-            best, lowest_cost = chosen, cost
-    assert best is not None
-    return best
+    chosen = np.full(len(offsets) - 1, -1)  # -1: no instance yet
+    chosen[owner[seed]] = seed
+    for count in range(2, len(chosen) + 1):
+        box = instances[chosen[chosen >= 0]]
+        added = _added_sizes(instances, box.min(axis=0), box.max(axis=0))
+        added[chosen[owner] >= 0] = np.inf
+        best = int(added.argmin())
+        chosen[owner[best]] = best
+        # With two instances there is nothing to gain: either may be the first.
+        if count > 2:
+            _backfit(instances, offsets, chosen)
+    return chosen
+
+
+def _backfit(instances: FloatArray, offsets: IntArray, chosen: IntArray) -> None:
+    """Choose again in each bag until nothing changes; a strictly smaller box is needed."""
+    low = high = None
+    for _ in range(_BACKFIT_PASSES):
+        before = chosen.copy()
+        for bag in np.flatnonzero(chosen >= 0):
+            if low is None or high is None:
+                box = instances[chosen[chosen >= 0]]
+                low, high = np.partition(box, 1, axis=0)[:2], -np.partition(-box, 1, axis=0)[:2]
+            # Without the bag the bounds are the second values where its instance is the first.
+            own = instances[chosen[bag]]
+            lower: FloatArray = np.where(own > low[0], low[0], low[1])
+            upper: FloatArray = np.where(own < high[0], high[0], high[1])
+            added = _added_sizes(instances[offsets[bag] : offsets[bag + 1]], lower, upper)
+            if added.min() < added[chosen[bag] - offsets[bag]]:
+                chosen[bag] = offsets[bag] + added.argmin()
+                low = high = None  # the next bag sees another box
+        if np.array_equal(chosen, before):
+            return
+
+
+def _added_sizes(rows: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
+    """Return the increase of the sum of the sides if the box is extended to each row."""
+    sizes: FloatArray = np.abs(rows - rows.clip(lower, upper)).sum(axis=1)
+    return sizes
 
 
 def discriminating_features(

@@ -169,7 +169,9 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
             return
         before, rows, marks = found
         copies_of = bags.instance_info[ORIGINAL_ROW]
-        self.detected_instances_ = np.unique(copies_of[self.detected_instances_])
+        for name in ("detected_instances_", "rival_instances_"):
+            if hasattr(self, name):
+                setattr(self, name, np.unique(copies_of[getattr(self, name)]))
         self.instance_scores_ = self.instance_scores_[rows]
         held_out: Any = getattr(self, "held_out_", None)
         if held_out is not None:
@@ -259,7 +261,7 @@ class BaseMIL(BaseEstimator, metaclass=ABCMeta):
             raise TypeError(
                 f"{name} fits on instances in memory only. Call .load() first if the "
                 f"{X.nbytes / 1e9:.1f} GB fit, or use a method that fits on bags on disk: "
-                "SoftPIGMIL, PIGMIL, MaxPoolingLR, MMIL, SIL, KDEMin. Predictions stream for every "
+                "SoftPIGMIL, PIGMIL, MaxPoolingLR, MMIL, KDEMin. Predictions stream for every "
                 "method."
             )
         is_table = not isinstance(X, Bags | LazyBags) and is_plain_table(X)

@@ -8,8 +8,8 @@ import numpy as np
 from pigmil._core._sklearn_compat import Interval
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
-from pigmil.distances import bag_distances_of_kinds
-from pigmil.estimators._pairwise import PairwiseBagClassifier, Scorer
+from pigmil.distances import bag_distances
+from pigmil.estimators._pairwise import PairwiseBagClassifier
 from pigmil.estimators._parameters import AT_LEAST_ONE, Card, with_parameters
 
 
@@ -85,7 +85,6 @@ class CitationKNN(PairwiseBagClassifier):
     rank: int | None = 1
 
     _accepts_sparse = True
-    _pairwise_parameters = frozenset({"rank"})
     card = Card(
         "Citation-kNN",
         "Nearest neighbours among bags, references and citers",
@@ -98,54 +97,41 @@ class CitationKNN(PairwiseBagClassifier):
         "rank": [Interval(Integral, 1, None, closed="left"), None],
     }
 
-    def _fit(self, bags: Bags, positive: BoolArray) -> None:
-        self.training_bags_ = bags
-        self._fit_pairwise(self._pairwise_tables(bags), positive)
-
-    def _pairwise_tables(self, bags: Bags) -> FloatArray:
-        return self._distances(bags, None)
-
-    def _fit_pairwise(self, tables: FloatArray, positive: BoolArray) -> Scorer:
-        self.training_positive_ = positive
-        near, tie = tables.copy()
-        # A bag is not among its own neighbours.
-        np.fill_diagonal(near, np.inf)
-        self.citation_radius_ = _ranked_pairs(near, tie, self.n_citers)
-        return self._score_tables
-
-    def _distances(self, queries: Bags, references: Bags | None) -> FloatArray:
+    def _tables(
+        self, queries: Bags, references: Bags | None, weights: FloatArray | None = None
+    ) -> FloatArray:
         """Return the distances of queries to references, and the distances that break ties.
 
         They are in units of the mean training distance and rounded, so that equal distances
         compare equal regardless of the other bags in the same call.
         """
         kind = "hausdorff" if self.rank is None else "ranked"
-        tables = bag_distances_of_kinds(
+        tables = bag_distances(
             queries, references, (kind, "symmetric mean-min"), rank=self.rank or 1, double=True
         )
         if references is None:
             self.scale_ = float(tables[1].mean()) or 1.0
-        return np.round(np.stack(tables) / self.scale_, 9)
+        return np.round(tables / self.scale_, 9)
 
-    def _score_bags(self, bags: Bags) -> FloatArray:
-        return self._score_tables(self._distances(bags, self.training_bags_))
+    def _fit_tables(
+        self, tables: FloatArray, positive: BoolArray, weights: FloatArray | None = None
+    ) -> None:
+        self.training_positive_ = positive
+        near, tie = tables.copy()
+        # A bag is not among its own neighbours.
+        np.fill_diagonal(near, np.inf)
+        self.citation_radius_ = _ranked_pairs(near, tie, self.n_citers)
 
     def _score_tables(self, tables: FloatArray) -> FloatArray:
         near, tie = tables
-        votes = self._references(near, tie).astype(np.intp) + self._citers(near, tie)
+        order = np.lexsort((tie, near), axis=1)[:, : self.n_references]
+        votes = np.zeros(near.shape, dtype=np.intp)  # of every training bag: 0, 1 or 2
+        np.put_along_axis(votes, order, 1, axis=1)
+        radius, radius_tie = self.citation_radius_.T
+        votes += (near < radius) | ((near == radius) & (tie <= radius_tie))
         positive = votes @ self.training_positive_
         negative = votes @ ~self.training_positive_
         return (positive - negative - 0.5) / (positive + negative)
-
-    def _references(self, near: FloatArray, tie: FloatArray) -> BoolArray:
-        order = np.lexsort((tie, near), axis=1)[:, : self.n_references]
-        chosen = np.zeros(near.shape, dtype=np.bool_)
-        np.put_along_axis(chosen, order, True, axis=1)
-        return chosen
-
-    def _citers(self, near: FloatArray, tie: FloatArray) -> BoolArray:
-        radius, radius_tie = self.citation_radius_.T
-        return (near < radius) | ((near == radius) & (tie <= radius_tie))
 
 
 def _ranked_pairs(near: FloatArray, tie: FloatArray, rank: int) -> FloatArray:

@@ -1,8 +1,6 @@
 """Clustering MIL: one sphere around a cluster of instances from positive bags."""
 
 import warnings
-from collections.abc import Sequence
-from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,14 +8,14 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from pigmil._core._sklearn_compat import Interval, StrOptions
+from pigmil._core._sklearn_compat import StrOptions
 from pigmil._core.segments import segment_gather, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.distances import squared_distance_blocks
+from pigmil.estimators._linear import centre_and_spread, standardised
 from pigmil.estimators._parameters import AT_LEAST_ONE, Card, with_parameters
 from pigmil.estimators._selection import inner_folds, instance_keys, select_by_cv
-from pigmil.estimators._standardise import centre_and_spread, standardised
 from pigmil.estimators._svm_solvers import with_short_indices
 from pigmil.estimators.base import MaxInstanceClassifier
 
@@ -42,14 +40,10 @@ class ClusteringMIL(MaxInstanceClassifier):
 
     Parameters
     ----------
-    n_clusters : int, sequence of int or "auto", default="auto"
-        Number of clusters; of several the smallest whose accuracy in stratified
-        cross-validation over the training bags is within one standard error of the best;
-        "auto" tries 2, 5, 10, 20 and 40.
-    n_init : int, default=1
-        Starts of k-means.
-    cv : int, default=5
-        Folds of that cross-validation; fewer if a class has fewer bags.
+    n_clusters : int or "auto", default="auto"
+        Number of clusters; "auto" takes the smallest of 2, 5, 10, 20 and 40 whose accuracy in
+        stratified 5-fold cross-validation over the training bags is within one standard error of
+        the best.
     class_weight : dict, "balanced" or None, default=None
         Weight of each class in the accuracy.
     random_state : int, RandomState instance or None, default=None
@@ -78,8 +72,8 @@ class ClusteringMIL(MaxInstanceClassifier):
 
     When to use: One compact concept that every positive bag shares; a very simple model.
 
-    Defaults: n_clusters is chosen by cross-validation over the training bags; that rule, n_init and
-    cv were compared with others on other splits of the benchmark sets.
+    Defaults: n_clusters is chosen by cross-validation over the training bags; that rule was
+    compared with others on other splits of the benchmark sets.
 
     References
     ----------
@@ -95,9 +89,7 @@ class ClusteringMIL(MaxInstanceClassifier):
     20
     """
 
-    n_clusters: int | Sequence[int] | str = "auto"
-    n_init: int = 1
-    cv: int = 5
+    n_clusters: int | str = "auto"
     class_weight: Any = None
     random_state: Any = None
 
@@ -105,13 +97,7 @@ class ClusteringMIL(MaxInstanceClassifier):
     card = Card("Clustering MIL", "Sphere around a cluster of positive instances")
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "n_clusters": [
-            Interval(Integral, 1, None, closed="left"),
-            StrOptions({"auto"}),
-            "array-like",
-        ],
-        "n_init": AT_LEAST_ONE,
-        "cv": [Interval(Integral, 2, None, closed="left")],
+        "n_clusters": [*AT_LEAST_ONE, StrOptions({"auto"})],
     }
 
     def _fit(self, bags: Bags, positive: BoolArray) -> None:
@@ -126,19 +112,16 @@ class ClusteringMIL(MaxInstanceClassifier):
     def _choose_n_clusters(
         self, bags: Bags, positive: BoolArray, costs: tuple[float, float], seed: int
     ) -> int:
-        if isinstance(self.n_clusters, Integral):
+        if self.n_clusters != "auto":
             return int(self.n_clusters)
-        asked: Any = self.n_clusters
-        candidates = [int(n) for n in (_CANDIDATES if isinstance(asked, str) else asked)]
-        folds = inner_folds(bags, positive, self.cv)
-        if not folds or len(candidates) == 1:
-            return candidates[0]
-        candidates.sort()
+        folds = inner_folds(bags, positive)
+        if not folds:
+            return _CANDIDATES[0]
 
         def score_held_out(train: IntArray, test: IntArray) -> list[FloatArray]:
             spheres = [
                 self._best_sphere(bags[train], positive[train], costs, n_clusters, seed)
-                for n_clusters in candidates
+                for n_clusters in _CANDIDATES
             ]
             held_out = bags[test]
             return [
@@ -147,7 +130,7 @@ class ClusteringMIL(MaxInstanceClassifier):
             ]
 
         chosen = select_by_cv(score_held_out, positive, folds, costs=costs, one_se=True)
-        return candidates[chosen.index]
+        return _CANDIDATES[chosen.index]
 
     def _best_sphere(
         self,
@@ -159,7 +142,7 @@ class ClusteringMIL(MaxInstanceClassifier):
     ) -> tuple[FloatArray, float, float]:
         """Return centre, radius and training accuracy of the best sphere."""
         rows = segment_gather(bags.offsets, np.flatnonzero(positive))
-        centers = _cluster_centers(bags.instances[rows], n_clusters, self.n_init, seed)
+        centers = _cluster_centers(bags.instances[rows], n_clusters, seed)
         nearest = segment_reduce(np.minimum, _distances(bags, centers), bags.offsets).T
         weights = np.where(positive, costs[1], costs[0])
         radii, accuracies, gaps = sweep_radii(nearest, positive, weights)
@@ -210,11 +193,11 @@ def sweep_radii(
     return radii, accuracy, gap
 
 
-def _cluster_centers(instances: Any, n_clusters: int, n_init: int, seed: int) -> FloatArray:
+def _cluster_centers(instances: Any, n_clusters: int, seed: int) -> FloatArray:
     """Return k-means centres that depend neither on the order nor on the scale of the instances."""
     centre, spread = centre_and_spread(instances)
     moved = standardised(instances, centre, spread)[np.argsort(instance_keys(instances))]
-    model = KMeans(min(n_clusters, moved.shape[0]), n_init=n_init, random_state=seed)
+    model = KMeans(min(n_clusters, moved.shape[0]), n_init=1, random_state=seed)
     with warnings.catch_warnings():
         # Fewer distinct instances than clusters: some centres coincide, which does no harm.
         warnings.simplefilter("ignore", ConvergenceWarning)

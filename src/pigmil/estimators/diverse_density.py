@@ -19,8 +19,10 @@ from pigmil.estimators._noisy_or import (
     log_density_at,
     log_membership,
 )
-from pigmil.estimators._parameters import AT_LEAST_ONE, Card, with_parameters
+from pigmil.estimators._parameters import Card, with_parameters
 from pigmil.estimators._selection import min_error_threshold
+
+_MAX_STEPS = 50  # of L-BFGS, in one M step of EM-DD
 
 
 @with_parameters
@@ -42,7 +44,6 @@ class DD(ConceptClassifier):
 
     Parameters
     ----------
-    {n_start_bags}
     {n_starts}
     length_unit : {"auto", "median"} or float, default="auto"
         See :func:`pigmil.distances.length_unit`; 1.0 starts with all scales at 1.
@@ -59,7 +60,7 @@ class DD(ConceptClassifier):
     n_jobs : int or None, default=None
         Threads over the starts; the result does not depend on it.
     random_state : int, RandomState instance or None, default=None
-        Only for the draw of ``n_start_bags``.
+        Only for a sample behind ``length_unit="median"``.
     {probability}
     {pos_label}
 
@@ -150,7 +151,6 @@ def alternate(
     scales: FloatArray,
     *,
     max_iter: int,
-    max_steps: int,
     tol: float,
 ) -> tuple[Concept, list[float]]:
     """Alternate responsible instances and concept from one starting point.
@@ -169,8 +169,6 @@ def alternate(
         Where to start.
     max_iter : int
         Largest number of alternations.
-    max_steps : int
-        Largest number of L-BFGS steps of an M step.
     tol : float
         The loss must fall by this share; also ends the steps of an M step.
 
@@ -193,7 +191,7 @@ def alternate(
     settled = False
     for _ in range(max_iter):
         model = NoisyOr(bags.instances[chosen], single, positive)
-        concept = climb(model, point, scales, max_iter=max_steps, tol=tol)
+        concept = climb(model, point, scales, max_iter=_MAX_STEPS, tol=tol)
         again, new_loss = choose(concept.point, concept.scales)
         losses.append(new_loss)
         settled = not new_loss < loss - tol * max(1.0, loss)
@@ -223,22 +221,16 @@ class EMDD(ConceptClassifier):
 
     Parameters
     ----------
-    {n_start_bags}
     {n_starts}
-    combine : {"best", "mean"}, default="best"
-        ``"best"``: the concept of lowest loss decides. ``"mean"``: bags and instances are scored
-        by the mean membership over the concepts of all starts.
     {length_unit}
     max_iter : int, default=20
         Largest number of alternations from each start.
-    max_steps : int, default=50
-        Largest number of L-BFGS steps of an M step.
     tol : float, default=1e-4
         Stop when the loss falls by less than this share.
     n_jobs : int or None, default=None
         Threads over the starts; the result does not depend on it.
     random_state : int, RandomState instance or None, default=None
-        Only for the draw of ``n_start_bags``.
+        Only for a sample behind ``length_unit="median"``.
     {probability}
     {pos_label}
 
@@ -246,8 +238,6 @@ class EMDD(ConceptClassifier):
     ----------
     concept_, scales_ : array of shape (n_features,)
         The best concept found and the scales of the features.
-    concepts_, all_scales_ : array of shape (n_used, n_features)
-        Those that score: the best one, or all.
     loss_ : float
         Loss of the best concept on the training bags.
     losses_ : array of shape (n_starts,)
@@ -264,7 +254,7 @@ class EMDD(ConceptClassifier):
     Notes
     -----
     Cost: O(n_positive_instances n_instances n_features) to choose the starts, in blocks; each
-    alternation O(n_instances n_features) and ``max_steps`` times O(n_bags n_features).
+    alternation O(n_instances n_features) and 50 times O(n_bags n_features).
 
     When to use: As DD, on large bags: a step costs bags, not instances.
 
@@ -287,16 +277,9 @@ class EMDD(ConceptClassifier):
 
     max_iter: int = 20
     tol: float = 1e-4
-    combine: str = "best"
-    max_steps: int = 50
 
     card = Card("EM-DD", "Expectation-maximisation diverse density")
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "combine": [StrOptions({"best", "mean"})],
-        "max_steps": AT_LEAST_ONE,
-    }
-
     def _searcher(self, bags: Bags, positive: BoolArray) -> Callable[..., Concept]:
-        limits: Any = {"max_iter": self.max_iter, "max_steps": self.max_steps, "tol": self.tol}
+        limits: Any = {"max_iter": self.max_iter, "tol": self.tol}
         return lambda point, scales: alternate(bags, positive, point, scales, **limits)[0]

@@ -44,8 +44,7 @@ class _KISVM(KernelInstanceClassifier):
         costs = self._class_costs(positive)
         row_costs = self.C * np.concatenate([np.full(len(chosen), costs[1]), costs[0] * shares])
 
-        n_kept = single.shape[0] + means.shape[0]
-        atoms = Atoms(bags.instances, combination, self.kernel_width_, n_kept)
+        atoms = Atoms(bags.instances, combination, self.kernel_width_)
         offsets = offsets_of(bags.sizes[chosen])
         programme = KeyInstanceProgramme(atoms, offsets, 1.0 / row_costs, self.tol)
         coefficients, objectives, self.mixture_ = programme.solve(self.max_iter)
@@ -119,8 +118,8 @@ class BagKISVM(_KISVM):
     ranked well. In that case lower ``gamma`` or ``C``.
 
     Cost: O(n_instances^2 n_features) for the kernel of the means, in blocks; then small problems
-    of n_bags rows. Kernel rows of the instances of positive bags are kept in single precision
-    up to 128 MB, and computed again beyond.
+    of n_bags rows. The kernel between the instances of positive bags and the negative rows is
+    kept up to 400 MB, and computed again in every round beyond.
 
     When to use: A convex alternative to MI-SVM; the instances of negative bags are many.
 

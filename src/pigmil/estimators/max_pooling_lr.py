@@ -6,10 +6,9 @@ import numpy as np
 
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
-from pigmil.estimators._logistic import (
+from pigmil.estimators._linear import (
     Block,
     LinearScores,
-    Loss,
     StandardisedBlocks,
     minimise_penalised,
     pooled_loss,
@@ -107,22 +106,16 @@ class MaxPoolingLR(LinearScores):
         blocks = StandardisedBlocks(bags, weights)
         targets = positive.astype(np.float64)
         costs = self._class_costs(positive, weights)
-        factors = np.where(positive, costs[1], costs[0])
-        factors = factors if weights is None else factors * weights
-
+        factors = np.where(positive, costs[1], costs[0]) * (1.0 if weights is None else weights)
         sharpness = float(self.sharpness)
 
-        def loss(block: Block, coef: FloatArray, intercept: float) -> Loss:
+        def loss(block: Block, point: FloatArray) -> FloatArray:
             own = block.bags
-            return pooled_loss(coef, intercept, block, targets[own], factors[own], sharpness)
+            return pooled_loss(block, point, targets[own], factors[own], sharpness)
 
-        coef, intercept, self.n_iter_ = minimise_penalised(
-            loss,
-            blocks,
-            (np.zeros(bags.n_features), 0.0),
-            C=self.C,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            name="MaxPoolingLR",
+        start = np.zeros(bags.n_features + 1)
+        limits: dict[str, Any] = {"tol": self.tol, "max_iter": self.max_iter}
+        point, self.n_iter_ = minimise_penalised(
+            loss, blocks, start, C=self.C, name="MaxPoolingLR", **limits
         )
-        self._set_linear(bags, positive, blocks, (coef, intercept), costs, weights)
+        self._set_linear(bags, positive, blocks, point, costs, weights)

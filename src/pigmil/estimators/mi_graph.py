@@ -10,7 +10,7 @@ from pigmil._core.segments import segment_reduce
 from pigmil._core.typing import FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import gaussian_self_sums, gaussian_sums
-from pigmil.distances.bag_graphs import affinity_weights, edge_maps, gaussian_factor
+from pigmil.distances.bag_kernels import affinity_weights, edge_maps, gaussian_factor
 from pigmil.estimators._pairwise import BagKernelSVM
 from pigmil.estimators._parameters import Card, with_parameters
 
@@ -42,10 +42,8 @@ class MiGraph(BagKernelSVM):
     ----------
     support_ : array of int
         Positions of the support bags among the training bags.
-    support_bags_ : Bags
+    training_bags_ : Bags
         The support bags.
-    support_description_ : array
-        Weights of their instances.
     dual_coef_, intercept_ : array of shape (n_support,), float
         Coefficients of the SVM.
     {length_unit_}
@@ -78,8 +76,6 @@ class MiGraph(BagKernelSVM):
 
     C: float = 100.0
 
-    _describes_bags = False
-    _pairwise_parameters = frozenset({"gamma", "length_unit"})
     card = Card(
         "miGraph",
         "Set kernel weighted by the affinity graph of each bag",
@@ -90,19 +86,17 @@ class MiGraph(BagKernelSVM):
         return affinity_weights(bags)
 
     def _gram(
-        self, queries: Bags, described: FloatArray, references: Bags | None, known: FloatArray
+        self, queries: Bags, references: Bags | None, left: FloatArray, right: FloatArray
     ) -> FloatArray:
         sums = gaussian_sums(
-            queries,
-            references,
-            gamma=self.gamma / self.length_unit_**2,
-            query_weights=described,
-            reference_weights=known,
+            queries, references, gamma=self._rate, query_weights=left, reference_weights=right
         )
-        left = segment_reduce(np.add, described, queries.offsets)
-        if references is None:
-            return sums / np.outer(left, left)
-        return sums / np.outer(left, segment_reduce(np.add, known, references.offsets))
+        columns = queries if references is None else references
+        totals = [
+            segment_reduce(np.add, weights, bags.offsets)
+            for weights, bags in ((left, queries), (right, columns))
+        ]
+        return sums / np.outer(*totals)
 
 
 @with_parameters
@@ -113,12 +107,10 @@ class MIGraph(BagKernelSVM):
     bag are joined. The kernel of two bags is the sum of a Gaussian over all pairs of instances and
     a Gaussian over all pairs of edges, normalised in feature space. An edge is described by the
     degrees of its ends and its share of their affinity, see
-    :func:`pigmil.distances.bag_graphs.edge_maps`.
+    :func:`pigmil.distances.bag_kernels.edge_maps`.
 
     Departs from the paper: lengths are measured in ``length_unit`` (1.0 as in the paper); see
-    :func:`~pigmil.distances.bag_graphs.edge_maps` for the direction of edges. ``balance=True``
-    normalises the kernels of nodes and edges before they are added, because a large bag has many
-    more edges than instances; the default adds them as in the paper.
+    :func:`~pigmil.distances.bag_kernels.edge_maps` for the direction of edges.
 
     Parameters
     ----------
@@ -128,8 +120,6 @@ class MIGraph(BagKernelSVM):
         Width of the Gaussian between instances, per squared length.
     edge_gamma : float, default=1.0
         Width of the Gaussian between edges, whose features lie between 0 and 1; at most 20.
-    balance : bool, default=False
-        Give nodes and edges the same weight.
     {length_unit}
     {svm_class_weight}
     {probability}
@@ -137,9 +127,7 @@ class MIGraph(BagKernelSVM):
 
     Attributes
     ----------
-    support_description_ : array of shape (n_support, n)
-        Node kernel of each support bag with itself, and the vector of its edges.
-    support_, support_bags_, dual_coef_, intercept_, length_unit_
+    support_, training_bags_, dual_coef_, intercept_, length_unit_
         As in :class:`MiGraph`.
 
     Notes
@@ -165,9 +153,7 @@ class MIGraph(BagKernelSVM):
     """
 
     edge_gamma: float = 1.0
-    balance: bool = False
 
-    _pairwise_parameters = frozenset({"gamma", "edge_gamma", "balance", "length_unit"})
     card = Card(
         "MIGraph",
         "Kernel of the nodes and edges of each bag's graph",
@@ -176,26 +162,17 @@ class MIGraph(BagKernelSVM):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "edge_gamma": [Interval(Real, 0, 20, closed="right")],
-        "balance": ["boolean"],
     }
 
     def _describe(self, bags: Bags) -> FloatArray:
         """Return the node kernel of each bag with itself, and the vector of its edges."""
-        nodes = gaussian_self_sums(bags, gamma=self.gamma / self.length_unit_**2)
+        nodes = gaussian_self_sums(bags, gamma=self._rate)
         return np.hstack([nodes[:, None], edge_maps(bags, gaussian_factor(self.edge_gamma))])
 
     def _gram(
-        self, queries: Bags, described: FloatArray, references: Bags | None, known: FloatArray
+        self, queries: Bags, references: Bags | None, left: FloatArray, right: FloatArray
     ) -> FloatArray:
-        nodes = gaussian_sums(queries, references, gamma=self.gamma / self.length_unit_**2)
-        edges = described[:, 1:] @ known[:, 1:].T
-        node_norms = [side[:, 0] for side in (described, known)]
-        edge_norms = [(side[:, 1:] ** 2).sum(axis=1) for side in (described, known)]
-        if not self.balance:
-            norms = [node + edge for node, edge in zip(node_norms, edge_norms, strict=True)]
-            return (nodes + edges) / np.sqrt(np.outer(*norms))
-        # A bag without edges has an edge kernel of zero with every bag, including itself.
-        squared_norms = np.outer(*edge_norms)
-        edges = edges / np.sqrt(np.where(squared_norms > 0, squared_norms, 1))
-        total = nodes / np.sqrt(np.outer(*node_norms)) + edges
-        return total / np.sqrt(np.outer(*[1 + (norm > 0) for norm in edge_norms]))
+        nodes = gaussian_sums(queries, references, gamma=self._rate)
+        edges = left[:, 1:] @ right[:, 1:].T
+        norms = [side[:, 0] + (side[:, 1:] ** 2).sum(axis=1) for side in (left, right)]
+        return (nodes + edges) / np.sqrt(np.outer(*norms))

@@ -2,11 +2,7 @@
 
 from typing import Any, ClassVar
 
-import numpy as np
-
 from pigmil._core._sklearn_compat import StrOptions
-from pigmil._core.segments import segment_reduce
-from pigmil._core.typing import FloatArray, IntArray
 from pigmil.estimators._deep import DeepMIL, Shapes
 from pigmil.estimators._parameters import Card, with_parameters
 
@@ -28,7 +24,6 @@ class MINet(DeepMIL):
     Parameters
     ----------
     {hidden_layer_sizes}
-    {image_shape}
     level : {"embedding", "instance"}, default="embedding"
         MI-Net or mi-Net.
     pooling : {"max", "mean"}, default="max"
@@ -100,24 +95,14 @@ class MINet(DeepMIL):
     def _head_shapes(self, n_hidden: int) -> Shapes:
         return [(n_hidden, 1), (1,)]
 
-    def _head(self, torch: Any, hidden: Any, owners: Any, n_bags: int, head: list[Any]) -> Any:
-        weight, bias = head[0], head[1][:, None]
-        values = hidden if self.level == "embedding" else hidden @ weight + bias
-        rows = values.flatten(0, 1)
-        empty = torch.zeros(len(hidden) * n_bags, rows.shape[1])
-        kind = "amax" if self.pooling == "max" else "mean"
-        places = owners[:, None].expand_as(rows)
-        pooled = empty.scatter_reduce(0, places, rows, kind, include_self=False)
-        pooled = pooled.unflatten(0, (-1, n_bags))
-        return (pooled @ weight + bias if self.level == "embedding" else pooled)[:, :, 0]
-
-    def _bag_logits(self, hidden: FloatArray, offsets: IntArray, head: list[Any]) -> FloatArray:
-        values = hidden if self.level == "embedding" else hidden @ head[0] + head[1]
+    def _head(self, xp: Any, hidden: Any, head: list[Any], inside: Any) -> tuple[Any, Any]:
+        weight, bias = head
+        logits = hidden @ weight + bias
+        values = logits if self.level == "instance" else hidden
         if self.pooling == "max":
-            pooled = segment_reduce(np.maximum, values, offsets)
+            pooled = xp.amax(xp.where(inside[:, :, None], values, -xp.inf), 1)
         else:
-            pooled = segment_reduce(np.add, values, offsets) / np.diff(offsets)[:, None]
-        return (pooled @ head[0] + head[1] if self.level == "embedding" else pooled)[:, 0]
-
-    def _network_scores(self, hidden: FloatArray, offsets: IntArray, head: list[Any]) -> FloatArray:
-        return np.asarray((hidden @ head[0] + head[1])[:, 0])
+            pooled = xp.where(inside, 1.0, 0.0) @ values / inside.sum(1)[:, None]
+        if self.level == "embedding":
+            pooled = pooled @ weight + bias
+        return pooled[:, 0], logits[:, 0]

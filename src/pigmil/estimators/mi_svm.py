@@ -2,14 +2,12 @@
 
 import warnings
 from collections.abc import Callable
-from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
-from pigmil._core._sklearn_compat import StrOptions
-from pigmil._core.segments import segment_argmax, segment_mean
+from pigmil._core.segments import segment_argmax
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
 from pigmil.estimators._instance_svm import (
@@ -23,66 +21,6 @@ from pigmil.estimators._parameters import Card, with_parameters
 from pigmil.estimators.base import AcceptsWeights, spread_out
 
 
-def alternate(
-    svm: InstanceSVM,
-    signs: Signs,
-    impute: Callable[[FloatArray], Signs],
-    costs_of: Callable[[Signs], tuple[float, float]],
-    *,
-    max_iter: int,
-) -> tuple[FloatArray, Signs, list[float], str]:
-    """Train on imputed labels and impute from the trained scores until the labels stop changing.
-
-    With equal costs no step raises the objective, so there are finitely many; with unequal ones
-    labels may recur. The loop then ends with the best of the cycle.
-
-    Parameters
-    ----------
-    svm : InstanceSVM
-        Trained in place; on return it holds the model of the result.
-    signs : array of int8 of shape (n_instances,)
-        First labels: 1, -1, and 0 for instances that are not trained on.
-    impute : callable
-        Labels from the scores of all instances.
-    costs_of : callable
-        Cost factors of the two classes for given labels.
-    max_iter : int
-        Largest number of trainings.
-
-    Returns
-    -------
-    scores : array of shape (n_instances,)
-        Decision value of every instance under the last model.
-    signs : array of int8 of shape (n_instances,)
-        The labels that model was trained on.
-    objectives : list of float
-        The objective of every training.
-    problem : str
-        Why imputing from ``scores`` does not give ``signs`` again; empty if it does.
-    """
-    objectives: list[float] = []
-    history: list[Signs] = []
-    while True:
-        costs = costs_of(signs)
-        scores = svm.fit(signs, costs)
-        objectives.append(svm.objective(scores, signs, costs))
-        history.append(signs)
-        imputed = impute(scores)
-        if np.array_equal(imputed, signs):
-            return scores, signs, objectives, ""
-        recurs = [step for step, past in enumerate(history) if np.array_equal(past, imputed)]
-        if recurs or len(history) >= max_iter:
-            break
-        signs = imputed
-    if not recurs:
-        return scores, signs, objectives, f"after max_iter={max_iter} rounds; raise max_iter"
-    first = recurs[0]
-    signs = history[first + int(np.argmin(objectives[first:]))]
-    scores = svm.fit(signs, costs_of(signs))
-    cycle = f"but repeated a cycle of {len(history) - first} rounds; the best is kept"
-    return scores, signs, objectives, cycle
-
-
 class WitnessSVM(AcceptsWeights, KernelInstanceClassifier):
     """Base class of mi-SVM and MI-SVM: the alternation and the scores.
 
@@ -92,19 +30,55 @@ class WitnessSVM(AcceptsWeights, KernelInstanceClassifier):
     def _alternate(
         self,
         svm: InstanceSVM,
-        start: Signs,
+        signs: Signs,
         impute: Callable[[FloatArray], Signs],
-        costs_of: Callable[[Signs], tuple[float, float]] | None = None,
+        costs: tuple[float, float] | None = None,
     ) -> tuple[FloatArray, Signs]:
-        """Run the alternation, keep its model, and return the scores and labels of its end."""
+        """Train on imputed labels and impute from the scores until the labels stop changing.
 
-        def instance_costs(signs: Signs) -> tuple[float, float]:
+        With equal costs no step raises the objective, so there are finitely many; with unequal
+        ones labels may recur. The loop then ends with the best of the cycle.
+
+        Parameters
+        ----------
+        svm : InstanceSVM
+            Trained in place; on return it holds the model of the result.
+        signs : array of int8 of shape (n_instances,)
+            First labels: 1, -1, and 0 for instances that are not trained on.
+        impute : callable
+            Labels from the scores of all instances.
+        costs : (float, float), optional
+            Cost factors of the two classes; those of the labels of each round if not given.
+
+        Returns
+        -------
+        scores : array of shape (n_instances,)
+            Decision value of every instance under the last model.
+        signs : array of int8 of shape (n_instances,)
+            The labels that model was trained on.
+        """
+
+        def costs_of(signs: Signs) -> tuple[float, float]:
             used = signs != 0
-            return self._class_costs(signs[used] > 0, svm.weights[used])
+            return costs or self._class_costs(signs[used] > 0, svm.weights[used])
 
-        scores, signs, objectives, problem = alternate(
-            svm, start, impute, costs_of or instance_costs, max_iter=self.max_iter
-        )
+        objectives: list[float] = []
+        history: list[Signs] = []
+        recurs: list[int] = []
+        imputed = signs
+        while not recurs and len(history) < self.max_iter:
+            signs = imputed
+            scores = svm.fit(signs, costs_of(signs))
+            objectives.append(svm.objective(scores, signs, costs_of(signs)))
+            history.append(signs)
+            imputed = impute(scores)
+            recurs = [step for step, past in enumerate(history) if np.array_equal(past, imputed)]
+        problem = "" if recurs else f"after max_iter={self.max_iter} rounds; raise max_iter"
+        if recurs and recurs[0] < len(history) - 1:
+            signs = history[recurs[0] + int(np.argmin(objectives[recurs[0] :]))]
+            scores = svm.fit(signs, costs_of(signs))
+            n_rounds = len(history) - recurs[0]
+            problem = f"but repeated a cycle of {n_rounds} rounds; the best is kept"
         if problem:
             warnings.warn(
                 f"The labels of {type(self).__name__} did not converge {problem}.",
@@ -126,7 +100,7 @@ class MiSVM(WitnessSVM):
     positive; until no label changes. A bag's decision value is the largest of its instances.
 
     Departs from the paper: the Gaussian kernel is measured in ``length_unit``; class weights
-    and a check for cycles are added. None of them changes the fixed point. With more than 15000
+    and a check for cycles are added. None of them changes the fixed point. With more than 7000
     instances, 2500 of each class, spread evenly, are trained on.
 
     Parameters
@@ -166,7 +140,7 @@ class MiSVM(WitnessSVM):
     Notes
     -----
     Cost: a training takes O(n_support n_instances n_features) for the kernel, once for all
-    rounds; memory O(n_support n_instances), below 200 MB. Above 7000 instances nothing is kept
+    rounds; memory O(n_support n_instances), below 400 MB. Above 7000 instances nothing is kept
     between rounds.
 
     Where positive bags hold mostly negatives, the time grows with about the third
@@ -237,8 +211,7 @@ class MISVM(WitnessSVM):
     highest-scored instance; until no witness changes. The best instance decides for its bag.
 
     Departs from the paper: the Gaussian kernel is measured in ``length_unit``; class weights and a
-    check for cycles are added. ``negative_slack="instance"`` gives every instance of a negative bag
-    its own slack, which weights large negative bags more.
+    check for cycles are added.
 
     Parameters
     ----------
@@ -249,13 +222,8 @@ class MISVM(WitnessSVM):
         Width of the Gaussian kernel, ``exp(-gamma |x - x'|^2 / unit^2)``; 0.5 is scikit-learn's
         "scale".
     {length_unit}
-    negative_slack : {"bag", "instance"}, default="bag"
-        Whether the instances of a negative bag share one slack, as published, or have one each.
-        With ``"instance"`` and more than 15000 instances, 2500 of each class, spread evenly, are
-        trained on.
     class_weight : "balanced", dict or None, default=None
-        Factors on ``C``; "balanced" counts bags, or with ``negative_slack="instance"`` witnesses
-        against instances of negative bags.
+        Factors on ``C``; "balanced" counts bags.
     {max_iter}
     {tol}
     {probability}
@@ -313,7 +281,6 @@ class MISVM(WitnessSVM):
     """
 
     gamma: float = 0.1
-    negative_slack: str = "bag"
 
     card = Card(
         "MI-SVM",
@@ -321,13 +288,10 @@ class MISVM(WitnessSVM):
         grid={"gamma": (0.1, 0.02, 0.5)},
     )
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "negative_slack": [StrOptions({"bag", "instance"})]
-    }
-
     def _fit(self, bags: Bags, positive: BoolArray, weights: FloatArray | None = None) -> None:
         # Rows: all instances, then the mean of every positive bag, the witness to start from.
-        means = _bag_means(bags, positive)
+        average = averages(np.arange(bags.n_instances), bags.sizes, bags.n_instances)
+        means = average[np.flatnonzero(positive)] @ bags.instances
         rows = (sp.vstack if bags.is_sparse else np.vstack)([bags.instances, means])
         owner = np.concatenate([bags.bag_index, np.flatnonzero(positive)])
         own = None if weights is None else weights[owner]
@@ -343,21 +307,8 @@ class MISVM(WitnessSVM):
             signs[segment_argmax(scores[:n_instances], bags.offsets)[positive]] = 1
             return signs
 
-        def bag_costs(_: Signs) -> tuple[float, float]:
-            return self._class_costs(positive, weights)
-
-        settings: Any = {"gamma": self.kernel_width_, "C": self.C, "tol": self.tol, "weights": own}
-        if self.negative_slack == "instance":
-            scores, _ = self._alternate(InstanceSVM(rows, **settings), start, impute)
-        else:
-            svm = SharedSlackSVM(rows, owner, **settings)
-            scores, _ = self._alternate(svm, start, impute, bag_costs)
+        svm = SharedSlackSVM(
+            rows, owner, gamma=self.kernel_width_, C=self.C, tol=self.tol, weights=own
+        )
+        scores, _ = self._alternate(svm, start, impute, self._class_costs(positive, weights))
         self._set_detection(bags, positive, scores[:n_instances])
-
-
-def _bag_means(bags: Bags, positive: BoolArray) -> Any:
-    """Return the mean instance of every positive bag."""
-    if not bags.is_sparse:
-        return segment_mean(bags.instances, bags.offsets)[positive]
-    average = averages(np.arange(bags.n_instances), bags.sizes, bags.n_instances)
-    return (average @ bags.instances)[np.flatnonzero(positive)]

@@ -92,14 +92,12 @@ class MILD(MILClassifier):
     ----------
     level : {"bag", "instance"}, default="bag"
         Whether bags or instances are classified.
-    kernel : {"linear", "rbf"}, default="linear"
-        Kernel of the SVM.
     C : float or "cv", default="cv"
         Cost of the hinge loss; ``"cv"`` chooses among 0.1, 1, 10 and 100 by the accuracy in
         stratified 5-fold cross-validation, on a tie the smallest.
     gamma : float or "cv", default="cv"
-        Width of the similarity of bags and of the RBF kernel on instances, per squared unit of
-        length; ``"cv"`` chooses 0.3 or 1 likewise.
+        Width of the similarity of bags, whose SVM is linear, and of the RBF kernel on instances,
+        per squared unit of length; ``"cv"`` chooses 0.3 or 1 likewise.
     {length_unit}
     class_weight : None, "balanced" or dict, default="balanced"
         Cost factors of the classes. At instance level there are many negatives for each positive.
@@ -157,7 +155,6 @@ class MILD(MILClassifier):
     """
 
     level: str = "bag"
-    kernel: str = "linear"
     C: float | str = "cv"
     gamma: float | str = "cv"
     length_unit: str | float = "auto"
@@ -168,7 +165,6 @@ class MILD(MILClassifier):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "level": [StrOptions({"bag", "instance"})],
-        "kernel": [StrOptions({"linear", "rbf"})],
         "C": POSITIVE_OR_CV,
         "gamma": POSITIVE_OR_CV,
     }
@@ -260,10 +256,7 @@ class MILD(MILClassifier):
         return embed_bags(bags, prototypes, gamma / self.length_unit_**2)
 
     def _fit_svm(self, rows: Any, labels: BoolArray, C: float, gamma: float) -> Any:
-        width = None if self.kernel == "linear" else gamma / self.length_unit_**2
-        if width is not None and self.level == "bag":
-            # Not the unit of length: the embedding has a scale of its own.
-            width = 1.0 / (rows.shape[1] * (rows.var() or 1.0))
+        width = gamma / self.length_unit_**2 if self.level == "instance" else None
         return fit_svm(rows, labels, width, C=C, costs=self._class_costs(labels))
 
     def _bag_values(self, svm: Any, rows: Any, bags: Bags) -> FloatArray:

@@ -10,7 +10,7 @@ from pigmil._core._sklearn_compat import HasMethods, StrOptions
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
 from pigmil.distances import BAG_DISTANCES, bag_distances
-from pigmil.estimators._pairwise import PairwiseBagClassifier, Scorer
+from pigmil.estimators._pairwise import PairwiseBagClassifier
 from pigmil.estimators._parameters import AT_LEAST_ONE, Card, with_parameters
 from pigmil.estimators.base import AcceptsWeights, decision_values
 
@@ -18,7 +18,7 @@ _MAX_ITER = 1_000_000  # libsvm may not terminate if equal bags have different l
 
 
 @with_parameters
-class MInD(AcceptsWeights, PairwiseBagClassifier):
+class MInD(PairwiseBagClassifier, AcceptsWeights):
     """MInD: describe a bag by its dissimilarities to all training bags, and classify the vectors.
 
     Implements the paper: feature ``j`` of a bag is its dissimilarity to training bag ``j``. The
@@ -87,7 +87,6 @@ class MInD(AcceptsWeights, PairwiseBagClassifier):
     class_weight: Any = None
 
     _accepts_sparse = True
-    _pairwise_parameters = frozenset({"dissimilarity", "rank"})
     card = Card(
         "MInD",
         "Multiple-instance dissimilarity",
@@ -100,16 +99,14 @@ class MInD(AcceptsWeights, PairwiseBagClassifier):
         "classifier": [HasMethods(["fit", "predict"]), None],
     }
 
-    def _fit(self, bags: Bags, positive: BoolArray, weights: FloatArray | None = None) -> None:
-        self.training_bags_ = bags
-        self._fit_pairwise(self._pairwise_tables(bags), positive, weights)
+    def _tables(
+        self, queries: Bags, references: Bags | None, weights: FloatArray | None = None
+    ) -> FloatArray:
+        return bag_distances(queries, references, self.dissimilarity, rank=self.rank)
 
-    def _pairwise_tables(self, bags: Bags) -> FloatArray:
-        return bag_distances(bags, None, self.dissimilarity, rank=self.rank)
-
-    def _fit_pairwise(
+    def _fit_tables(
         self, tables: FloatArray, positive: BoolArray, weights: FloatArray | None = None
-    ) -> Scorer:
+    ) -> None:
         self.scale_ = 1.0
         self.__dict__.pop("training_weights_", None)
         if weights is not None:
@@ -117,12 +114,10 @@ class MInD(AcceptsWeights, PairwiseBagClassifier):
         squares = (self._vectors(tables) ** 2).sum(axis=1)
         # All bags are equal: there is no scale.
         self.scale_ = float(np.sqrt(np.average(squares, weights=weights))) or 1.0
+        passed_on = {} if weights is None else {"sample_weight": weights}
         self.classifier_ = self._new_classifier(positive, weights).fit(
-            self._vectors(tables),
-            positive,
-            **({} if weights is None else {"sample_weight": weights}),
+            self._vectors(tables), positive, **passed_on
         )
-        return self._score_vectors
 
     def _vectors(self, distances: FloatArray) -> FloatArray:
         vectors = distances / self.scale_
@@ -136,10 +131,5 @@ class MInD(AcceptsWeights, PairwiseBagClassifier):
         by_class = dict(enumerate(self._class_costs(positive, weights)))
         return SVC(kernel="linear", C=self.C, class_weight=by_class, max_iter=_MAX_ITER)
 
-    def _score_bags(self, bags: Bags) -> FloatArray:
-        return self._score_vectors(
-            bag_distances(bags, self.training_bags_, self.dissimilarity, rank=self.rank)
-        )
-
-    def _score_vectors(self, distances: FloatArray) -> FloatArray:
-        return decision_values(self.classifier_, self._vectors(distances))
+    def _score_tables(self, tables: FloatArray) -> FloatArray:
+        return decision_values(self.classifier_, self._vectors(tables))

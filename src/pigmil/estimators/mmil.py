@@ -11,10 +11,9 @@ from sklearn.exceptions import ConvergenceWarning
 from pigmil._core._sklearn_compat import Interval, StrOptions
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.estimators._logistic import (
+from pigmil.estimators._linear import (
     Block,
     LinearScores,
-    Loss,
     StandardisedBlocks,
     instance_loss,
     minimise_penalised,
@@ -145,13 +144,13 @@ class MMIL(LinearScores):
         least = float(bag_weights[positive].sum() / positive_weights.sum())
         share = 0.5 if isinstance(self.positive_share, str) else float(self.positive_share)
         probabilities = np.where(in_positive, share, 0.0)
-        coef, intercept = np.zeros(bags.n_features), 0.0
+        point = np.zeros(bags.n_features + 1)  # coefficients and intercept
         self.n_iter_ = 0
         for _ in range(self.max_iter):
             self.n_iter_ += 1
-            coef, intercept = self._maximise(blocks, probabilities, weights, (coef, intercept))
-            scores = blocks.scores(coef, intercept)
-            updated = np.where(in_positive, posterior(scores, share, bag_share), 0.0)
+            point = self._maximise(blocks, probabilities, weights, point)
+            probable = posterior(blocks.scores(point), share, bag_share)
+            updated = np.where(in_positive, probable, 0.0)
             changes = np.abs(updated - probabilities)[in_positive]
             change = float(np.average(changes, weights=positive_weights))
             probabilities = updated
@@ -168,7 +167,7 @@ class MMIL(LinearScores):
             )
         self.positive_share_ = share
         self.instance_probabilities_ = probabilities
-        self._set_linear(bags, positive, blocks, (coef, intercept), weights=bag_weights)
+        self._set_linear(bags, positive, blocks, point, weights=bag_weights)
 
     def _renumber(self, bags: Bags, kept: IntArray, rows: IntArray) -> None:
         n_instances = bags.n_instances
@@ -179,15 +178,13 @@ class MMIL(LinearScores):
         blocks: StandardisedBlocks,
         probabilities: FloatArray,
         weights: FloatArray,
-        start: tuple[FloatArray, float],
-    ) -> tuple[FloatArray, float]:
+        start: FloatArray,
+    ) -> FloatArray:
         """Train on the soft labels, starting from the last weights (M-step)."""
 
-        def loss(block: Block, coef: FloatArray, intercept: float) -> Loss:
-            own = block.rows
-            return instance_loss(coef, intercept, block, probabilities[own], weights[own])
+        def loss(block: Block, point: FloatArray) -> FloatArray:
+            return instance_loss(block, point, probabilities[block.rows], weights[block.rows])
 
-        coef, intercept, _ = minimise_penalised(
+        return minimise_penalised(
             loss, blocks, start, C=self.C, tol=1e-6, max_iter=_MAX_ITER, name="MMIL"
-        )
-        return coef, intercept
+        )[0]

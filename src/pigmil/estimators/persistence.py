@@ -77,7 +77,7 @@ _PLAIN = {
     "DictNode": {"builtins.dict"},
     "JsonNode": {"builtins.str"},
     "ListNode": {"builtins.list"},
-    "MaskedArrayNode": {"numpy.ma.MaskedArray"},
+    "MaskedArrayNode": {"numpy.ma.MaskedArray", "numpy.ma.core.MaskedArray"},  # of NumPy 1
     "NdArrayNode": {"numpy.ndarray", *(f"numpy.{name}" for name in _NUMBERS)},
     "RandomStateNode": {"numpy.random.mtrand.RandomState"},
     "SparseMatrixNode": {"scipy.sparse._csr.csr_array", "scipy.sparse._csr.csr_matrix"},
@@ -167,7 +167,7 @@ def load_model(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> 
     skops = import_optional("skops.io", extra="models", purpose="Loading a model")
     path, further = Path(path), {_class_name(name) for name in trusted}
     if not path.is_file():
-        raise ModelFileError(f"There is no model file at '{path}'.")
+        raise ModelFileError(f"There is no model file at '{path}'; save_model writes one.")
     admitted = {**_PLAIN, **dict.fromkeys(_TRUSTED_NODES, further)}
     admitted["ObjectNode"] = further.union(model_types())
     admitted["TreeNode"] = further | {"sklearn.tree._tree.Tree"}

@@ -50,7 +50,6 @@ from pigmil.estimators.base import MILClassifier
 from pigmil.exemplars import KernelExemplars, exemplar_lda, exemplar_svms
 from pigmil.graph import (
     ClassSplit,
-    CSDGSettings,
     Initialisation,
     PaperReading,
     UpdateResult,
@@ -68,14 +67,7 @@ from pigmil.scale import LazyBags
 _PAPER_READING = PaperReading()
 _MAX_PROTOTYPES = 7000  # beyond it they are sampled
 _BEST_PER_BAG = 2  # one per bag classified bags of the eleven sets of the paper worse
-_PROTOTYPES = {
-    "cv",
-    "best+hard_negatives",
-    "pool",
-    "pool+hard_negatives",
-    "working_sets+hard_negatives",
-    "all_instances",
-}
+_PROTOTYPES = {"best+hard_negatives", "pool", "pool+hard_negatives", "all_instances"}
 # Why a parameter departs from the paper; shown where it does.
 _REASONS = {
     "working_score": "requires support by other positive bags; KDE_min picks outliers",
@@ -114,7 +106,7 @@ class PIGMIL(MILClassifier):
 
     Parameters
     ----------
-    working_score : {"supported", "density_ratio", "kde_min"}, default="supported"
+    working_score : {"supported", "kde_min"}, default="supported"
         Initial ranking of the instances; ``"kde_min"`` is the paper's. See
         :func:`pigmil.graph.working_score`.
     decay : float or "cv", default="cv"
@@ -137,16 +129,12 @@ class PIGMIL(MILClassifier):
         :func:`pigmil.distances.class_log_densities`.
     max_candidates : int, default=3000
         Maximum number of candidates in all working sets: similarity is held for every pair.
-    n_instances_per_bag : int, default=1
-        Detected instances of each working bag: its pool member, then the best-scored instances of
-        its working set.
     prototypes : str, default="best+hard_negatives"
         Instances that span the embedding: ``"pool"`` (the paper); ``"pool+hard_negatives"``, with
-        the instance of each negative bag nearest to the pool; ``"cv"``, one of these two by
-        cross-validation over the training bags; ``"best+hard_negatives"``, the two best-scored
-        instances of every positive bag, with the instance of each negative bag nearest to these;
-        ``"working_sets+hard_negatives"``; or ``"all_instances"``, with which bags are classified
-        regardless of what was detected.
+        the instance of each negative bag nearest to the pool; ``"best+hard_negatives"``, the two
+        best-scored instances of every positive bag, with the instance of each negative bag nearest
+        to these; or ``"all_instances"``, with which bags are classified regardless of what was
+        detected.
     embedding_decay : float or "cv", default="cv"
         Kernel width of the embedding per squared unit of length; ``"cv"`` chooses among 0.1, 0.3,
         1, 3 and 10 by cross-validation over the training bags.
@@ -175,7 +163,7 @@ class PIGMIL(MILClassifier):
     Attributes
     ----------
     detected_instances_ : array of int
-        Flat indices of the final pool, one per working bag (or ``n_instances_per_bag``).
+        Flat indices of the final pool, one per working bag.
     best_instances_ : array of int of shape (n_positive_bags,)
         The best-scored instance of every positive bag, including those set aside.
     instance_scores_ : array of shape (n_instances,)
@@ -252,14 +240,13 @@ class PIGMIL(MILClassifier):
     )
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "working_score": [StrOptions({"supported", "density_ratio", "kde_min"})],
+        "working_score": [StrOptions({"supported", "kde_min"})],
         "decay": POSITIVE_OR_CV,
         "working_set_fraction": [Interval(Real, 0, 1, closed="right")],
         "similarity": [StrOptions({"svm", "lda", "rbf"})],
         "max_updates": [Interval(Integral, 0, None, closed="left")],
         "density_screen": ["boolean", StrOptions({"auto"})],
         "max_candidates": AT_LEAST_ONE,
-        "n_instances_per_bag": AT_LEAST_ONE,
         "prototypes": [StrOptions(_PROTOTYPES)],
         "embedding_decay": POSITIVE_OR_CV,
         "embedding_scaling": ["boolean"],
@@ -277,7 +264,6 @@ class PIGMIL(MILClassifier):
     max_updates: int = 20
     density_screen: bool | str = "auto"
     max_candidates: int = 3000
-    n_instances_per_bag: int = 1
     prototypes: str = "best+hard_negatives"
     embedding_decay: float | str = "cv"
     embedding_scaling: bool = True
@@ -433,25 +419,17 @@ class PIGMIL(MILClassifier):
         first = self._initialise(split)
         # PCP updating (lines 4 and 5): the CSDG, and Algorithm 2 on it.
         candidates, result = self._update(split, first, rng)
-        record_detection(self, bags, split, first, split.rows[candidates], result)
+        record_detection(self, split, first, split.rows[candidates], result)
         # Bag classification (line 6): the embedding by T+, and a linear SVM.
         self._classify(bags, positive, split.log_negative_density[0], rng)
 
     def _initialise(self, split: ClassSplit, width: int = 0) -> Initialisation:
         """Find working sets, working bags and the first pool (Definitions 2 to 5)."""
         reading = self._reading
-        scores = split.working_scores(
-            width,
-            kind=self.working_score,  # type: ignore[arg-type]
-            margin=reading.margin,
-            penalty=reading.penalty,
-            literal=reading.kde == "literal",
-        )
         return initialise(
-            scores,
+            split.working_scores(width, margin=reading.margin, penalty=reading.penalty),
             split.positive.offsets,
             fraction=self.working_set_fraction,
-            test=reading.t_test,  # type: ignore[arg-type]
             threshold=reading.t_threshold,
         )
 
@@ -484,9 +462,9 @@ class PIGMIL(MILClassifier):
             self_confidence(confidences),
             bags.bag_index[candidates],
             np.searchsorted(candidates, first.pool),
-            settings=CSDGSettings.from_reading(reading, rng),
+            reading=reading,
             max_updates=self.max_updates,
-            objective=reading.objective,  # type: ignore[arg-type]
+            random_state=rng,
             callback=self.callback,
         )
         return candidates, result
@@ -520,25 +498,18 @@ class PIGMIL(MILClassifier):
         if self.score_column:
             own = {"query_bag": bags.bag_index, "pool_bag": bags.bag_index[self.pool_]}
             best_scores = self._best_scores(bags, log_negative_density, **own)
-        kinds = ("pool", "pool+hard_negatives") if self.prototypes == "cv" else (self.prototypes,)
-        costs = class_costs(self.class_weight, positive, self.classes_, self.positive_label_)
-        fitted = []
-        for kind in kinds:
-            chosen = self._choose_prototypes(kind, bags, positive, rng)
-            svm = fit_prototype_svm(
-                bags,
-                positive,
-                bags.instances[chosen],
-                bags.bag_index[chosen],
-                C=self.C,
-                decay=self.embedding_decay,
-                unit=self.length_unit_,
-                scaled=self.embedding_scaling,
-                best_scores=best_scores,
-                costs=costs,
-            )
-            fitted.append((chosen, svm))
-        self.prototypes_, self.classifier_ = max(fitted, key=lambda pair: pair[1].inner_accuracy)
+        self.prototypes_ = self._choose_prototypes(bags, positive, rng)
+        self.classifier_ = fit_prototype_svm(
+            bags,
+            positive,
+            self.prototypes_,
+            C=self.C,
+            decay=self.embedding_decay,
+            unit=self.length_unit_,
+            scaled=self.embedding_scaling,
+            best_scores=best_scores,
+            costs=class_costs(self.class_weight, positive, self.classes_, self.positive_label_),
+        )
 
     def with_pool(self, X: Any, pool: Any = None, *, random_state: Any = None) -> "PIGMIL":
         """Return a copy whose bag classifier is trained anew, with another pool of instances.
@@ -568,53 +539,39 @@ class PIGMIL(MILClassifier):
         return other
 
     def _choose_prototypes(
-        self, kind: str, bags: Bags, positive: BoolArray, rng: np.random.RandomState
+        self, bags: Bags, positive: BoolArray, rng: np.random.RandomState
     ) -> IntArray:
         chosen = self.pool_
-        if kind == "all_instances":
+        if self.prototypes == "all_instances":
             chosen = np.arange(bags.n_instances)
-        elif kind.startswith("working_sets"):
-            working_bags = np.flatnonzero(self.working_bags_.working)
-            chosen = np.concatenate([self.working_sets_[bag] for bag in working_bags])
-        elif kind.startswith("best"):
+        elif self.prototypes.startswith("best"):
             best = segment_lowest(-self.instance_scores_, bags.offsets, _BEST_PER_BAG)
             chosen = np.flatnonzero(best & positive[bags.bag_index])
-        if kind.endswith("hard_negatives"):
-            near = chosen if kind.startswith("best") else self.pool_
-            chosen = np.append(chosen, hard_negatives(bags, ~positive, bags.instances[near]))
+        if self.prototypes.endswith("hard_negatives"):
+            chosen = np.append(chosen, hard_negatives(bags, ~positive, bags.instances[chosen]))
         if len(chosen) > _MAX_PROTOTYPES:
             chosen = np.sort(rng.choice(chosen, _MAX_PROTOTYPES, replace=False))
         return chosen
 
     def _score_bags(self, bags: Bags) -> FloatArray:
-        best_scores = None
-        if self.classifier_.uses_score:
-            best_scores = self._best_scores(bags, self._log_negative_density(bags))
+        best_scores = self._best_scores(bags) if self.classifier_.uses_score else None
         return self.classifier_.decide(bags, best_scores)
 
-    def _best_scores(
-        self, bags: Bags, log_negative_density: FloatArray, **own: IntArray
-    ) -> FloatArray:
+    def _best_scores(self, bags: Bags, *known: FloatArray, **own: Any) -> FloatArray:
         """Return the best score of each bag by the updated pool and the negative bags alone."""
-        scores = pool_scores(
-            bags.instances,
-            log_negative_density,
-            self._pool_instances,
-            gamma=self.decay_,
-            unit=self.length_unit_,
-            **own,
-        )
+        scores = self._pool_scores(bags, self._pool_instances, *known, **own)
         return segment_reduce(np.maximum, scores, bags.offsets)
 
-    def _log_negative_density(self, bags: Bags) -> FloatArray:
-        gamma, unit = self.decay_, self.length_unit_
-        return log_density(bags.instances, self.negative_bags_, gamma=gamma, unit=unit)
-
     def _score_instances(self, bags: Bags) -> FloatArray:
-        gamma, unit = self.decay_, self.length_unit_
-        negative = self._log_negative_density(bags)
-        scores = pool_scores(bags.instances, negative, self._scoring_pool, gamma=gamma, unit=unit)
-        return scores - self._score_offset
+        return self._pool_scores(bags, self._scoring_pool) - self._score_offset
+
+    def _pool_scores(
+        self, bags: Bags, pool: Any, log_negative_density: FloatArray | None = None, **own: Any
+    ) -> FloatArray:
+        how = {"gamma": self.decay_, "unit": self.length_unit_}
+        if log_negative_density is None:
+            log_negative_density = log_density(bags.instances, self.negative_bags_, **how)
+        return pool_scores(bags.instances, log_negative_density, pool, **how, **own)
 
     # The bag SVM has held-out decisions from its inner folds, so probabilities cost nothing.
     probability: ClassVar[bool] = True  # type: ignore[misc]

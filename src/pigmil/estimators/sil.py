@@ -10,17 +10,9 @@ from sklearn.linear_model import LogisticRegression
 from pigmil._core._sklearn_compat import HasMethods
 from pigmil._core.typing import BoolArray, FloatArray
 from pigmil.bags import Bags
-from pigmil.estimators._logistic import (
-    Block,
-    Loss,
-    StandardisedBlocks,
-    instance_loss,
-    minimise_penalised,
-)
+from pigmil.estimators._linear import centre_and_spread, linear_scores, standardised
 from pigmil.estimators._parameters import Card, with_parameters
-from pigmil.estimators._standardise import centre_and_spread, linear_scores, standardised
 from pigmil.estimators.base import AcceptsWeights, MaxInstanceClassifier, decision_values
-from pigmil.scale import LazyBags, map_instances
 
 
 @with_parameters
@@ -82,7 +74,6 @@ class SIL(AcceptsWeights, MaxInstanceClassifier):
     estimator: Any = field(default=None, kw_only=False)
 
     _accepts_sparse = True
-    _fits_lazy_bags = True
     card = Card("SIL", "Single-instance learning")
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -93,58 +84,17 @@ class SIL(AcceptsWeights, MaxInstanceClassifier):
         ]
     }
 
-    def _fit(
-        self, bags: Bags | LazyBags, positive: BoolArray, weights: FloatArray | None = None
-    ) -> None:
+    def _fit(self, bags: Bags, positive: BoolArray, weights: FloatArray | None = None) -> None:
         classifier = LogisticRegression(max_iter=1000) if self.estimator is None else self.estimator
-        if isinstance(bags, LazyBags):
-            self._fit_blocks(clone(classifier), bags, positive)
-        else:
-            own = None if weights is None else np.repeat(weights, bags.sizes)
-            self.centre_, self.spread_ = centre_and_spread(bags.instances, own)
-            self.estimator_ = clone(classifier).fit(
-                standardised(bags.instances, self.centre_, self.spread_),
-                positive[bags.bag_index].astype(np.int64),
-                **({} if own is None else {"sample_weight": own}),
-            )
-        self.threshold_ = 0.0
-        scores = map_instances(self._score_instances, bags)
-        self._set_threshold(bags, positive, scores, weights=weights)
-
-    def _fit_blocks(self, classifier: Any, bags: LazyBags, positive: BoolArray) -> None:
-        """Fit a logistic regression on bags on disk; every step is a sum over blocks."""
-        expected = LogisticRegression().get_params()
-        given = classifier.get_params()
-        changed = [name for name in expected if given.get(name) != expected[name]]
-        others = sorted(set(changed) - {"C", "tol", "max_iter", "n_jobs", "verbose"})
-        if type(classifier) is not LogisticRegression or others:
-            raise TypeError(
-                f"SIL fits {classifier!r} on instances in memory only; on bags on disk it takes "
-                "LogisticRegression with C, tol and max_iter. Call .load() first if the bags fit "
-                "in memory."
-            )
-        blocks = StandardisedBlocks(bags)
-        targets = positive.astype(np.float64)
-
-        def loss(block: Block, coef: FloatArray, intercept: float) -> Loss:
-            inherited = np.repeat(targets[block.bags], np.diff(block.offsets))
-            return instance_loss(coef, intercept, block, inherited, np.ones_like(inherited))
-
-        coef, intercept, n_iter = minimise_penalised(
-            loss,
-            blocks,
-            (np.zeros(bags.n_features), 0.0),
-            C=classifier.C,
-            tol=classifier.tol,
-            max_iter=classifier.max_iter,
-            name="SIL",
+        own = None if weights is None else np.repeat(weights, bags.sizes)
+        self.centre_, self.spread_ = centre_and_spread(bags.instances, own)
+        self.estimator_ = clone(classifier).fit(
+            standardised(bags.instances, self.centre_, self.spread_),
+            positive[bags.bag_index].astype(np.int64),
+            **({} if own is None else {"sample_weight": own}),
         )
-        classifier.classes_ = np.array([0, 1])
-        classifier.coef_, classifier.intercept_ = coef[None, :], np.array([intercept])
-        classifier.n_features_in_ = bags.n_features
-        classifier.n_iter_ = np.array([n_iter], dtype=np.int32)
-        self.estimator_ = classifier
-        self.centre_, self.spread_ = blocks.centre, blocks.spread
+        self.threshold_ = 0.0
+        self._set_threshold(bags, positive, self._score_instances(bags), weights=weights)
 
     def _score_instances(self, bags: Bags) -> FloatArray:
         model = self.estimator_

@@ -5,23 +5,25 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression
+from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
 from pigmil._core._sklearn_compat import StrOptions
 from pigmil._core.segments import segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import Bags
-from pigmil.estimators._parameters import AT_LEAST_ONE, POSITIVE, Card, with_parameters
+from pigmil.estimators._parameters import AT_LEAST_ONE, Card, with_parameters
 from pigmil.estimators._selection import (
     HeldOutScores,
     bag_digests,
     content_order,
     fold_units,
     inner_folds,
+    scores_of_others,
     summary_scores,
     warn_of_chance,
 )
+from pigmil.estimators._smoothing import choose_smoothing, coordinates, smooth_scores
 from pigmil.estimators._soft_large import choose_working_set, fold_of_bags, score_block
 from pigmil.estimators._soft_models import (
     SETTINGS,
@@ -30,16 +32,15 @@ from pigmil.estimators._soft_models import (
     WorkingSet,
     committee_scores,
     dense,
+    find_rival,
     fit_family,
     fit_forests,
     fit_sigmoid,
-    join_forests,
-    leave_out_trap,
     log_odds,
     row_blocks,
-    squared_distances,
 )
 from pigmil.estimators.base import MILClassifier
+from pigmil.estimators.statistics import StatisticsBoosting, StatisticsSVC
 from pigmil.graph.scoring import bag_auc
 from pigmil.scale import LazyBags, map_instances, take_rows
 
@@ -72,25 +73,25 @@ class SoftPIGMIL(MILClassifier):
 
     Parameters
     ----------
-    sharpness : float, default=3.0
-        Factor of the scores in the softmax that shares a place.
-    max_iter : int, default=10
-        Number of rounds of a walk.
-    temperature : float, default=0.5
-        Difference in held-out AUC that divides the weight of a model by e, in standard errors of
-        the best AUC.
-    ridge : float, default=0.03
-        Penalty of the noisy-or.
+    parts : {"one", "all"}, default="one"
+        Whether one group of instances explains the bag labels, the tightest one; or every group
+        counts that explains them without the others, as each atom of a functional group does.
+        Then a second forest separates all instances of positive bags from the negatives and makes
+        up two thirds of the score. Bag labels cannot decide which of the two is right.
     n_landmarks : int, default=120
         Largest number of landmarks from each class.
     max_instances : int, default=15000
         Largest number of instances to fit on, but at least six of each bag. Where there are more,
         all are scored twice, by a linear contrast and by a first fit on its best instances and a
         random sample of each bag; the final fit has the best of both and a random sample.
-    bag_rule : {"max", "embedding"}, default="max"
-        Score of a bag: that of its best instance, so that adding an instance never lowers it; or
-        a logistic regression on the greatest kernels with the landmarks, for data that do not
-        follow the standard assumption.
+    bag_rule : {"max", "auto"}, default="max"
+        Score of a bag: that of its best instance, so that adding an instance never lowers it. Or
+        whichever of this, :class:`StatisticsSVC` and :class:`StatisticsBoosting` ranks the bags
+        best that are held out: for labels that depend on whole bags. Lazy, sparse and wide bags
+        are scored by their best instance. The scores of instances do not depend on it.
+    smooth : {"coords"} or None, default=None
+        Average scores over neighbouring instances of a bag, by ``instance_info["coords"]``, as far
+        as that helps on bags held out, which may be not at all.
     n_jobs : int or None, default=None
         Number of threads that fit views and forests. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
@@ -114,16 +115,25 @@ class SoftPIGMIL(MILClassifier):
         value near 1 means that two groups of instances explain the labels, and that bag labels
         cannot decide between them. NaN if the first walk does not reach 0.9, or if both groups
         are of one kind.
+    rival_instances_ : array of int
+        Flat position of the best instance of the other of the two groups in each positive bag, to
+        compare with ``detected_instances_``; empty where ``rival_auc_`` is NaN.
     model_names_, model_aucs_, model_weights_ : arrays of shape (n_models,)
         Kind, scale and width of each model, its held-out AUC, and its weight.
     committee_ : list
         The weighted mean of the models for other instances, one entry per scale.
-    forest_ : ExtraTreesClassifier or None
-        Trees on standardized features; None without folds or with more than 1,024 features.
+    forests_ : list of list of ExtraTreesClassifier
+        Trees on standardized features, fitted without each fold, one list for each pool; empty
+        without folds or with more than 1,024 features.
+    forest_gains_ : array of shape (n_pools,)
+        Factor of the log-odds of each list.
+    smoothing_ : (float, float)
+        Width of the average over neighbours, in distances from an instance to the nearest one, and
+        their share in the score; both 0 if there is none.
     calibration_ : (float, float)
         Slope and intercept of the sigmoid.
-    n_iter_ : int
-        Rounds of a walk.
+    bag_model_, bag_calibration_ : estimator or None, (float, float)
+        What scores bags by ``bag_rule="auto"``, and its sigmoid; None for the best instance.
 
     Notes
     -----
@@ -159,47 +169,47 @@ class SoftPIGMIL(MILClassifier):
         title="Positive instances by soft pools in several metrics",
         paper="This library, after Xu, Wu, Zhang, Tian: PIGMIL",
         year=2026,
-        default_chosen="Models are weighted by held-out bags. sharpness, temperature, ridge, "
-        "n_landmarks and max_iter were chosen on 44 labelled development sets and halves of them.",
+        default_chosen="Models are weighted by held-out bags. n_landmarks and all "
+        "constants were chosen on 44 labelled development sets and halves of them.",
         cost="O(N (d + m) m) with m <= 240 landmarks",
         when_to_use="Which instances make bags positive, on data about which little is known.",
     )
 
-    sharpness: float = SETTINGS.sharpness
-    max_iter: int = SETTINGS.max_iter
-    temperature: float = SETTINGS.temperature
-    ridge: float = SETTINGS.ridge
+    parts: str = "one"
     n_landmarks: int = SETTINGS.n_landmarks
     max_instances: int = SETTINGS.max_instances
     bag_rule: str = "max"
+    smooth: str | None = None
     n_jobs: int | None = None
     random_state: Any = None
     pos_label: Any = None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "sharpness": POSITIVE,
-        "temperature": POSITIVE,
-        "ridge": POSITIVE,
+        "parts": [StrOptions({"one", "all"})],
         "n_landmarks": AT_LEAST_ONE,
         "max_instances": AT_LEAST_ONE,
-        "bag_rule": [StrOptions({"max", "embedding"})],
+        "smooth": [StrOptions({"coords"}), None],
+        "bag_rule": [StrOptions({"max", "auto"})],
     }
 
     def _fit(self, bags: Bags | LazyBags, positive: BoolArray) -> None:
-        names = ("sharpness", "max_iter", "temperature", "ridge", "n_landmarks", "max_instances")
-        settings = replace(SETTINGS, **{name: getattr(self, name) for name in names})
+        settings = replace(SETTINGS, n_landmarks=self.n_landmarks, max_instances=self.max_instances)
         # One BLAS thread for any n_jobs: otherwise the last digits change.
         with threadpool_limits(1):
             order = content_order(bags)
             folds = inner_folds(bags, positive, settings.n_folds, order)
             work, family = self._fit_family(bags, positive, folds, order, settings)
             scores, held_out = self._combine(bags, work, family, settings)
+            self.smoothing_ = (0.0, 0.0)
+            if self.smooth is not None and folds:
+                coords = map_instances(coordinates, bags, info=True)
+                self.smoothing_ = choose_smoothing(held_out, coords, bags.offsets, positive)
+                scores = smooth_scores(scores, coords, bags.offsets, *self.smoothing_)
+                held_out = smooth_scores(held_out, coords, bags.offsets, *self.smoothing_)
             self._calibrate_scores(bags, work, held_out)
             slope, intercept = self.calibration_
             self._set_detection(bags, positive, slope * scores + intercept)
-            if self.bag_rule == "embedding":
-                self._fit_embedding(bags, positive, folds)
-        self.n_iter_ = self.max_iter
+            self._choose_bag_rule(bags, positive, folds)
 
     def _fit_family(
         self,
@@ -237,12 +247,14 @@ class SoftPIGMIL(MILClassifier):
             return fit_family(work, kinds, settings, more=also, n_jobs=self.n_jobs)
 
         family = fit(work)
-        self.rival_auc_ = np.nan
+        self.rival_auc_, rival = np.nan, np.arange(0)
         if narrow:
-            kept, self.rival_auc_ = leave_out_trap(work, family, settings)
-            if len(kept) < len(work.positions):
-                work = work.keep(kept)
+            self.rival_auc_, rival, tighter = find_rival(work, family, settings)
+            rival = work.positions[rival]
+            if len(tighter) and self.parts == "one":
+                work = work.keep(np.delete(np.arange(len(work.positions)), tighter))
                 family = fit(work)
+        self.rival_instances_ = rival
         return work, family
 
     def _combine(
@@ -253,28 +265,34 @@ class SoftPIGMIL(MILClassifier):
         Both parts are in standard deviations of the negatives' scores.
         """
         committee, constants = family.committee()
-        scores, share, gain = family.scores(family.weights[:, :1]), 1.0, 0.0
-        forests: list[Any] = []
+        scores, share = family.scores(family.weights[:, :1]), 1.0
+        forests: list[list[Any]] = []
+        gains = np.empty(0)
         held_out = work.held_out(family.scores(family.weights))
         if work.folds and bags.n_features <= settings.wide:
             scaled = family.scales[0].apply(work.rows)
-            forests = fit_forests(scaled, scores, work, settings, n_jobs=self.n_jobs)
-            trees = np.empty(len(scaled))
-            for forest, used in zip(forests, work.used.T[1:], strict=False):
-                trees[~used] = log_odds(forest, scaled[~used])
-            gain = settings.forest_share / _spread(trees[~work.inside])
-            share = (1.0 - settings.forest_share) / _spread(scores[~work.inside, 0])
-            held_out = share * held_out + gain * trees
-            scores = share * scores + gain * trees[:, None]
+            pools = [(scores, settings.forest_share)]
+            if self.parts == "all":  # then all instances of positive bags are a pool as well
+                pools.append((np.zeros_like(scores), settings.parts_share))
+            for pool, part in pools:
+                forests.append(fit_forests(scaled, pool, work, settings, n_jobs=self.n_jobs))
+                trees = np.empty(len(scaled))
+                for forest, used in zip(forests[-1], work.used.T[1:], strict=False):
+                    trees[~used] = log_odds([forest], scaled[~used])
+                factor = (1.0 - part) / _spread(scores[~work.inside, 0])
+                gain = part / _spread(trees[~work.inside])
+                share, gains = factor * share, np.append(factor * gains, gain)
+                held_out = factor * held_out + gain * trees
+                scores = factor * scores + gain * trees[:, None]
         pair = np.column_stack([scores[:, 0], held_out])
         if len(work.positions) < bags.n_instances:
-            function = partial(score_block, (committee, constants), forests, (share, gain))
+            function = partial(score_block, (committee, constants), forests, (share, gains))
             every = map_instances(function, bags, fold_of_bags(work.positive, work.folds))
             every[work.positions] = pair
             pair = every
         self.committee_ = [part.first_fit(share) for part in committee]
         self.intercept_ = share * float(constants[0])
-        self.forest_, self.forest_gain_ = join_forests(forests), gain
+        self.forests_, self.forest_gains_ = forests, gains
         names = [
             (model.kind, family.scales[model.scale].kind, model.width) for model in family.models
         ]
@@ -290,65 +308,60 @@ class SoftPIGMIL(MILClassifier):
         self.calibration_ = slope, intercept = fit_sigmoid(best, work.positive)
         self.held_out_auc_ = bag_auc(best, work.positive) if work.folds else np.nan
         fold = fold_of_bags(work.positive, work.folds)
+        scores = slope * held_out + intercept
         self.held_out_ = HeldOutScores(
-            scores=slope * held_out + intercept,
+            scores=scores,
             offsets=bags.offsets,
             positive=work.positive,
             fold=fold,
             units=fold_units(bags),
             digests=bag_digests(bags),
             summaries=summary_scores(bags, work.positive, fold),
+            others=scores_of_others(bags, work.positive, fold, scores),
         )
         warn_of_chance(self.card.name, self.held_out_auc_, work.positive)
 
     def _score_instances(self, bags: Bags) -> FloatArray:
         committee = (self.committee_, np.array([self.intercept_]))
         scores = committee_scores(*committee, bags.instances)[:, 0]
-        if self.forest_ is not None:
+        for forests, gain in zip(self.forests_, self.forest_gains_, strict=True):
             trees = [
-                log_odds(self.forest_, self.committee_[0].scale.apply(rows))
+                log_odds(forests, self.committee_[0].scale.apply(rows))
                 for rows in row_blocks(bags.instances)
             ]
-            scores += self.forest_gain_ * np.concatenate(trees)
+            scores += gain * np.concatenate(trees)
+        if self.smoothing_[1]:
+            scores = smooth_scores(scores, coordinates(bags), bags.offsets, *self.smoothing_)
         slope, intercept = self.calibration_
         return slope * scores + intercept
 
     def _score_bags(self, bags: Bags) -> FloatArray:
-        if self.bag_rule == "embedding":
-            slope, intercept = self.embedding_calibration_
-            values = self.embedding_.decision_function(self._embed(bags))
-            return np.asarray(slope * values + intercept, dtype=np.float64)
+        if self.bag_model_ is not None:
+            slope, intercept = self.bag_calibration_
+            return slope * self.bag_model_.decision_function(bags) + intercept
         return segment_reduce(np.maximum, self._score_instances(bags), bags.offsets)
+
+    def _choose_bag_rule(
+        self, bags: Bags | LazyBags, positive: BoolArray, folds: list[BoolArray]
+    ) -> None:
+        """Score bags by their statistics if that ranks the bags held out better."""
+        self.bag_model_, self.bag_calibration_ = None, (1.0, 0.0)
+        wide = bags.is_sparse or bags.n_features > SETTINGS.wide
+        if self.bag_rule == "max" or isinstance(bags, LazyBags) or wide or not folds:
+            return
+        best_auc = self.held_out_auc_
+        for rival in (StatisticsSVC(), StatisticsBoosting(random_state=0)):
+            values = np.empty(bags.n_bags)
+            for fold in folds:
+                model = clone(rival).fit(bags[~fold], positive[~fold])
+                values[fold] = model.decision_function(bags[fold])
+            if bag_auc(values, positive) > best_auc:
+                best_auc = bag_auc(values, positive)
+                self.bag_model_ = clone(rival).fit(bags, positive)
+                self.bag_calibration_ = fit_sigmoid(values, positive)
 
     def _calibrate(self, bags: Bags, y: Any, *weights: FloatArray) -> None:
         self.probability_slope_ = 1.0
-
-    def _fit_embedding(
-        self, bags: Bags | LazyBags, positive: BoolArray, folds: list[BoolArray]
-    ) -> None:
-        """Fit the logistic regression on bags, and its sigmoid on bags held out."""
-
-        def regression(used: BoolArray) -> LogisticRegression:
-            model = LogisticRegression(C=1.0, class_weight="balanced", max_iter=1000)
-            return model.fit(table[used], positive[used])
-
-        table = map_instances(self._embed, bags)
-        self.embedding_ = regression(np.ones(len(positive), dtype=bool))
-        values = self.embedding_.decision_function(table)
-        for fold in folds:
-            values[fold] = regression(~fold).decision_function(table[fold])
-        self.embedding_calibration_ = fit_sigmoid(values, positive)
-
-    def _embed(self, bags: Bags) -> FloatArray:
-        """Greatest kernel with each landmark, and the score of the best instance."""
-        scale, landmarks = self.committee_[0].scale, self.committee_[0].landmarks
-        parts = []
-        for rows in row_blocks(bags.instances):
-            squared = squared_distances(scale.apply(rows), landmarks)
-            parts.append(np.exp(-squared / (2.0 * landmarks.shape[1])))
-        best = segment_reduce(np.maximum, self._score_instances(bags), bags.offsets)
-        kernels = segment_reduce(np.maximum, np.concatenate(parts), bags.offsets)
-        return np.column_stack([kernels, np.tanh(best / 4.0)])
 
 
 def _spread(values: FloatArray) -> float:
