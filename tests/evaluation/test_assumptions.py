@@ -49,13 +49,12 @@ class BagStatistic(ClassifierMixin, BaseEstimator):
 )
 def test_verdicts_of_known_models(statistic, verdicts):
     result = assumptions(BagStatistic(statistic), 3, n_train_bags=40, n_test_bags=100)
-    assert [one.verdict for one in result.tests] == verdicts
-    assert result.passed == (verdicts == ["pass"] * 3)
-    assert [row["test"] for row in result.rows()] == list(ASSUMPTION_TESTS)
+    assert [one.verdict for one in result] == verdicts
+    assert [one.test for one in result] == list(ASSUMPTION_TESTS)
 
 
 def test_counting_fails_false_frequency_although_it_separates_the_training_bags():
-    (test,) = assumptions(BagStatistic("frequency"), 2, tests=["false_frequency"]).tests
+    (test,) = assumptions(BagStatistic("frequency"), 2, tests=["false_frequency"])
     assert test.train_auc.min() > 0.99
     assert test.test_auc.max() < 0.01
     assert test.verdict == "fail"
@@ -71,19 +70,16 @@ def test_interval_by_hand():
     assert accident.verdict == "unlearned"
 
 
-def test_detectors_rank_bags_by_their_best_instance_and_results_print():
-    result = assumptions(KDEMin(), 2, tests=["single_concept"], n_train_bags=30, n_test_bags=40)
-    lines = str(result).splitlines()
-    assert lines[0] == "KDEMin(), 2 seeds"
-    assert lines[1].startswith("single_concept ")
-    table = pytest.importorskip("pandas").DataFrame(result.rows()).set_index("test")
-    assert result.table().equals(table)
+def test_detectors_rank_bags_by_their_best_instance():
+    (one,) = assumptions(KDEMin(), 2, tests=["single_concept"], n_train_bags=30, n_test_bags=40)
+    assert one.train_auc.shape == (2,)
+    assert repr(one).startswith("single_concept ")
 
 
 def test_seeds_are_consecutive():
     settings = {"tests": ["single_concept"], "n_train_bags": 20}
-    first = assumptions(BagStatistic(), 3, **settings)
-    later = assumptions(BagStatistic(), 2, random_state=1, **settings)
-    np.testing.assert_array_equal(first.tests[0].test_auc[1:], later.tests[0].test_auc)
+    (first,) = assumptions(BagStatistic(), 3, **settings)
+    (later,) = assumptions(BagStatistic(), 2, random_state=1, **settings)
+    np.testing.assert_array_equal(first.test_auc[1:], later.test_auc)
     with pytest.raises(ValueError, match="n_seeds must be at least 2"):
         assumptions(BagStatistic(), 1)

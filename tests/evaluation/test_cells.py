@@ -17,8 +17,8 @@ from pigmil.estimators import get_estimator
 from pigmil.evaluation import compare
 from pigmil.evaluation._cells import (
     Entry,
-    PairwiseSearch,
     _prepare,
+    choose_on_tables,
     compute_cell,
     protocol_estimator,
 )
@@ -250,15 +250,15 @@ def search_on_tables(points, y, grid, **parameters):
     pipeline = Pipeline([("scale", BagScaler()), ("method", CitationKNN(**parameters))])
     folds = list(LeaveOneOut().split(bags.y))
     slow = GridSearchCV(pipeline, {f"method__{key}": grid[key] for key in grid}, cv=folds)
-    return PairwiseSearch(pipeline, grid, folds).fit(bags, bags.y), slow.fit(bags, bags.y)
+    return choose_on_tables(pipeline, bags, grid, folds), slow.fit(bags, bags.y)
 
 
 @pytest.mark.parametrize("ranks", [(2, 1, None), (None, 2)])
 def test_a_search_on_tables_takes_the_first_of_the_best(ranks):
     # Of bags of one instance all ranks are the same distance.
     points = [*range(8), *range(100, 108)]
-    search, _ = search_on_tables(points, np.repeat([0, 1], 8), {"rank": ranks})
-    assert search.best_params_ == {"method__rank": ranks[0]}
+    chosen, _ = search_on_tables(points, np.repeat([0, 1], 8), {"rank": ranks})
+    assert chosen[-1].rank == ranks[0]
 
 
 def test_a_search_on_tables_takes_the_best():
@@ -266,10 +266,10 @@ def test_a_search_on_tables_takes_the_best():
     # not three nearest bags.
     points = [0.0, 1.0, 2.1, 3.3, 4.6, 100.0, 101.0, 102.1, 103.3, 104.6]
     y = [0, 0, 1, 0, 0, 1, 1, 0, 1, 1]
-    search, slow = search_on_tables(points, y, {"n_references": (1, 3)}, n_citers=0)
+    chosen, slow = search_on_tables(points, y, {"n_references": (1, 3)}, n_citers=0)
     first, second = slow.cv_results_["mean_test_score"]
     assert first != second
-    assert search.best_params_ == slow.best_params_
+    assert chosen[-1].n_references == slow.best_params_["method__n_references"]
 
 
 def test_inner_folds_shrink_with_the_smallest_class(fakes, bags):

@@ -73,17 +73,6 @@ def test_stability_equals_its_slow_twin(bags):
     assert_allclose(stability, 2 * sum(shares) / len(shares) - 1, atol=1e-12)
 
 
-def test_stability_of_random_scores_is_about_zero():
-    rng = np.random.default_rng(0)
-    offsets = np.arange(0, 4001, 5)
-    stability, same, by_chance = pick_stability(
-        rng.normal(size=4000), rng.normal(size=4000), offsets, np.ones(800, bool)
-    )
-    assert abs(stability) < 0.1
-    assert abs(same - by_chance) < 0.05
-    assert by_chance == 0.2
-
-
 def test_stability_needs_bags_of_several_instances():
     scores = np.array([1.0, 2.0])
     assert np.isnan(pick_stability(scores, scores, np.array([0, 1, 2]), np.ones(2, bool))).all()
@@ -231,6 +220,17 @@ def test_label_of_the_whole_bag_raises_an_alarm():
     assert diagnosis.bag_summary_auc > diagnosis.auc
     assert diagnosis.verdict == "weak"
     assert not diagnose(FirstFeature(), draw_bags()).alarms
+
+
+def test_something_that_comes_along_raises_an_alarm():
+    """All other instances of positive bags are moved along a feature that the score ignores."""
+    bags = draw_bags(n_bags=100, shift=4.0)
+    values = bags.instances.copy()
+    values[:, 1] += 2.0 * np.repeat(bags.y, bags.sizes) * (np.arange(len(values)) % 5 > 0)
+    diagnosis = diagnose(FirstFeature(), bags.with_instances(values))
+    assert any("something else comes with the positive ones" in text for text in diagnosis.alarms)
+    assert diagnosis.verdict == "weak"
+    assert not diagnose(FirstFeature(), bags).alarms
 
 
 def test_differences_inside_their_error_raise_no_alarm():

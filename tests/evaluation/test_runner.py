@@ -215,16 +215,10 @@ def test_text_labels_need_a_positive_one(fakes, bags, tmp_path):
         run(["Mean rule"], named, tmp_path, pos_label="x")
     numbers = run(["MILES"], {"x": bags}, tmp_path)
     text = run(["MILES"], {"x": named}, tmp_path, pos_label="active")
-    own = run({"MILES": {"pos_label": "active"}}, {"x": named}, tmp_path, pos_label={"x": "active"})
-    for results in (text, own):
+    each = run(["MILES"], {"x": named}, tmp_path, pos_label={"x": "active"})
+    for results in (text, each):
         assert results.failures == []
         assert results.table().equals(numbers.table())
-
-
-def test_severe_findings_are_refused_only_when_strict(fakes, twins, tmp_path):
-    with pytest.raises(BagsError, match="refused:\n- data: 24 of 48 bags are copies of another"):
-        run(["Mean rule"], twins, tmp_path, strict=True)
-    assert run(["Mean rule"], twins, tmp_path).findings["data"][0]["kind"] == "repeated_bags"
 
 
 def test_the_same_data_under_two_names_are_computed_once(fakes, bags, tmp_path):
@@ -237,26 +231,19 @@ def test_the_same_data_under_two_names_are_computed_once(fakes, bags, tmp_path):
     assert table.loc["one"].tolist() == table.loc["two"].tolist()
 
 
-def test_progress_reports_the_time_left(fakes, bags, tmp_path):
+def test_progress_is_reported_after_every_cell(fakes, bags, tmp_path):
     steps = []
     run(["Mean rule"], bags, tmp_path, callback=steps.append)
     assert [(progress.done, progress.total) for progress in steps] == [(1, 3), (2, 3), (3, 3)]
-    assert steps[0].remaining > steps[-1].remaining == 0.0
-    assert 0 < steps[0].elapsed < steps[-1].elapsed
 
 
 @pytest.mark.parametrize(
     ("limit", "expected"),
     [
-        ({"time_limit": 0.01}, "TimeoutError: it took longer than the time limit of 0.01 s"),
-        ({"memory_limit": 1}, "MemoryError: it needed more than the memory limit of 1 MiB"),
+        ({"time_limit": 0.2}, "TimeoutError: it took longer than the time limit of 0.2 s"),
+        ({"memory_limit": 32}, "MemoryError: it needed more than the memory limit of 32 MiB"),
     ],
 )
-def test_limits_end_cells_of_a_comparison(bags, tmp_path, limit, expected):
-    results = run(["MI-Kernel"], {"data": _many(bags)}, tmp_path, folds=2, **limit)
+def test_limits_end_cells_of_a_comparison(fakes, bags, tmp_path, limit, expected):
+    results = run(["Hungry"], bags, tmp_path, folds=2, **limit)
     assert [bool(re.match(expected, item["error"])) for item in results.failures] == [True] * 2
-
-
-def _many(bags):
-    rng = np.random.RandomState(0)
-    return Bags.from_list([rng.normal(0, 1, (40, 30)) for _ in bags], y=bags.y)

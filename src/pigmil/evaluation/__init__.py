@@ -1,13 +1,6 @@
 """Comparison of methods, calls of instances with bounded error, and how far to trust a fit."""
 
-from pigmil.evaluation._audit import Finding, audit
-from pigmil.evaluation._checks import (
-    Assumptions,
-    AssumptionTest,
-    Faithfulness,
-    assumptions,
-    faithfulness,
-)
+from pigmil.evaluation._assumptions import AssumptionTest, assumptions
 from pigmil.evaluation._diagnosis import Diagnosis
 from pigmil.evaluation._results import Results
 from pigmil.evaluation._runner import Progress, compare
@@ -17,12 +10,12 @@ from pigmil.evaluation._selection import (
     diagnose,
     select_instances,
 )
+from pigmil.evaluation._splits import Finding, audit
+from pigmil.evaluation._suggest import suggest_instances
 
 __all__ = [
     "AssumptionTest",
-    "Assumptions",
     "Diagnosis",
-    "Faithfulness",
     "Finding",
     "InstanceSelection",
     "Progress",
@@ -32,6 +25,6 @@ __all__ = [
     "compare",
     "conformal_p_values",
     "diagnose",
-    "faithfulness",
     "select_instances",
+    "suggest_instances",
 ]

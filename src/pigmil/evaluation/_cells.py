@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, roc_auc_score
 from sklearn.model_selection import GridSearchCV
@@ -86,8 +86,8 @@ def compute_cell(
     train = with_fold_groups(train, train_groups)
     _reset_peak_memory()
     with recorded_warnings() as messages, threadpool_limits(1):
-        estimator = _prepare(entry, train, train_groups, tune, seed)
         start = time.process_time()
+        estimator = _prepare(entry, train, train_groups, tune, seed)
         estimator.fit(train, train.y)
         fitted = time.process_time()
         measured = _bag_metrics(estimator, test, split, groups, entry.protocol)
@@ -164,9 +164,12 @@ def last_step(estimator: Any) -> Any:
 
 
 def positive_label(estimator: Any, labels: Any) -> Any:
-    """Return the label that a fitted estimator takes as positive."""
-    classes = getattr(estimator, "classes_", np.unique(labels))
-    return getattr(last_step(estimator), "positive_label_", classes[-1])
+    """Return the label that an estimator takes as positive, fitted or not."""
+    parameters = estimator.get_params().items()
+    chosen = [value for name, value in parameters if name.split("__")[-1] == "pos_label"]
+    default = getattr(estimator, "classes_", np.unique(labels))[-1]
+    given = next((value for value in chosen if value is not None), default)
+    return getattr(last_step(estimator), "positive_label_", given)
 
 
 def _bag_metrics(
@@ -186,7 +189,7 @@ def _bag_metrics(
         complete, columns = np.isin(classes, test.y).all(), None if scores is None else scores.T
     else:
         positive = positive_label(estimator, test.y)
-        scores = bag_decision(estimator, test, positive)
+        scores = _bag_scores(estimator, test, positive)
         truth = (test.y == positive).astype(int)
         # The methods of the library call a bag positive above 0; others may have their own rule.
         called = (scores > 0 if protocol else estimator.predict(test) == positive).astype(int)
@@ -216,21 +219,18 @@ def _bag_metrics(
     }
 
 
-def _bag_scores(estimator: Any, test: Bags) -> Any:
-    for name in ("decision_function", "predict_proba"):
-        if hasattr(estimator, name):
-            return np.asarray(getattr(estimator, name)(test), dtype=np.float64)
-    return None
-
-
-def bag_decision(estimator: Any, test: Bags, positive: Any) -> Any:
-    """Return a score per bag that is higher for the positive class; None without one."""
-    scores = _bag_scores(estimator, test)
+def _bag_scores(estimator: Any, test: Bags, positive: Any = None) -> Any:
+    """Return the scores of bags, one per class, or of the positive one of two; None without any."""
+    names = ("decision_function", "predict_proba")
+    name = next((name for name in names if hasattr(estimator, name)), None)
+    if name is None:
+        return None
+    scores = np.asarray(getattr(estimator, name)(test), dtype=np.float64)
     classes = list(getattr(estimator, "classes_", [positive]))
-    if scores is not None and scores.ndim == 2:
-        return scores[:, classes.index(positive)]
+    if scores.ndim == 2:
+        return scores if positive is None else scores[:, classes.index(positive)]
     # The sign of a decision follows the order of the classes.
-    return scores if scores is None or positive == classes[-1] else -scores
+    return scores if positive == classes[-1] else -scores
 
 
 def _instance_metrics(estimator: Any, train: Bags, test: Bags, bags: Bags) -> dict[str, float]:
@@ -297,54 +297,17 @@ def _peak_memory() -> float:
     return float("nan")
 
 
-class PairwiseSearch(ClassifierMixin, BaseEstimator):
-    """Grid search over a pipeline whose last step is a :class:`PairwiseBagClassifier`.
+def choose_on_tables(pipeline: Pipeline, bags: Bags, grid: dict[str, Any], splits: Any) -> Pipeline:
+    """Return a pipeline with the best setting of its last step, a method on tables of bags by bags.
 
-    As GridSearchCV, but the bags are scaled once, on all bags that ``fit`` receives, and every
-    table of bags by bags is computed once. Among equally good settings the first one is chosen.
-
-    Parameters
-    ----------
-    pipeline : Pipeline
-        Scaler and method.
-    grid : dict of str to sequence
-        Values of the parameters of the method.
-    cv : list of (array of int, array of int)
-        The inner folds.
-
-    Attributes
-    ----------
-    best_params_ : dict
-        The chosen setting.
-    best_estimator_ : Pipeline
-        Fitted with it on all bags.
-    classes_ : array
-        The two labels.
+    As GridSearchCV chooses, but bags are scaled once, on all of them, and every table is computed
+    once. Of equally good settings the first one is chosen.
     """
-
-    def __init__(self, pipeline: Pipeline, grid: dict[str, Any], cv: Any) -> None:
-        self.pipeline = pipeline
-        self.grid = grid
-        self.cv = cv
-
-    def fit(self, X: Bags, y: Any) -> "PairwiseSearch":
-        """Choose the setting and fit with it."""
-        scaled = clone(self.pipeline[:-1]).fit_transform(X)
-        scored = grid_accuracies(self.pipeline[-1], scaled, y, self.grid, self.cv)
-        best = np.argmax(np.round([accuracy for _, accuracy in scored], 9))
-        name = self.pipeline.steps[-1][0]
-        self.best_params_ = {f"{name}__{key}": value for key, value in scored[best][0].items()}
-        self.best_estimator_ = clone(self.pipeline).set_params(**self.best_params_).fit(X, y)
-        self.classes_ = self.best_estimator_.classes_
-        return self
-
-    def decision_function(self, X: Bags) -> Any:
-        """Return the decision value of every bag."""
-        return self.best_estimator_.decision_function(X)
-
-    def predict(self, X: Bags) -> Any:
-        """Return the label of every bag."""
-        return self.best_estimator_.predict(X)
+    scaled = clone(pipeline[:-1]).fit_transform(bags)
+    scored = grid_accuracies(pipeline[-1], scaled, bags.y, grid, splits)
+    best = np.argmax(np.round([accuracy for _, accuracy in scored], 9))
+    pipeline[-1].set_params(**scored[best][0])
+    return pipeline
 
 
 def protocol_estimator(
@@ -380,7 +343,8 @@ def protocol_estimator(
     Returns
     -------
     estimator
-        A Pipeline, or a search over it: GridSearchCV, or :class:`PairwiseSearch`.
+        A Pipeline, or GridSearchCV over it. Of methods on tables of bags by bags the setting is
+        chosen already.
 
     Examples
     --------
@@ -403,7 +367,7 @@ def protocol_estimator(
     if not grid or not splits:
         return pipeline
     if pairwise:
-        return PairwiseSearch(pipeline, grid, splits)
+        return choose_on_tables(pipeline, bags, grid, splits)
     return GridSearchCV(
         pipeline, {f"method__{name}": values for name, values in grid.items()}, cv=splits
     )

@@ -182,6 +182,7 @@ def diagnose_scores(
     seen: FloatArray | None = None,
     *,
     rival_auc: float = np.nan,
+    rivals: IntArray | None = None,
     ids: Any = None,
 ) -> Diagnosis:
     """Diagnose a fit by the scores of bags held out.
@@ -196,6 +197,8 @@ def diagnose_scores(
         Scores by the fit of all bags.
     rival_auc : float, optional
         ``rival_auc_`` of the fit.
+    rivals : array of int, optional
+        ``rival_instances_`` of the fit.
     ids : array of shape (n_bags,), optional
         Names of the bags.
     """
@@ -222,6 +225,16 @@ def diagnose_scores(
                 f"instance (AUC {summary_auc:.3f} against {auc:.3f}): the label may not come from "
                 "single instances, or something else comes with them."
             )
+    found = ~np.isnan(held_out.others)
+    sides = [len(np.unique(units[found & side])) for side in (positive, ~positive)]
+    if lead < 1 and min(sides) > 0:
+        # Means and extremes rank bags about as well as the best instance: do the others, too?
+        area, _ = auc_by_unit(held_out.others[found], positive[found], units[found])
+        if area > least_area(*sides):
+            alarms.append(
+                f"instances that are hardly positive predict held-out labels too (AUC {area:.2f}): "
+                "something else comes with the positive ones, and part of the calls may be of it."
+            )
     rival_error = (
         0.0 if np.isnan(rival_auc) else auc_standard_error(rival_auc, n_positive, n_negative)
     )
@@ -229,6 +242,7 @@ def diagnose_scores(
         alarms.append(
             f"without the instances found, others explain the labels too (AUC {rival_auc:.2f}): "
             "bag labels cannot decide between the two groups."
+            + _look_at_both(seen, offsets, rivals, ids)
         )
     # Of normal values with this AUC so many negative ones would exceed the median of the positive.
     expected = norm.cdf(-np.sqrt(2) * norm.ppf(min(auc, 0.9999))) * (~positive).sum()
@@ -252,6 +266,23 @@ def diagnose_scores(
         bag_summary_auc=summary_auc,
         rival_auc=rival_auc,
         suspects=names,
+    )
+
+
+def _look_at_both(
+    seen: FloatArray | None, offsets: IntArray, rivals: IntArray | None, ids: Any
+) -> str:
+    """Return a sentence that names the best instance of both groups in the best positive bag."""
+    if seen is None or rivals is None or not len(rivals):
+        return ""
+    owner = np.searchsorted(offsets, rivals, side="right") - 1
+    best = segment_argmax(seen, offsets)[owner]
+    at = int(np.argmax(seen[best]))
+    bag, start = owner[at], offsets[owner[at]]
+    name = sanitize(bag if ids is None else ids[bag])
+    return (
+        f" Look at instances {best[at] - start} (found) and {rivals[at] - start} (the others) of "
+        f"bag {name}: if both count, fit with parts='all'."
     )
 
 

@@ -22,7 +22,6 @@ from pigmil._core.text import (
 from pigmil.evaluation._statistics import (
     MIN_FOLDS,
     Comparison,
-    average_ranks,
     bootstrap_interval,
     compare_over_datasets,
     corrected_t_test,
@@ -32,9 +31,6 @@ from pigmil.evaluation._store import PER_BAG, Store
 
 _logger = logging.getLogger("pigmil")
 _LEVEL = 0.05  # of the tests that decide which methods are within error of the best
-_SHARES = ("accuracy", "balanced_accuracy", "f1", "auc", "detection_accuracy", "detection_ap",
-           "instance_auc", "instance_ap", "per_bag_auc", "per_bag_ap", "top1", "top1_chance",
-           "hit3", "hit3_chance", "froc", "recall_1", "recall_5", "recall_10")  # fmt: skip
 _NAMES = ("data", "method", "repeat", "fold")
 _SIGNIFICANCE = (
     "Bold: the best mean; †: within error of it (corrected resampled t-test, Holm, level 0.05)"
@@ -62,7 +58,6 @@ class Results:
     """
 
     lesser_is_better: ClassVar[tuple[str, ...]] = ("fit_seconds", "predict_seconds", "peak_mb")
-    table_in_per_cent: ClassVar[tuple[str, ...]] = _SHARES
 
     def __init__(
         self,
@@ -135,7 +130,7 @@ class Results:
                 f"There are no results for {metric!r}; there are {have}. {self.summary()}"
             )
         groups = frame.groupby(["data", "method"])[metric]
-        scale = 100.0 if metric in _SHARES else 1.0
+        scale = 1.0 if metric in self.lesser_is_better else 100.0
         # A method that failed everywhere keeps its column, empty.
         order = {"index": self._names("data"), "columns": self._names("method")}
         mean, std, count = (
@@ -160,15 +155,13 @@ class Results:
             raise ValueError(f"statistic must be one of {known}; got {statistic!r}.")
         return text
 
-    def intervals(self, metric: str = "auc", *, level: float = 0.95) -> Any:
-        """Return confidence intervals by a bootstrap over groups of bags.
+    def intervals(self, metric: str = "auc") -> Any:
+        """Return 95 % confidence intervals by a bootstrap over groups of bags.
 
         Parameters
         ----------
         metric : {"auc", "accuracy"}, default="auc"
             The metric.
-        level : float, default=0.95
-            Level of the intervals.
 
         Returns
         -------
@@ -186,15 +179,13 @@ class Results:
                 cells.setdefault((row["data"], row["method"]), []).append(row["metrics"][PER_BAG])
         rows = []
         for (data, method), tested in cells.items():
-            low, high = bootstrap_interval(tested, metric, level=level)
+            low, high = bootstrap_interval(tested, metric)
             rows.append((data, method, mean.loc[data, method], 100 * low, 100 * high))
         return pd.DataFrame(rows, columns=["data", "method", "mean", "low", "high"])
 
     def ranks(self, metric: str = "accuracy") -> Any:
         """Return the average rank of each method over the data sets; 1 is the best."""
-        return average_ranks(
-            self.table(metric), greater_is_better=metric not in self.lesser_is_better
-        )
+        return self.significance(metric).ranks
 
     def significance(self, metric: str = "accuracy") -> Comparison:
         """Test differences over the data sets by Friedman, Nemenyi and Wilcoxon-Holm."""
@@ -205,15 +196,13 @@ class Results:
             )
         return self._tested[metric]
 
-    def paired_tests(self, metric: str = "accuracy", *, baseline: str | None = None) -> Any:
-        """Compare methods on each data set by the corrected resampled t-test.
+    def paired_tests(self, metric: str = "accuracy") -> Any:
+        """Compare every pair of methods on each data set by the corrected resampled t-test.
 
         Parameters
         ----------
         metric : str, default="accuracy"
             The metric.
-        baseline : str, optional
-            Compare every method with this one; by default every pair of methods.
 
         Returns
         -------
@@ -222,12 +211,7 @@ class Results:
             for the number of pairs on the data set.
         """
         pd = import_optional("pandas", extra="evaluation", purpose="Tables of results")
-        methods = self._names("method")
-        if baseline is not None and baseline not in methods:
-            raise ValueError(f"There is no method {baseline!r}; there are {sorted(methods)}.")
-        pairs = list(itertools.combinations(methods, 2))
-        if baseline is not None:
-            pairs = [(method, baseline) for method in methods if method != baseline]
+        pairs = list(itertools.combinations(self._names("method"), 2))
         by_data = self.frame.groupby("data", sort=False)
         tests = [test for _, own in by_data for test in self._test(own, metric, pairs)]
         columns = ["data", "method", "rival", "difference", "t", "p", "p_holm"]
@@ -381,8 +365,8 @@ class Results:
     def export(self, path: str | os.PathLike[str], metric: str = "accuracy") -> Path:
         """Write results, in the format of the suffix.
 
-        ``.md`` and ``.tex`` (booktabs) hold the table "mean ± std"; ``.csv``, ``.parquet`` and
-        ``.json`` one row per cell.
+        ``.md`` and ``.tex`` (booktabs) hold the table "mean ± std"; ``.csv`` and ``.json`` one row
+        per cell.
 
         Parameters
         ----------
@@ -402,15 +386,11 @@ class Results:
             ".csv": lambda: self.frame.map(escape_formula).to_csv(index=False),
             ".json": self._json,
         }
-        if path.suffix not in (*texts, ".parquet"):
-            known = ", ".join([*texts, ".parquet"])
-            raise ValueError(f"Cannot export to '{path.name}'; suffixes are {known}.")
+        if path.suffix not in texts:
+            raise ValueError(f"Cannot export to '{path.name}'; suffixes are {', '.join(texts)}.")
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as temporary:
-            if path.suffix == ".parquet":
-                self.frame.to_parquet(temporary, index=False)
-            else:
-                temporary.write_text(texts[path.suffix](), encoding="utf-8")
+            temporary.write_text(texts[path.suffix](), encoding="utf-8")
         return path
 
     def summary(self) -> str:

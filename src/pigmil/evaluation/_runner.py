@@ -5,18 +5,16 @@ import os
 import queue
 import random
 import sys
-import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn.base import clone
 
 from pigmil._core import isolation
 from pigmil._core.errors import BagsError
@@ -24,12 +22,10 @@ from pigmil._core.text import to_json_safe
 from pigmil.bags import Bags, as_bags
 from pigmil.datasets import content_sha256, load_dataset
 from pigmil.estimators import card_of, get_estimator
-from pigmil.evaluation._audit import Finding, audit
 from pigmil.evaluation._cells import Entry, compute_cell
 from pigmil.evaluation._results import Results
-from pigmil.evaluation._splits import bag_groups, bag_splits
+from pigmil.evaluation._splits import Finding, audit, bag_groups, bag_splits
 from pigmil.evaluation._store import Cell, Store, canonical_json, estimator_identity, shorten
-from pigmil.scale import active_client, check_cluster
 
 _logger = logging.getLogger("pigmil")
 _IMPOSSIBLE = ("unlabelled", "classes", "small_class", "few_groups")  # findings without folds
@@ -57,8 +53,6 @@ class Progress:
         The one just finished.
     error : str or None
         The error it failed with.
-    elapsed, remaining : float
-        Seconds so far, and seconds left as estimated from the cells of this run.
     """
 
     done: int
@@ -66,17 +60,18 @@ class Progress:
     failed: int
     cell: Cell
     error: str | None
-    elapsed: float
-    remaining: float
 
 
-def attempt(arguments: dict[str, Any], bags: Bags) -> Outcome:
+def _compute_here(task: Task) -> "Future[Outcome]":
     """Compute a cell in this process; a failing method must not end the comparison."""
+    future: Future[Outcome] = Future()
     try:
-        return compute_cell(bags=bags, **arguments), None
+        future.set_result((compute_cell(bags=task.bags, **task.arguments), None))
     except Exception as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        return {}, f"{type(error).__name__}: {error} ({frame.name}, line {frame.lineno})"
+        text = f"{type(error).__name__}: {error} ({frame.name}, line {frame.lineno})"
+        future.set_result(({}, text))
+    return future
 
 
 class Children(ThreadPoolExecutor):
@@ -133,71 +128,35 @@ Submit = Callable[[Task], "Future[Outcome]"]
 
 
 @contextmanager
-def open_workers(
-    n_jobs: int | None, *, time_limit: float | None = None, memory_limit: float | None = None
-) -> Iterator[tuple[int, Submit]]:
+def open_workers(n_jobs: int | None, **limits: float | None) -> Iterator[tuple[int, Submit]]:
     """Yield how many cells are computed at a time, and a function that has one computed.
 
     Parameters
     ----------
     n_jobs : int, optional
         Number of child processes, -1 for one per processor. Without it the number set by
-        ``joblib.parallel_config`` is used; with none of the two, the cluster of an active
-        ``dask.distributed`` client; otherwise this process computes.
-    time_limit, memory_limit : float, optional
-        Seconds that a cell may take, and mebibytes that it may add to those of its process. With
-        a limit, child processes compute.
+        ``joblib.parallel_config`` is used; otherwise this process computes.
+    **limits : float, optional
+        ``time_limit`` and ``memory_limit``: seconds that a cell may take, and mebibytes that it
+        may add to those of its process. With a limit, child processes compute.
     """
-    limits = {"time_limit": time_limit, "memory_limit": memory_limit}
     for name, value in limits.items():
         if value is not None and not value > 0:
             raise ValueError(f"{name} must be a positive number or None; got {value!r}.")
-    if memory_limit is not None and sys.platform == "win32":
+    if limits.get("memory_limit") is not None and sys.platform == "win32":
         raise ValueError("memory_limit is not available on Windows; leave it out.")
-    limited = time_limit is not None or memory_limit is not None
-    client = active_client() if n_jobs is None else None
-    if client is not None:
-        if limited:
-            raise ValueError(
-                "time_limit and memory_limit are for worker processes of this machine; limit the "
-                "workers of a cluster when they are started (dask worker --memory-limit)."
-            )
-        check_cluster(client)
-        executor = client.get_executor(pure=False)
-        try:
-            yield max(1, sum(client.nthreads().values())), _submit_to_cluster(client, executor)
-        finally:
-            executor.shutdown(wait=False)
-    elif n_jobs is None and effective_n_jobs(None) == 1 and not limited:
+    n_children = effective_n_jobs(n_jobs)
+    if n_jobs is None and n_children == 1 and set(limits.values()) == {None}:
         yield 1, _compute_here
     else:
-        with Children(effective_n_jobs(n_jobs), **limits) as children:
-            yield effective_n_jobs(n_jobs), lambda task: children.submit(children.compute, task)
-
-
-def _compute_here(task: Task) -> "Future[Outcome]":
-    future: Future[Outcome] = Future()
-    future.set_result(attempt(task.arguments, task.bags))
-    return future
-
-
-def _submit_to_cluster(client: Any, executor: Executor) -> Submit:
-    """Return a function that sends cells to a cluster, and each data set once."""
-    sent: dict[str, Any] = {}
-
-    def submit(task: Task) -> "Future[Outcome]":
-        checksum = task.cell.checksum
-        if checksum not in sent:
-            sent[checksum] = client.scatter(task.bags, broadcast=True, hash=False)
-        return executor.submit(attempt, task.arguments, sent[checksum])
-
-    return submit
+        with Children(n_children, **limits) as children:
+            yield n_children, lambda task: children.submit(children.compute, task)
 
 
 def run_tasks(
     tasks: Sequence[Task],
     store: Store,
-    workers: tuple[int, Submit] = (1, _compute_here),
+    workers: tuple[int, Submit],
     callback: Callable[[Progress], None] | None = None,
 ) -> list[dict[str, Any]]:
     """Compute the cells that the store does not hold yet, and return the rows of all.
@@ -223,7 +182,7 @@ def run_tasks(
     wanted = {task.cell.key: task for task in tasks}
     pending = [task for key, task in wanted.items() if not store.has(key)]
     running: dict[Future[Outcome], Task] = {}
-    start, n_computed, n_failed = time.perf_counter(), 0, 0
+    n_failed = 0
     # If another process saves some of these cells too, the next ones are drawn at random, so that
     # few of them are computed twice.
     shared, draw = False, random.Random(os.getpid())
@@ -236,18 +195,14 @@ def run_tasks(
                 running[submit(task)] = task
         for future in wait(running, return_when=FIRST_COMPLETED).done:
             cell = running.pop(future).cell
-            problem = future.exception()  # a worker of a cluster that died again and again
-            failed: tuple[dict[str, Any], str] = {}, f"{type(problem).__name__}: {problem}"
-            metrics, error = future.result() if problem is None else failed
+            metrics, error = future.result()
             shared |= not store.add(cell, metrics, error)
-            n_computed += 1
             if error is not None:
                 n_failed += 1
                 _logger.warning("%s on %s failed: %s", cell.method, cell.data, shorten(error))
             if callback is not None:
-                left, elapsed = len(pending) + len(running), time.perf_counter() - start
-                counts = (len(wanted) - left, len(wanted), n_failed)
-                callback(Progress(*counts, cell, error, elapsed, elapsed / n_computed * left))
+                n_done = len(wanted) - len(pending) - len(running)
+                callback(Progress(n_done, len(wanted), n_failed, cell, error))
     rows = {row["key"]: row for row in store.rows() if row["key"] in wanted}
     return [
         {**rows[task.cell.key], "data": task.cell.data, "method": task.cell.method}
@@ -267,7 +222,6 @@ def compare(
     random_state: int = 0,
     groups: Any = None,
     pos_label: Any = None,
-    strict: bool = False,
     retry_failed: bool = False,
     time_limit: float | None = None,
     memory_limit: float | None = None,
@@ -295,9 +249,9 @@ def compare(
     store : path, default="pigmil-results.sqlite"
         File of the results; several comparisons on one machine may share it.
     n_jobs : int, optional
-        Number of worker processes. By default cells are computed in this process, or on the
-        cluster of the active ``dask.distributed`` client. A worker that is killed, for example for
-        lack of memory, fails its cell only. Only this process writes to the store.
+        Number of worker processes. By default cells are computed in this process. A worker that
+        is killed, for example for lack of memory, fails its cell only. Only this process writes to
+        the store.
     tune : bool, default=True
         Search the grid of a method's card by inner cross-validation.
     random_state : int, default=0
@@ -308,8 +262,6 @@ def compare(
         per bag. A tuple combines several.
     pos_label : label, or mapping of data set to label, optional
         The positive label of the bags; required where labels are text.
-    strict : bool, default=False
-        Raise an error if the audit of a data set has a severe finding.
     retry_failed : bool, default=False
         Compute cells again that failed before.
     time_limit, memory_limit : float, optional
@@ -349,7 +301,7 @@ def compare(
             for name, bags in _check_datasets(datasets).items()
         ]
         with Store(store) as open_store:
-            findings = _save_audits(plans, open_store, strict)
+            findings = _save_audits(plans, open_store)
             tasks = [task for plan in plans for task in _tasks(plan, entries, tune, folding)]
             # Repeat by repeat: if stopped early, every method has results on every data set.
             tasks.sort(key=lambda task: task.cell.repeat)
@@ -361,11 +313,10 @@ def compare(
 
 @dataclass(frozen=True)
 class _Plan:
-    """A data set of a comparison; ``codes`` are the labels 0 and 1 by those that were given."""
+    """A data set of a comparison, with the labels 0 and 1 where a positive label is given."""
 
     name: str
     bags: Bags
-    codes: dict[Any, int]
     groups: Any
     checksum: str
     findings: list[Finding]
@@ -373,10 +324,9 @@ class _Plan:
 
 def _plan(name: str, given: Bags, groups: Any, pos_label: Any, folding: Mapping[str, int]) -> _Plan:
     bags = _with_positive_label(given, pos_label, name)
-    codes = {} if bags is given else dict(zip(given.y.tolist(), bags.y.tolist(), strict=True))
     numbers = bag_groups(bags, groups)
     findings = audit(bags, groups=numbers, **folding)
-    return _Plan(name, bags, codes, numbers, content_sha256(bags), findings)
+    return _Plan(name, bags, numbers, content_sha256(bags), findings)
 
 
 def _tasks(
@@ -385,8 +335,7 @@ def _tasks(
     """Yield one task per method and split of a data set."""
     seed, groups = folding["random_state"], plan.groups
     splits = list(bag_splits(plan.bags, groups=groups, **folding))
-    for label, given in entries.items():
-        entry = _translated(given, plan.codes)
+    for label, entry in entries.items():
         path, parameters, version = estimator_identity(entry.estimator)
         protocol = canonical_json(
             {"folds": folding["folds"], "seed": seed, "groups": groups, "scale": entry.protocol,
@@ -442,16 +391,6 @@ def _with_positive_label(bags: Bags, pos_label: Any, name: str) -> Bags:
     return bags._replace(y=(bags.y == pos_label).astype(np.int64), instance_labels=labels)
 
 
-def _translated(entry: Entry, codes: Mapping[Any, int]) -> Entry:
-    """Return the entry with its own ``pos_label`` translated to the labels 0 and 1 of the bags."""
-    own = {
-        name: codes[value]
-        for name, value in entry.estimator.get_params().items()
-        if name.rpartition("__")[2] == "pos_label" and value in codes
-    }
-    return replace(entry, estimator=clone(entry.estimator).set_params(**own)) if own else entry
-
-
 def _check_methods(methods: Any) -> dict[str, Entry]:
     if not isinstance(methods, Mapping):
         alone = isinstance(methods, str) or hasattr(methods, "fit")
@@ -482,9 +421,7 @@ def _named_entry(label: str, value: Any) -> tuple[str, Entry]:
     return label, Entry(value)
 
 
-def _save_audits(
-    plans: Sequence[_Plan], store: Store, strict: bool
-) -> dict[str, list[dict[str, Any]]]:
+def _save_audits(plans: Sequence[_Plan], store: Store) -> dict[str, list[dict[str, Any]]]:
     """Save and return the findings; raise if they forbid the comparison."""
     findings = {plan.name: [to_json_safe(vars(one)) for one in plan.findings] for plan in plans}
     refused = ["The comparison is refused:"]
@@ -492,7 +429,7 @@ def _save_audits(
         store.save_audit(plan.checksum, plan.name, findings[plan.name])
         for finding in plan.findings:
             _logger.warning("%s: %s", plan.name, finding.message)
-            if finding.severe and (strict or finding.kind in _IMPOSSIBLE):
+            if finding.kind in _IMPOSSIBLE:
                 refused.append(f"- {plan.name}: {finding.message}")
     if len(refused) > 1:
         raise BagsError("\n".join(refused))

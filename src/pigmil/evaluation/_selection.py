@@ -1,11 +1,9 @@
 """How many instances are positive: calls with a bounded share of false ones."""
 
 import html
-import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,13 +22,13 @@ from pigmil.estimators._selection import (
     HeldOutScores,
     bag_digests,
     content_order,
+    scores_of_others,
     summary_scores,
 )
-from pigmil.evaluation._cells import last_step
+from pigmil.evaluation._cells import last_step, positive_label
 from pigmil.evaluation._diagnosis import Diagnosis, diagnose_area, diagnose_scores
 from pigmil.evaluation._splits import bag_groups, inner_splits, with_fold_groups
 from pigmil.metrics import instance_scores
-from pigmil.scale import keep_scores
 
 _TOP_SHARE = 0.1  # of the negatives, whose clustering in bags sets the design effect
 _SHOWN = 10  # instances in a notebook
@@ -75,11 +73,6 @@ class InstanceSelection:
     n_negatives: int
     n_negative_bags: int
     diagnosis: Diagnosis
-
-    @property
-    def method(self) -> str:
-        """Class of the estimator."""
-        return self.diagnosis.method
 
     @property
     def is_called(self) -> BoolArray:
@@ -138,7 +131,9 @@ class InstanceSelection:
 
     def __repr__(self) -> str:
         alarms = [f"Alarm: {alarm}" for alarm in self.diagnosis.alarms]
-        return "\n".join([f"{self.method}: {self.diagnosis.headline}.", *alarms, *self.lines])
+        return "\n".join(
+            [f"{self.diagnosis.method}: {self.diagnosis.headline}.", *alarms, *self.lines]
+        )
 
     def _repr_html_(self) -> str:
         best = np.argsort(-self.scores, kind="stable")[:_SHOWN]
@@ -157,7 +152,6 @@ def select_instances(
     cv: int = 5,
     groups: Any = None,
     random_state: int = 0,
-    folder: str | os.PathLike[str] | None = None,
     callback: Callable[[int, int], None] | None = None,
 ) -> InstanceSelection:
     """Call instances positive, with a bounded share of false calls.
@@ -196,9 +190,6 @@ def select_instances(
         patient; see :func:`pigmil.evaluation._splits.bag_groups`.
     random_state : int, default=0
         Seed of the folds.
-    folder : path, optional
-        For bags on disk: keep the scores of the folds there, in Parquet files by fold and block.
-        After an interruption the same call computes the rest.
     callback : callable, optional
         Called after each fit with the number of finished fits and of all fits.
 
@@ -257,7 +248,7 @@ def select_instances(
         groups = FOLD_GROUP
     held_out = refit_folds(
         estimator, bags, _checked(labels, bags), cv=cv, groups=groups, random_state=random_state,
-        folder=folder, callback=callback,
+        callback=callback,
     )  # fmt: skip
     if found is not None:
         bags, rows, marks = found
@@ -353,11 +344,13 @@ def _judge_fit(method: Any, ids: Any = None) -> Diagnosis:
             "Held-out scores need two folds with bags of both classes; the bags of the fit "
             "have a class of one bag or group."
         )
+    decided = getattr(method, "parts", "one") == "all"  # that both of two groups count
     return diagnose_scores(
         type(method).__name__,
         method.held_out_,
         method.instance_scores_,
-        rival_auc=getattr(method, "rival_auc_", np.nan),
+        rival_auc=np.nan if decided else getattr(method, "rival_auc_", np.nan),
+        rivals=getattr(method, "rival_instances_", None),
         ids=ids,
     )
 
@@ -449,7 +442,6 @@ def refit_folds(
     cv: int = 5,
     groups: Any = None,
     random_state: int = 0,
-    folder: str | os.PathLike[str] | None = None,
     callback: Callable[[int, int], None] | None = None,
 ) -> HeldOutScores:
     """Score every instance by a model fitted without its bag; see :func:`select_instances`.
@@ -457,7 +449,10 @@ def refit_folds(
     Scores are in standard deviations from the mean of the same fold, see
     :func:`standardized_scores`.
     """
-    positive = np.asarray(y == _positive_label(estimator, np.unique(y)))
+    label = positive_label(estimator, y)
+    if label not in y:
+        raise ValueError(f"pos_label={label!r} is not among the labels {np.unique(y).tolist()}.")
+    positive = np.asarray(y == label)
     number = bag_groups(bags, groups)
     units = np.arange(bags.n_bags, dtype=np.int64) if number is None else number
     order = content_order(bags)
@@ -480,27 +475,18 @@ def refit_folds(
     for k, (train, test) in enumerate(splits):
         train, test = order[train], order[test]
         fold[test] = k
-        part = None if folder is None else Path(folder) / f"fold-{k}"
-        found = _score_held_out(estimator, bags[train], y[train], bags[test], part)
-        scores[segment_gather(bags.offsets, test)] = standardized_scores(found)
+        seen = bags[train]
+        if is_lazy(seen) and not getattr(last_step(estimator), "_fits_lazy_bags", True):
+            seen = seen.load(info=False)
+        model = fit_quietly(estimator, seen, y[train])
+        found = standardized_scores(instance_scores(model, bags[test]))
+        scores[segment_gather(bags.offsets, test)] = found
         if callback is not None:
             callback(k + 1, len(splits))
     nothing = np.empty(0, dtype=np.int64)
     summaries = summary_scores(bags, positive, fold)
-    return HeldOutScores(scores, bags.offsets, positive, fold, units, nothing, summaries)
-
-
-def _positive_label(estimator: Any, labels: Any) -> Any:
-    """Return the label of the bags that the estimator takes for positive."""
-    chosen = [
-        value
-        for name, value in estimator.get_params().items()
-        if name.split("__")[-1] == "pos_label" and value is not None
-    ]
-    label = chosen[0] if chosen else labels[1]
-    if label not in labels:
-        raise ValueError(f"pos_label={label!r} is not among the labels {labels.tolist()}.")
-    return label
+    others = scores_of_others(bags, positive, fold, scores)
+    return HeldOutScores(scores, bags.offsets, positive, fold, units, nothing, summaries, others)
 
 
 def fit_quietly(estimator: Any, bags: Bags, y: Any) -> Any:
@@ -512,35 +498,6 @@ def fit_quietly(estimator: Any, bags: Bags, y: Any) -> Any:
         warnings.simplefilter("ignore", PositiveLabelWarning)
         warnings.simplefilter("ignore", ChanceWarning)
         return model.fit(bags, y)
-
-
-def _score_held_out(
-    estimator: Any, seen: Any, y: Any, unseen: Any, folder: Path | None
-) -> FloatArray:
-    """Fit on some bags and score the instances of others; keep the scores in a folder if given.
-
-    Bags on disk are loaded for the fit if the method does not fit on them.
-    """
-
-    def fit() -> Any:
-        if is_lazy(seen) and not getattr(last_step(estimator), "_fits_lazy_bags", True):
-            return fit_quietly(estimator, seen.load(info=False), y)
-        return fit_quietly(estimator, seen, y)
-
-    if folder is None:
-        return instance_scores(fit(), unseen)
-    if not is_lazy(seen):
-        raise ValueError(
-            "folder= keeps the scores of bags on disk; open them with scan_bags, or leave it out."
-        )
-    parameters = {name: repr(value) for name, value in estimator.get_params().items()}
-    note = {
-        "estimator": type(estimator).__name__,
-        "parameters": {name: text for name, text in parameters.items() if "callback" not in name},
-        "fitted_on": [str(one) for one in seen.ids],
-        "labels": [str(one) for one in y],
-    }
-    return keep_scores(fit, unseen, folder, note)
 
 
 def standardized_scores(scores: FloatArray) -> FloatArray:

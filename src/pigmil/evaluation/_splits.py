@@ -1,6 +1,5 @@
-"""Folds over bags, the same for every method, and the groups that stay in one fold."""
+"""Folds over bags, the groups that stay in one fold, and defects of bags found before."""
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +9,10 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
-from pigmil._core.typing import IntArray
+from pigmil._core.text import listed
+from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import FOLD_GROUP, Bags
+from pigmil.estimators._selection import instance_keys
 
 
 @dataclass(frozen=True)
@@ -189,20 +190,139 @@ def duplicate_groups(bags: Bags) -> IntArray:
     >>> duplicate_groups(Bags.from_list([a, b, a + 1]))
     array([0, 0, 1])
     """
-    hashes = np.split(instance_hashes(bags), bags.offsets[1:-1])
-    return _number(
-        np.array([hashlib.sha256(np.sort(part).tobytes()).hexdigest() for part in hashes])
-    )
+    parts = np.split(_keys(bags), bags.offsets[1:-1])
+    return _number(np.array([np.sort(part).tobytes().hex() for part in parts], dtype=object))
 
 
-def instance_hashes(bags: Bags) -> Any:
-    """Return a hash of 16 bytes for each instance; equal instances have equal hashes.
+def _keys(bags: Bags) -> FloatArray:
+    """Return a number per instance, equal for equal instances; missing values are equal."""
+    rows = bags.instances.copy()
+    values = rows.data if sp.issparse(rows) else rows
+    values[np.isnan(values)] = np.pi
+    return instance_keys(rows) + 0.0  # no negative zeros
 
-    Cost: one hash per instance; sparse bags are made dense one bag at a time.
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing an audit found.
+
+    Attributes
+    ----------
+    kind : str
+        What it is, in one word for machines.
+    severe : bool
+        Whether a comparison on this data cannot be trusted, or not be made.
+    message : str
+        What it is, in words.
     """
-    hashes = []
-    for bag in bags:
-        dense = bag.toarray() if sp.issparse(bag) else bag
-        values = np.ascontiguousarray(dense, dtype=np.float64) + 0.0  # -0.0 and 0.0 are one value
-        hashes += [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in values]
-    return np.array(hashes, dtype="V16")
+
+    kind: str
+    severe: bool
+    message: str
+
+
+def audit(
+    bags: Bags, *, folds: int = 10, repeats: int = 1, random_state: int = 0, groups: Any = None
+) -> list[Finding]:
+    """Look for what makes a comparison on these bags misleading.
+
+    :func:`pigmil.bags.unusual_data` describes features that are constant or extreme.
+
+    Parameters
+    ----------
+    bags : Bags
+        Labelled bags.
+    folds, repeats, random_state, groups
+        The folds of the comparison, see :func:`pigmil.evaluation._splits.bag_splits`.
+
+    Returns
+    -------
+    list of Finding
+        Empty if nothing was found.
+
+    Notes
+    -----
+    Cost: a sort of the instances, O(N d + N log N).
+
+    Examples
+    --------
+    >>> from pigmil.datasets import make_ring
+    >>> audit(make_ring(random_state=0))
+    []
+    """
+    found = list(_obstacles(bags, groups, folds))
+    if not found:
+        splits = bag_splits(
+            bags, repeats=repeats, folds=folds, random_state=random_state, groups=groups
+        )
+        found = [*_copies(bags, splits, repeats), *_leaks(bags)]
+    return found
+
+
+def _obstacles(bags: Bags, groups: Any, folds: int) -> Iterator[Finding]:
+    """Yield why the bags cannot be divided into folds."""
+    if bags.y is None:
+        yield Finding("unlabelled", True, "The bags have no labels.")
+        return
+    values, counts = np.unique(bags.y, return_counts=True)
+    if len(values) < 2:
+        message = f"At least two classes are needed, found {values.tolist()}."
+        yield Finding("classes", True, message)
+    elif counts.min() < folds:
+        message = f"The class {values[counts.argmin()].item()!r} has {counts.min()} bags"
+        yield Finding("small_class", True, f"{message}, {_too_few(counts.min(), folds)}")
+    n_groups = folds if groups is None else len(np.unique(groups))
+    if n_groups < folds:
+        message = f"The bags form {n_groups} groups, {_too_few(n_groups, folds)}"
+        yield Finding("few_groups", True, message)
+
+
+def _too_few(n: int, folds: int) -> str:
+    return f"fewer than the {folds} folds; use at most {n} folds."
+
+
+def _copies(bags: Bags, splits: Iterator[Split], repeats: int) -> Iterator[Finding]:
+    """Yield findings on copies of whole bags, then on copies of single instances."""
+    group, labels = duplicate_groups(bags), np.unique(bags.y, return_inverse=True)[1].ravel()
+    counts = np.bincount(group)
+    n_repeated = int((counts[group] > 1).sum())
+    if n_repeated:
+        apart = sum(int(np.isin(group[split.test], group[split.train]).sum()) for split in splits)
+        hint = ". Keep twins in one fold with groups='duplicates'." if apart else "."
+        message = (
+            f"{bags.n_bags - len(counts)} of {bags.n_bags} bags are copies of another "
+            f"({n_repeated} bags occur more than once); in {apart / max(1, repeats):.0f} cases a "
+            f"repeat the test bag's twin is among the training bags{hint}"
+        )
+        yield Finding("repeated_bags", apart > 0, message)
+        pairs = np.unique(np.column_stack([group, labels]), axis=0)
+        n_contradicting = int((np.bincount(pairs[:, 0]) > 1).sum())
+        if n_contradicting:
+            message = f"{n_contradicting} groups of identical bags have both labels."
+            yield Finding("contradicting_bags", True, message)
+    keys, positive = _keys(bags), np.repeat(labels == 1, bags.sizes)
+    shared = np.isin(keys, keys[~positive]) & positive
+    if shared.any() and labels.max() == 1:
+        copies = np.bincount(bags.bag_index[shared], minlength=bags.n_bags)
+        n_only = int((copies == bags.sizes).sum())
+        only = f"; {n_only} positive bags hold nothing else" if n_only else ""
+        what = "instances of positive bags are exact copies of instances of negative bags"
+        yield Finding("shared_instances", n_only > 0, f"{int(shared.sum())} {what}{only}.")
+
+
+def _leaks(bags: Bags) -> Iterator[Finding]:
+    """Yield the features with one value in the bags of a class and another in all others."""
+    rows = (np.asarray(bags.y) == np.unique(bags.y)[1])[bags.bag_index]
+    (low, high), (low_rest, high_rest) = (_ends(bags.instances[part]) for part in (rows, ~rows))
+    columns = np.flatnonzero((low == high) & (low_rest == high_rest) & (low != low_rest))
+    if columns.size:
+        names = bags.feature_names or range(bags.n_features)
+        features = listed((names[column] for column in columns), limit=5)
+        yield Finding("label_column", True, f"Features {features} equal the bag label.")
+
+
+def _ends(values: Any) -> tuple[Any, Any]:
+    """Return the least and the greatest value of each column; NaN if it contains one."""
+    if sp.issparse(values):
+        return values.min(axis=0).toarray().ravel(), values.max(axis=0).toarray().ravel()
+    return values.min(axis=0), values.max(axis=0)

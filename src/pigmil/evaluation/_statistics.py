@@ -1,6 +1,5 @@
 """Tests of differences between methods, and intervals for their scores."""
 
-import itertools
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -142,24 +141,14 @@ def compare_over_datasets(table: Any, *, greater_is_better: bool = True) -> Comp
         nemenyi = posthocs.posthoc_nemenyi_friedman(values).set_axis(names).set_axis(names, axis=1)
         bound = critical_difference(len(names), len(complete))
     if len(complete) >= 2 and len(names) >= 2:
-        wilcoxon = _wilcoxon_holm(complete, unknown)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # few data sets allow an approximation only
+            wilcoxon = posthocs.posthoc_wilcoxon(
+                list(values.T), zero_method="zsplit", p_adjust="holm"
+            )
+        wilcoxon = wilcoxon.set_axis(names).set_axis(names, axis=1)
     ranks = average_ranks(complete, greater_is_better=greater_is_better)
     return Comparison(ranks, float(statistic), float(p), nemenyi, wilcoxon, len(complete), bound)
-
-
-def _wilcoxon_holm(table: Any, adjusted: Any) -> Any:
-    pairs = list(itertools.combinations(table.columns, 2))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # few data sets allow an approximation only
-        p_values = [
-            stats.wilcoxon(table[left] - table[right], zero_method="zsplit").pvalue
-            for left, right in pairs
-        ]
-    adjusted = adjusted.copy()
-    np.fill_diagonal(adjusted.values, 1.0)
-    for (left, right), p in zip(pairs, holm(p_values), strict=True):
-        adjusted.loc[left, right] = adjusted.loc[right, left] = p
-    return adjusted
 
 
 def holm(p_values: ArrayLike) -> Any:

@@ -74,6 +74,17 @@ class Failing(MeanRule):
         super()._fit(bags, positive)
 
 
+class Hungry(MeanRule):
+    """Takes 64 MB and waits until its process is ended."""
+
+    card = card("Hungry")
+
+    def _fit(self, bags, positive):
+        held = np.ones(2**23)
+        threading.Event().wait(120)
+        raise RuntimeError(f"nobody ended the process that holds {held.nbytes} bytes")
+
+
 class Warning_(MeanRule):
     """Warns about its own data."""
 
@@ -113,5 +124,6 @@ class Tuned(MeanRule):
 
 
 def register(methods=registry.METHODS):
-    for name in ("MeanRule", "Counting", "Failing", "Warning_", "FirstFeature", "Tuned"):
+    names = ("MeanRule", "Counting", "Failing", "Hungry", "Warning_", "FirstFeature", "Tuned")
+    for name in names:
         methods[name] = "fake_methods"

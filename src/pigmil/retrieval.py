@@ -1,4 +1,4 @@
-"""An index of instances that is asked with the detected instances of a bag."""
+"""Retrieve bags by their detected instances: by what an image shows, not what is around it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +12,8 @@ from pigmil._core.errors import BagsError, import_optional
 from pigmil._core.typing import FloatArray, IntArray
 from pigmil.bags import Bags, as_bags, is_lazy
 from pigmil.metrics import instance_scores
+
+__all__ = ["InstanceIndex", "Match"]
 
 _BLOCK_ROWS = 16_384  # rows of which distances are held at a time
 _MOST_EXACT = 200_000  # instances beyond which neighbours are searched for approximately
