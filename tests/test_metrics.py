@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from pigmil import Bags
 from pigmil.metrics import (
     detection_accuracy,
+    hit_at_k,
     instance_auc,
     instance_average_precision,
-    top1_hit_rate,
 )
 
 NAN = float("nan")
@@ -137,36 +137,36 @@ class TestTop1HitRate:
     def test_by_hand(self):
         # bag 0: best is positive; bag 1: best is negative; bag 2 is negative and not counted
         scores, offsets = [0.9, 0.1, 0.2, 0.7, 0.5], [0, 2, 4, 5]
-        assert top1_hit_rate(scores, offsets, [1, 1, -1], [1, -1, 1, -1, -1]) == 0.5
+        assert hit_at_k(scores, offsets, [1, 1, -1], [1, -1, 1, -1, -1]) == 0.5
 
     def test_bags_bring_labels(self):
         bags = Bags.from_list(
             [np.zeros((2, 1)), np.zeros((1, 1))], y=[1, 0], instance_labels=[[0, 1], [0]]
         )
-        assert top1_hit_rate([1.0, 2.0, 9.0], bags) == 1.0
-        assert top1_hit_rate([2.0, 1.0, 9.0], bags) == 0.0
+        assert hit_at_k([1.0, 2.0, 9.0], bags) == 1.0
+        assert hit_at_k([2.0, 1.0, 9.0], bags) == 0.0
 
     def test_missing_score_is_never_best(self):
-        assert top1_hit_rate([NAN, -np.inf], [0, 2], [1], [0, 1]) == 1.0
+        assert hit_at_k([NAN, -np.inf], [0, 2], [1], [0, 1]) == 1.0
 
     def test_bag_without_scores_is_missed(self):
-        assert top1_hit_rate([NAN, NAN, 1.0], [0, 2, 3], [1, 1], [1, 1, 1]) == 0.5
+        assert hit_at_k([NAN, NAN, 1.0], [0, 2, 3], [1, 1], [1, 1, 1]) == 0.5
 
     def test_tie_counts_its_share_in_any_order(self):
         for labels in ([1, 0, 0, 1], [0, 0, 1, 1]):
-            got = top1_hit_rate([1.0, 1.0, 1.0, 0.0], [0, 4], [1], labels)
+            got = hit_at_k([1.0, 1.0, 1.0, 0.0], [0, 4], [1], labels)
             assert got == pytest.approx(1 / 3)
 
     def test_positive_bag_without_known_positive_is_left_out(self):
-        assert top1_hit_rate([1.0, 2.0], [0, 1, 2], [1, 1], [0, 1]) == 1.0
-        assert math.isnan(top1_hit_rate([1.0, 2.0], [0, 1, 2], [1, 0], [0, 1]))
+        assert hit_at_k([1.0, 2.0], [0, 1, 2], [1, 1], [0, 1]) == 1.0
+        assert math.isnan(hit_at_k([1.0, 2.0], [0, 1, 2], [1, 0], [0, 1]))
 
     def test_no_positive_bag_is_nan(self):
-        assert math.isnan(top1_hit_rate([1.0], [0, 1], ["a"], [1], bag_pos_label="b"))
+        assert math.isnan(hit_at_k([1.0], [0, 1], ["a"], [1], bag_pos_label="b"))
 
     def test_positive_labels(self):
-        assert top1_hit_rate([2.0, 1.0], [0, 2], ["x"], ["p", "q"], pos_label="p") == 1.0
-        got = top1_hit_rate([1.0, 1.0], [0, 1, 2], [0, 1], [1, 0], bag_pos_label=0)
+        assert hit_at_k([2.0, 1.0], [0, 2], ["x"], ["p", "q"], pos_label="p") == 1.0
+        got = hit_at_k([1.0, 1.0], [0, 1, 2], [0, 1], [1, 0], bag_pos_label=0)
         assert got == 1.0
 
     @pytest.mark.parametrize(
@@ -179,4 +179,4 @@ class TestTop1HitRate:
     )
     def test_refused(self, y, labels, message):
         with pytest.raises(ValueError, match=message):
-            top1_hit_rate([1.0], [0, 1], y, labels)
+            hit_at_k([1.0], [0, 1], y, labels)

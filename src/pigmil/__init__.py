@@ -34,6 +34,7 @@ _HOME = {
     "scan_bags": "pigmil.io",
     "save_model": "pigmil.estimators.persistence",
     "select_instances": "pigmil.evaluation._selection",
+    "suggest_instances": "pigmil.evaluation._suggest",
     "write_bags": "pigmil.io",
     **METHODS,
     **DEEP_METHODS,
@@ -101,6 +102,7 @@ if TYPE_CHECKING:
     from pigmil.estimators.statistics import StatisticsSVC as StatisticsSVC
     from pigmil.evaluation._selection import diagnose as diagnose
     from pigmil.evaluation._selection import select_instances as select_instances
+    from pigmil.evaluation._suggest import suggest_instances as suggest_instances
     from pigmil.graph.reading import PaperReading as PaperReading
     from pigmil.io import read_bags as read_bags
     from pigmil.io import scan_bags as scan_bags

@@ -51,9 +51,9 @@ def table(folder):
 def rows_of(folder):
     """Return the rows of a table in the folder as dictionaries of text."""
 
-    def rows_of(name, delimiter=","):
+    def rows_of(name):
         with (folder / name).open(newline="") as file:
-            return list(csv.DictReader(file, delimiter=delimiter))
+            return list(csv.DictReader(file))
 
     return rows_of
 

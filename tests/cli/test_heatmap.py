@@ -30,9 +30,9 @@ def slides(folder):
 def test_heat_maps_of_a_saved_model(pigmil, slides, folder):
     assert pigmil("fit", slides, "-o", "m.skops", "-m", "SIL").status == 0
     found = pigmil("heatmap", "m.skops", slides, "--only", "slide/1", "--as", "png",
-                   "--as", "svg", "--as", "geojson", "--value", "percentile", "--json")  # fmt: skip
+                   "--as", "geojson", "--json")  # fmt: skip
     assert found.status == 0, found.err
-    names = ["slide_1.png", "slide_1.svg", "slide_1.geojson"]
+    names = ["slide_1.png", "slide_1.geojson"]
     assert found.json["files"] == [f"slides-heatmaps/{name}" for name in names]
     assert (folder / "slides-heatmaps/slide_1.png").read_bytes().startswith(b"\x89PNG")
     tiles = json.loads((folder / "slides-heatmaps/slide_1.geojson").read_text())["features"]
@@ -44,7 +44,7 @@ def test_heat_maps_of_a_saved_model(pigmil, slides, folder):
 def test_all_bags_by_default_and_the_ranking_keeps_the_coordinates(pigmil, slides, folder, rows_of):
     assert pigmil("fit", slides, "-o", "m.skops", "-m", "SIL").status == 0
     found = pigmil("heatmap", "m.skops", slides, "--as", "geojson", "-o", "maps")
-    assert "wrote 12 files to maps  (12 bags as geojson)" in found.out
+    assert "wrote 12 files to maps" in found.out
     assert len(list((folder / "maps").iterdir())) == 12
     assert pigmil("predict", "m.skops", slides, "--instances", "ranked.csv").status == 0
     first = rows_of("ranked.csv")[0]
@@ -63,12 +63,8 @@ def test_what_is_missing_is_an_error(pigmil, slides, table):
 
 
 def test_two_bags_never_share_a_file():
-    """The number that makes a name unique may be part of another id."""
-    names = _file_names(["b/b", "b b", "b_b-2", "b_b-2", "B_B-2", "b:b"])
-    assert names == ["b_b", "b_b-2", "b_b-2-2", "b_b-2-3", "B_B-2-4", "b_b-3"]
-    assert _file_names(["b", "b-2", "b"]) == ["b", "b-2", "b-3"]
-    many = _file_names(["/"] * 3000)
-    assert len(set(many)) == 3000
+    assert _file_names(["b/b", "c"]) == ["b_b", "c"]
+    assert _file_names(["b/b", "B b", "1_b_b"]) == ["1_b_b", "2_B_b", "3_1_b_b"]
 
 
 @pytest.mark.parametrize(
@@ -76,13 +72,9 @@ def test_two_bags_never_share_a_file():
     [
         ("../../x", "x"),
         ("...", "bag"),
-        ("CON", "bag_CON"),
-        ("nul.1", "bag_nul.1"),
-        ("console", "console"),
         ("a\0b\n\x1b[31m", "a_b_31m"),
         ("<img src=x>", "img_src_x"),
         ("\ud800", "bag"),
-        ("a" * 300, "a" * 100),
         ("\u6f22" * 300, "\u6f22" * 33),  # three bytes each
     ],
 )
@@ -98,17 +90,11 @@ def test_ids_that_no_file_can_have(pigmil, folder):
         ids=ids, y=[0, 1] * 4, instance_info={"coords": coords},
     )  # fmt: skip
     write_bags(bags, folder / "s.npz")
-    (folder / "pictures").mkdir()
     assert pigmil("fit", "s.npz", "-o", "m.skops", "-m", "SIL").status == 0
     before = set(folder.parent.iterdir())
-    found = pigmil("heatmap", "m.skops", "s.npz", "-o", "maps", "--as", "geojson", "--as", "svg",
-                   "--thumbnails", "pictures")  # fmt: skip
+    found = pigmil("heatmap", "m.skops", "s.npz", "-o", "maps", "--as", "geojson")
     assert found.status == 0, found.err
-    assert "pictures has no picture for 8 of 8 bags" in found.err
-    assert "\a" not in found.err
-    assert "\x1b" not in found.err
-    assert len(list((folder / "maps").iterdir())) == 2 * len(ids)
+    assert len(list((folder / "maps").iterdir())) == len(ids)
     assert set(folder.parent.iterdir()) == before
-    assert "<b>" not in (folder / "maps" / "b.svg").read_text()
     found = pigmil("heatmap", "m.skops", "s.npz", "--only", "a\x1b[2J[b]\nc")
     assert found.err.startswith("error: --only a<U+001B>[2J[b]\nc: there is no such bag")

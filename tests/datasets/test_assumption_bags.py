@@ -65,10 +65,3 @@ def test_false_frequency_repeats_one_concept_in_negative_test_bags():
         counts = [sorted(int(near(bag, mean, 0.1).sum()) for mean in (-2, 2)) for bag in negative]
         assert {few for few, _ in counts} == {0}
         assert {many for _, many in counts} == repeats
-
-
-def test_wrong_arguments_are_named():
-    with pytest.raises(ValueError, match="Unknown test 'poison'; known tests: single_concept"):
-        make_assumption_bags("poison")
-    with pytest.raises(ValueError, match="n_test_bags must be at least 2"):
-        make_assumption_bags("multi_concept", n_test_bags=1)

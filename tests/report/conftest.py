@@ -30,7 +30,7 @@ def rhombus():
 @pytest.fixture(scope="session")
 def rhombus_summary(rhombus):
     bags, model = rhombus
-    return detection_summary(model, bags, source="RHOMBUS", command="pigmil demo", folds=2)
+    return detection_summary(model, bags, source="RHOMBUS", command="pigmil demo")
 
 
 @pytest.fixture(scope="session")
@@ -50,5 +50,5 @@ def hostile():
         instance_info={"<s>place": np.array([f"<em>{i}</em>" for i in range(4 * n)])},
     )
     return bags, PIGMIL(
-        random_state=0, reading=PaperReading(t_test=None), pos_label="<i>yes</i>"
+        random_state=0, reading=PaperReading(t_threshold=None), pos_label="<i>yes</i>"
     ).fit(bags)

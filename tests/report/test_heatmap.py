@@ -9,7 +9,8 @@ from sklearn.pipeline import make_pipeline
 
 from pigmil import MILD, Bags, BagScaler, instance_scores
 from pigmil.datasets import make_ring
-from pigmil.report import plot_bags, plot_heatmap, write_geojson
+from pigmil.graph import Trace
+from pigmil.report import plot_bags, plot_heatmap, plot_trace, write_geojson
 from pigmil.report._tiles import scored_tiles, slides_of
 
 CORNERS = np.array([[0, 0], [512, 0], [0, 512], [512, 512], [1024, 512]])
@@ -42,7 +43,6 @@ def test_ranks_and_percentiles_by_hand(slides):
     [
         ({"patch_size_level0": 448, "patch_size": 224}, 448),
         ({"tile_size_um": 256.0}, 256),
-        ({"patch_size": 224, "level0_magnification": 40, "target_magnification": 20}, 448),
         ({"patch_size": 256, "patch_level": 1}, 512),  # pixels of another level
         ({"patch_size": 300}, 300),
     ],
@@ -53,14 +53,15 @@ def test_tile_size_comes_from_the_attributes(slides, info, size):
     assert scored_tiles(bags, SCORES, 0, tile_size=99).size == 99
 
 
-@pytest.mark.parametrize(("value", "top"), [("score", 2.0), ("percentile", 100.0)])
-def test_picture_draws_each_tile_at_its_place(slides, value, top):
-    ax = plot_heatmap(slides, SCORES, 0, value=value, ax=_axes())
-    (drawn,) = ax.collections
+def test_picture_draws_each_tile_at_its_place(slides):
+    ax = plot_heatmap(slides, SCORES, 0, called=[1, 5], ax=_axes())
+    drawn, outlined = ax.collections
     squares = [path.vertices for path in drawn.get_paths()]
     np.testing.assert_array_equal(squares[1][:4], [[512, 0], [1024, 0], [1024, 512], [512, 512]])
     np.testing.assert_array_equal(drawn.get_array().mask, [False, False, True, False, False])
-    assert drawn.get_array().max() == top
+    assert drawn.get_array().max() == 2.0
+    (called,) = outlined.get_paths()
+    np.testing.assert_array_equal(called.vertices, squares[1])
     assert ax.get_ylim() == (1024.0, 0.0)  # the origin of a slide is its upper left corner
     assert ax.get_title() == "a $x$"
 
@@ -74,17 +75,6 @@ def test_x_and_y_of_a_table_are_coordinates(slides):
     columns = {"x": slides.instance_info["coords"][:, 0], "y": slides.instance_info["coords"][:, 1]}
     bags = Bags(slides.instances, slides.offsets, instance_info=columns)
     np.testing.assert_array_equal(scored_tiles(bags, SCORES, 0).corners, CORNERS)
-
-
-def test_thumbnail_lies_under_the_tiles(slides, tmp_path):
-    with pytest.raises(ValueError, match=r"extent=\(width, height\)"):
-        plot_heatmap(slides, SCORES, 0, thumbnail=np.zeros((4, 6, 3)), ax=_axes())
-    sized = slides.with_info(bag_info={"level0_width": [3000, 1], "level0_height": [2000, 1]})
-    image = pytest.importorskip("PIL.Image")
-    image.new("RGB", (6, 4)).save(tmp_path / "thumb.png")
-    ax = plot_heatmap(sized, SCORES, 0, thumbnail=tmp_path / "thumb.png", ax=_axes())
-    assert ax.images[0].get_extent() == [0, 3000, 2000, 0]
-    assert ax.collections[0].get_alpha() == 0.6
 
 
 def test_geojson_is_closed_polygons_with_measurements(slides, tmp_path):
@@ -133,8 +123,6 @@ def test_errors_say_what_is_missing(slides):
         plot_heatmap(bare, SCORES, 0)
     with pytest.raises(ValueError, match="scores has 3 entries, but the bags have 6"):
         plot_heatmap(slides, SCORES[:3], 0)
-    with pytest.raises(ValueError, match="'score' or 'percentile'"):
-        plot_heatmap(slides, SCORES, 0, value="rank")
     with pytest.raises(ValueError, match="tile_size must be positive"):
         plot_heatmap(slides, SCORES, 0, tile_size=0)
 
@@ -157,3 +145,14 @@ def test_pipelines_are_drawn_too():
         if label == 1
     ]
     np.testing.assert_allclose(circled.get_offsets(), other.instances[best])
+
+
+def test_a_trace_is_drawn_relative_to_the_start():
+    tries = [(7, 0, 4, 1.0, False), (7, 0, 5, 2.0, True), (3, 1, 9, 80.0, True)]
+    ax = plot_trace(Trace.from_tries(tries, 2.0), ax=_axes())
+    tried, pool = ax.lines
+    assert tried.get_ydata().tolist() == [0.5, 1.0, 40.0]
+    assert pool.get_xdata().tolist() == [0, 2, 3, 3]
+    assert pool.get_ydata().tolist() == [1.0, 1.0, 40.0, 40.0]
+    assert [text.get_text() for text in ax.texts] == ["1", "2"]
+    assert ax.get_yscale() == "log"

@@ -40,27 +40,25 @@ def test_a_table_with_one_row_per_set(tmp_path, monkeypatch):
     again = pools({"a": needles()}, Runner(tmp_path), folds=2)
     assert table["data"].tolist() == ["a", "b"]
     assert (table["folds"] == 2).all()
-    np.testing.assert_allclose(table["gain"], table["detected"] - table["random"])
+    np.testing.assert_allclose(table["over_random"], table["detected"] - table["random"])
     assert again.iloc[0].to_dict() == table.iloc[0].to_dict()
 
 
 def test_the_page_separates_the_sets_of_the_paper_from_labelled_ones():
     table = pd.DataFrame(
         [
-            ("musk1", 80.0, 70.0, 60.0, 10.0, 1.0, 10),
-            ("tiger", 70.0, 80.0, 60.0, -10.0, 2.0, 10),
-            ("letter_frost_e", 90.0, 50.0, 40.0, 40.0, 3.0, 10),
+            ("musk1", 80.0, 70.0, 60.0, 10.0, 20.0, 1.0, 1.0, 10),
+            ("tiger", 70.0, 80.0, 60.0, -10.0, 10.0, 2.0, 1.0, 10),
+            ("letter_frost_e", 90.0, 50.0, 40.0, 40.0, 50.0, 3.0, 1.0, 10),
         ],
-        columns=["data", "detected", "random", "worst", "gain", "gain_error", "folds"],
-    )
-    assert pools_summary(table).startswith("Classification: on 2 sets of the paper `PIGMIL()`")
-    assert "labels 75.0 % of the bags" in pools_summary(table)
+        columns=["data", "detected", "random", "worst", "over_random", "over_worst",
+                 "over_random_error", "over_worst_error", "folds"],
+    )  # fmt: skip
+    assert "on 2 sets of the paper 75.0 % of the bags are labelled" in pools_summary(table)
     text = pools_section(table)
-    assert (
-        "detected 75.0, random 75.0, worst 60.0; the detected pool is best of the three on 1 of 2"
-        in text
-    )
-    assert "detected 90.0, random 50.0, worst 40.0" in text
+    assert "| -10.0 ± 2.0 | +10.0 ± 1.0 |" in text
+    # Differences 10 and -10: mean 0, error sqrt(200 / 2).
+    assert "is +0.0 ± 10.0 points against the random one (± over sets); it is best of" in text
     assert text.count("paper's PIGMIL") == 1
 
 

@@ -3,7 +3,7 @@
 import math
 
 from pigmil import datasets
-from reproduction.printed import REAL, SYNTHETIC, TABLE_I, TABLE_II, printed_accuracy
+from reproduction.printed import REAL, SYNTHETIC, TABLE_I, TABLE_II
 
 
 def test_averages_of_table_1_are_as_printed():
@@ -41,9 +41,3 @@ def test_names_are_those_of_the_library():
     assert set(REAL) <= set(datasets.list_datasets())
     for name in TABLE_II | TABLE_I:
         assert card_of(name).name == name
-
-
-def test_what_is_printed_nowhere_is_nan():
-    assert math.isnan(printed_accuracy("DD", "fox"))
-    assert math.isnan(printed_accuracy("unknown", "musk1"))
-    assert printed_accuracy("MILIS", "musk1") == 88.6

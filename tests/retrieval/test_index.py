@@ -1,7 +1,6 @@
 """Retrieval of bags by their detected instances."""
 
 import sys
-from inspect import signature
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,9 +8,9 @@ import pytest
 from sklearn.base import BaseEstimator
 from sklearn.neighbors import NearestNeighbors
 
-from pigmil import Bags
+from pigmil import Bags, retrieval
 from pigmil._core.errors import BagsError
-from pigmil.retrieval import InstanceIndex, _index
+from pigmil.retrieval import InstanceIndex
 
 
 class ByFirstFeature(BaseEstimator):
@@ -58,7 +57,7 @@ def slow_query(bags, at, k, weight, n_detected):
 @pytest.mark.parametrize("weight", [0.0, 0.3, 2.0])
 @pytest.mark.parametrize("n_detected", [1, 2])
 def test_query_equals_all_pairs(weight, n_detected, monkeypatch):
-    monkeypatch.setattr(_index, "_BLOCK_ROWS", 7)
+    monkeypatch.setattr(retrieval, "_BLOCK_ROWS", 7)
     rng = np.random.default_rng(0)
     bags = bags_of(*(rng.normal(size=(size, 3)) for size in (4, 1, 6, 3, 5, 2)))
     index = InstanceIndex(ByFirstFeature(), score_weight=weight, n_detected=n_detected).fit(bags)
@@ -112,10 +111,10 @@ def test_beyond_the_limit_the_neighbours_of_pynndescent_are_ranked(n_detected, m
     rng = np.random.default_rng(0)
     bags = bags_of(*(rng.normal(size=(20, 4)) for _ in range(100)))
     exact = InstanceIndex(ByFirstFeature(), n_detected=n_detected).fit(bags)
-    monkeypatch.setattr(_index, "_MOST_EXACT", 100)
-    monkeypatch.setattr(_index, "_MOST_NEIGHBOURS", 600)
+    monkeypatch.setattr(retrieval, "_MOST_EXACT", 100)
+    monkeypatch.setattr(retrieval, "_MOST_NEIGHBOURS", 600)
     module = SimpleNamespace(NNDescent=Neighbours)
-    monkeypatch.setattr(_index, "import_optional", lambda *_, **__: module)
+    monkeypatch.setattr(retrieval, "import_optional", lambda *_, **__: module)
     near = InstanceIndex(ByFirstFeature(), n_detected=n_detected).fit(bags)
     for bag in bags.ids[:5]:
         for first, second in zip(exact.query(bag, 5), near.query(bag, 5), strict=True):
@@ -124,13 +123,7 @@ def test_beyond_the_limit_the_neighbours_of_pynndescent_are_ranked(n_detected, m
             assert second.distance == pytest.approx(first.distance, rel=1e-5)
 
 
-def test_pynndescent_takes_what_it_is_called_with():
-    descent = pytest.importorskip("pynndescent").NNDescent
-    signature(descent).bind(np.zeros((1, 1)), n_neighbors=30, random_state=0)
-    signature(descent.query).bind(None, np.zeros((1, 1)), k=10)
-
-
 def test_without_pynndescent_the_search_stays_exact(monkeypatch):
-    monkeypatch.setattr(_index, "_MOST_EXACT", 2)
+    monkeypatch.setattr(retrieval, "_MOST_EXACT", 2)
     monkeypatch.setitem(sys.modules, "pynndescent", None)
     assert InstanceIndex(ByFirstFeature()).fit(FOUR).query("b0", k=1)[0].bag == "b1"

@@ -17,9 +17,11 @@ def main() -> None:
         import_optional("typer", extra="cli", purpose="The command line")
         import_optional("rich", extra="cli", purpose="The command line")
         from pigmil.cli._app import app
-        from pigmil.cli._console import run_app
 
-        run_app(app)
+        for stream in (sys.stdout, sys.stderr):  # print any text in any locale
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="backslashreplace")
+        app()
     except KeyboardInterrupt:
         sys.exit(130)
     except ImportError as error:

@@ -1,13 +1,11 @@
 """The ``pigmil`` command, and its subcommands that list and convert."""
 
-import functools
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from pigmil._core.text import count
 from pigmil._core.version import __version__
 from pigmil.cli import _console as console
 from pigmil.cli import _inputs as inputs
@@ -15,28 +13,18 @@ from pigmil.cli import _models as models
 from pigmil.cli._compare import compare
 from pigmil.cli._console import Output, command, unwrap_paragraphs
 from pigmil.cli._detect import demo, detect
-from pigmil.cli._inputs import Result, TextList, result_option
-from pigmil.cli._retrieve import retrieve
+from pigmil.cli._inputs import result_option
 
-
-def complete_data_set(incomplete: str) -> list[str]:
-    """Return the data set names that start with the text, for shell completion."""
-    from pigmil import datasets
-
-    return [name for name in datasets.list_datasets() if name.startswith(incomplete)]
-
-
-# Parameters of `write_bags` besides the format; which of them it takes depends on that.
-WRITE_SETTINGS = ("bag", "label", "instance_label", "delimiter", "compression", "compress")
-name_argument = functools.partial(typer.Argument, autocompletion=complete_data_set)
+DESCRIBED = (
+    "name", "title", "bags", "positive", "negative", "instances", "features", "sparse",
+    "instance_labels", "licence", "citation", "defects", "notes", "addresses", "content_sha256",
+)  # fmt: skip
 
 
 @command
 def methods(
     output: Output,
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", autocompletion=inputs.complete_method)
-    ] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME")] = None,
 ) -> None:
     """List all methods, or describe one.
 
@@ -115,7 +103,7 @@ def datasets_list(output: Output) -> None:
 
 
 @command
-def datasets_info(output: Output, name: Annotated[str, name_argument(metavar="NAME")]) -> None:
+def datasets_info(output: Output, name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
     """Describe a data set: size, licence, citation, known defects and origin.
 
     Parameters
@@ -129,30 +117,13 @@ def datasets_info(output: Output, name: Annotated[str, name_argument(metavar="NA
     """
     from pigmil import datasets
 
-    entry = datasets.info(name)
-    output.result = asdict(entry)
-    _print_fields(
-        output,
-        {
-            "name": f"{entry.name} ({entry.title})",
-            "bags": f"{entry.bags:,}: {entry.positive:,} positive, {entry.negative:,} negative",
-            "instances": f"{entry.instances:,}, with {count(entry.features, 'feature')} each"
-            + (" (sparse)" if entry.sparse else ""),
-            "instance_labels": entry.instance_labels,
-            "licence": entry.licence,
-            "citation": entry.citation,
-            "known_defects": entry.defects,
-            "notes": entry.notes,
-            "sources": entry.addresses,
-            "sha256_of_content": entry.content_sha256,
-        },
-    )
-    output.print("--json prints every field, with the checksum of each file.")
+    output.result = asdict(datasets.info(name))
+    _print_fields(output, {field: output.result[field] for field in DESCRIBED})
 
 
 @command
 def datasets_fetch(
-    output: Output, names: Annotated[list[str], name_argument(metavar="NAME...")]
+    output: Output, names: Annotated[list[str], typer.Argument(metavar="NAME...")]
 ) -> None:
     """Download data sets into the cache and verify them.
 
@@ -185,7 +156,6 @@ def convert(
     source: Annotated[str, typer.Argument(metavar="IN")],
     target: Annotated[Path, typer.Argument(metavar="OUT")],
     format: Annotated[str | None, result_option("--to-format")] = None,
-    write: Result[TextList] = None,
     read: inputs.ReadOptions = inputs.NO_OPTIONS,
 ) -> None:
     """Convert bags from one format to another.
@@ -198,8 +168,6 @@ def convert(
         File; the suffix determines the format.
     format : str
         Format of OUT, if the suffix does not determine it.
-    write : list of str
-        Other parameter of `write_bags`, as name=value; may be repeated.
 
     Examples:
 
@@ -210,9 +178,8 @@ def convert(
     from pigmil.io import write_bags
 
     console.check_targets(source, {"OUT": (target, ())})
-    options = inputs.named_values("--write", write, WRITE_SETTINGS, " of write_bags")
     bags = inputs.open_bags(source, read, labelled=False)
-    write_bags(bags, target, format=format, **options)
+    write_bags(bags, target, format=format)
     output.result = {"bags": bags.n_bags, "instances": bags.n_instances, "target": target}
     output.add_file(target, repr(bags))
 
@@ -227,7 +194,8 @@ data_sets = typer.Typer(help="List, describe and fetch real data sets.", no_args
 app.add_typer(data_sets, name="datasets")
 
 for function in (
-    demo, detect, models.fit, models.predict, models.heatmap, retrieve, compare, convert, methods,
+    demo, detect, models.fit, models.predict, models.heatmap, models.retrieve, compare, convert,
+    methods,
 ):  # fmt: skip
     app.command()(function)
 for name, function in (("list", datasets_list), ("info", datasets_info), ("fetch", datasets_fetch)):

@@ -5,25 +5,15 @@ from typing import Annotated, Any
 
 import typer
 
-from pigmil._core.text import count
 from pigmil.cli import _console as console
 from pigmil.cli import _inputs as inputs
 from pigmil.cli._console import Output, command
 from pigmil.cli._inputs import Method, Result, TextList, method_option
 
 DEFAULT_METHODS = "PIGMIL,MILES,MI-Kernel,miGraph,Citation-kNN"
-# The suffixes of exported results, and what the files hold that this command writes.
-EXPORTS = {
-    ".md": b"| data set |",
-    ".tex": rb"\begin{tabular}",
-    ".csv": b"data,method,repeat,fold",
-    ".parquet": b"fit_seconds",
-    ".json": b'{\n "rows"',
-}
+EXPORTS = (".md", ".tex", ".csv", ".json")
 # Rare parameters of a comparison, for --set.
-SETTINGS = (
-    "strict", "group_duplicates", "retry_failed", "time_limit", "memory_limit", "workers",
-)  # fmt: skip
+SETTINGS = ("group_duplicates", "retry_failed", "time_limit", "memory_limit")
 
 
 @command
@@ -32,9 +22,7 @@ def compare(
     data: Annotated[list[str], typer.Argument(metavar="DATA...")],
     methods: Annotated[
         TextList,
-        method_option(
-            "--methods", "-m", show_default=DEFAULT_METHODS, autocompletion=inputs.complete_method
-        ),
+        method_option("--methods", "-m", show_default=DEFAULT_METHODS),
     ] = None,
     repeats: Annotated[int, method_option(min=1)] = 5,
     folds: Annotated[int, method_option(min=2)] = 10,
@@ -43,7 +31,6 @@ def compare(
     store: Result[Path] = Path("pigmil-results.sqlite"),
     metric: Result[str] = "accuracy",
     export: Result[list[Path] | None] = None,
-    force: Result[bool] = False,
     report: Result[Path | None] = None,
     pos_label: inputs.PositiveOption = None,
     read: inputs.ReadOptions = inputs.NO_OPTIONS,
@@ -68,18 +55,15 @@ def compare(
     tune : bool
         Tune parameters by inner cross-validation.
     set_ : list of str
-        Other parameter of the comparison, as name=value: strict=true (stop if the audit finds
-        severe defects), group_duplicates=true (keep identical bags in one fold), retry_failed=true,
-        time_limit=SECONDS and memory_limit=MIB of a cell, workers=N or ADDRESS (of dask). May be
-        repeated.
+        Other parameter of the comparison, as name=value: group_duplicates=true (keep identical
+        bags in one fold), retry_failed=true, time_limit=SECONDS and memory_limit=MIB of a cell.
+        May be repeated.
     store : Path
         Results file; resumed if it exists.
     metric : str
         Metric to print.
     export : list of Path
-        Write results: .md, .tex, .csv, .parquet or .json.
-    force : bool
-        Let --export replace files of other origin.
+        Write results: .md, .tex, .csv or .json. Existing files are replaced.
     report : Path
         Report: .html or .md.
     pos_label : str
@@ -109,10 +93,8 @@ def compare(
         raise ValueError(f"--metric {metric}: choose one of {', '.join(METRICS)}.")
     settings = inputs.named_values("--set", set_, SETTINGS, " of the comparison")
     targets: dict[str, Any] = {"--store": (store, ()), "--report": (report, console.REPORTS)}
-    targets |= {f"--export {path.name}": (path, tuple(EXPORTS)) for path in export or []}
+    targets |= {f"--export {path.name}": (path, EXPORTS) for path in export or []}
     console.check_targets(data[0], targets)
-    for path in [] if force else export or []:
-        _check_replaceable(path)
     if read.impute == inputs.Impute.mean:
         raise ValueError("--impute mean: a comparison imputes the median of the training bags.")
     sets: dict[str, Any] = {}
@@ -122,18 +104,14 @@ def compare(
             raise ValueError(f"Two data sets are called '{name}'; rename one of the files.")
         sets[name] = _with_two_labels(inputs.open_bags(item, read, output=output), pos_label)
     duplicates = ["duplicates"] if settings.pop("group_duplicates", False) else []
-    workers = settings.pop("workers", None)
-    with (
-        inputs.start_cluster(None if workers is None else str(workers)) as client,
-        output.progress("comparing") as report_progress,
-    ):
+    with output.progress("comparing") as report_progress:
         results = run(
             names,
             sets,
             repeats=repeats,
             folds=folds,
             store=store,
-            n_jobs=None if client else jobs,
+            n_jobs=jobs,
             tune=tune,
             random_state=seed,
             groups=(*(read.group or []), *duplicates) or None,
@@ -151,15 +129,6 @@ def compare(
         summary = comparison_summary(results, command=console.command_line())
         output.add_file(write_report(summary, report), "report; open it in a browser")
     output.add_file(store, "all cells; run again to resume or extend")
-
-
-def _check_replaceable(path: Path) -> None:
-    """Raise an error for an existing file that does not look like exported results."""
-    if path.exists() and EXPORTS[path.suffix.lower()] not in path.read_bytes():
-        raise ValueError(
-            f"--export: '{path}' exists and does not hold results of a comparison; pass --force "
-            "to replace it."
-        )
 
 
 def _with_two_labels(bags: Any, positive: str | None) -> Any:
@@ -187,8 +156,6 @@ def _print_comparison(output: Output, results: Any, metric: str) -> None:
     differences = comparison.significant_differences(results, metric)
     for sentence in differences[:10]:
         output.print(f"- {sentence}")
-    if len(differences) > 10:
-        output.print(f"- and {count(len(differences) - 10, 'more pair')}; see --report")
     significance = results.significance(metric)
     if significance.n_datasets > 1:
         ranks = significance.ranks.sort_values().items()
@@ -198,7 +165,6 @@ def _print_comparison(output: Output, results: Any, metric: str) -> None:
         "metric": metric,
         "table": results.table(metric).to_dict(orient="index"),
         "differences": differences,
-        "within_error": results.within_error(metric).to_dict(orient="index"),
         "failures": results.failures,
         "findings": results.findings,
     }

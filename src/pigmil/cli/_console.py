@@ -7,7 +7,6 @@ import functools
 import inspect
 import json
 import logging
-import os
 import re
 import shlex
 import sys
@@ -30,7 +29,8 @@ from pigmil._core.files import atomic_write
 from pigmil._core.text import Table, escape_formula, sanitize, to_json_safe
 
 FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
-TABLES = (".csv", ".tsv", ".parquet", ".json")
+_BEAT = 4.0  # seconds between the lines that a long task writes to a log file
+TABLES = (".csv", ".parquet")
 INSTANCE_TABLES = (*TABLES, ".h5ad")
 REPORTS = (".html", ".htm", ".md")
 # Errors in what the user passed; their messages are shown without a traceback.
@@ -69,10 +69,6 @@ class CommandFailedError(Exception):
     """The command ran as asked but produced no result; exit status 1."""
 
 
-class OutputError(Exception):
-    """Standard output cannot be written to."""
-
-
 class Output:
     """Output of a command: text on a terminal, or one JSON object at the end.
 
@@ -102,8 +98,7 @@ class Output:
 
     def print(self, text: str) -> None:
         """Print a line; markup in it is not interpreted."""
-        with writing_output():
-            self.console.print(_visible(text), soft_wrap=True)
+        self.console.print(_visible(text), soft_wrap=True)
 
     def warn(self, text: str) -> None:
         """Print a warning on standard error."""
@@ -112,8 +107,7 @@ class Output:
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], **look: Any) -> None:
         """Print a table; the arguments are those of :class:`pigmil.report.Table`."""
-        with writing_output():
-            self.console.print(Table(columns, rows, **look).rich())
+        self.console.print(Table(columns, rows, **look).rich())
 
     def add_file(self, path: Path, description: str) -> None:
         """Report a file that was written."""
@@ -123,45 +117,41 @@ class Output:
     def print_json(self, content: dict[str, Any]) -> None:
         """Print the JSON object, if it was asked for."""
         if self.as_json:
-            with writing_output():
-                sys.stdout.write(json.dumps(to_json_safe(content), allow_nan=False) + "\n")
+            sys.stdout.write(json.dumps(to_json_safe(content), allow_nan=False) + "\n")
 
     @contextmanager
     def progress(self, task_name: str) -> Iterator[Callable[[int, int, str], None]]:
-        """Show a progress bar with the time left; yield a function of (done, total, step)."""
+        """Show a progress bar with the time left; yield a function of (done, total, step).
+
+        A log file gets a line every few seconds instead, and one at the end.
+        """
         columns = (*Progress.get_default_columns(), MofNCompleteColumn())
-        terminal = self.errors.is_terminal
+        in_log = not self.silent and not self.errors.is_terminal
+        state, ended, start = "", threading.Event(), time.monotonic()
+
+        def beat() -> None:
+            while not ended.wait(_BEAT):
+                seconds = time.monotonic() - start
+                self.errors.print(escape(f"{task_name}: {seconds:.0f} s{state}"), soft_wrap=True)
+
         with Progress(
-            *columns, console=self.errors, disable=self.silent or not terminal, transient=True
+            *columns, console=self.errors, disable=self.silent or in_log, transient=True
         ) as bar:
             task = bar.add_task(escape(task_name), total=None)
-            last_tenth = 0
 
             def report(done: int, total: int, step: str) -> None:
-                nonlocal last_tenth
-                step = sanitize(step)
-                bar.update(task, completed=done, total=total, description=escape(step))
-                tenth = 10 * done // max(total, 1)
-                if not terminal and not self.silent and tenth > last_tenth:
-                    last_tenth = tenth  # a log file gets at most ten lines instead of a bar
-                    line = f"{task_name}: {done} of {total} ({step})"
-                    self.errors.print(escape(line), soft_wrap=True)
+                nonlocal state
+                state = f", {done} of {total} ({sanitize(step)})"
+                bar.update(task, completed=done, total=total, description=escape(sanitize(step)))
 
-            done = threading.Event()
-            if not terminal and not self.silent:
-                threading.Thread(target=self._beat, args=(task_name, done), daemon=True).start()
+            if in_log:
+                threading.Thread(target=beat, daemon=True).start()
             try:
                 yield report
             finally:
-                done.set()
-
-    def _beat(self, task_name: str, done: threading.Event) -> None:
-        """Write to a log file that a task goes on, after four seconds and then less often."""
-        wait, start = 4.0, time.monotonic()
-        while not done.wait(wait):
-            seconds = time.monotonic() - start
-            self.errors.print(escape(f"{task_name}: {seconds:.0f} s"), soft_wrap=True)
-            wait = min(2 * wait, 60.0)
+                ended.set()
+        if in_log and state:
+            self.errors.print(escape(task_name + state), soft_wrap=True)
 
     def fail(self, error: Exception, status: int, *, debug: bool) -> None:
         """Print an error and exit with a status."""
@@ -253,13 +243,12 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             with _warnings_as_lines(output):
                 function(output, **options)
             output.print_json({**output.result, "files": output.files})
-            with writing_output():
-                sys.stdout.flush()
+            sys.stdout.flush()
         except KeyboardInterrupt:
             output.print_json({"error": "stopped", "status": INTERRUPTED})
             output.errors.print("stopped; finished work is kept, unfinished files were removed")
             raise typer.Exit(INTERRUPTED) from None
-        except (BrokenPipeError, OutputError, typer.Exit, typer.Abort):
+        except (BrokenPipeError, typer.Exit, typer.Abort):
             raise  # handled by the entry point
         except Exception as error:
             wrong_input = isinstance(error, _INPUT_ERRORS)
@@ -357,42 +346,6 @@ def _configure_logging(console: Console, debug: bool) -> None:
     logger.propagate = False
 
 
-def run_app(app: Callable[[], Any]) -> None:
-    """Run the application; errors of standard output become one message."""
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - lives as long as the process
-    if sys.stdout is None:
-        sys.exit(
-            "error: Cannot write to standard output: it is closed; redirect it to a file or to "
-            "/dev/null."
-        )
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # any text can be printed in any locale
-            stream.reconfigure(errors="backslashreplace")
-    try:
-        with writing_output():  # commands handle errors of other files themselves
-            try:
-                app()
-            finally:
-                sys.stdout.flush()
-    except (BrokenPipeError, OutputError) as error:
-        # Python would try again to write what standard output still holds.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        reader_left = isinstance(error, BrokenPipeError)  # as in `pigmil methods | head -1`
-        sys.exit(FAILED if reader_left else f"error: Cannot write to standard output: {error}.")
-
-
-@contextmanager
-def writing_output() -> Iterator[None]:
-    """Raise `OutputError` for what goes wrong in writing to standard output."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise OutputError(error.strerror or str(error)) from error
-
-
 def check_targets(source: str, targets: Mapping[str, tuple[Path | None, Sequence[str]]]) -> None:
     """Raise an error for files that cannot be written or would overwrite the data.
 
@@ -423,8 +376,10 @@ def check_targets(source: str, targets: Mapping[str, tuple[Path | None, Sequence
         used[path.resolve()] = option
 
 
-def write_table(columns: dict[str, Any], path: Path, *, raw: bool = False) -> Path:
-    """Write a table as .csv, .tsv, .parquet or .json (records).
+def write_table(columns: dict[str, Any], path: Path) -> Path:
+    """Write a table as .csv or .parquet.
+
+    Text in .csv that a spreadsheet would run as a formula gets an apostrophe in front.
 
     Parameters
     ----------
@@ -432,26 +387,15 @@ def write_table(columns: dict[str, Any], path: Path, *, raw: bool = False) -> Pa
         Values by column name.
     path : Path
         The file; it is replaced only when the table is complete.
-    raw : bool, default=False
-        Write text to .csv and .tsv unchanged, also where a spreadsheet would run it as a formula.
     """
     pa = import_optional("pyarrow", extra="io", purpose="Writing a table")
-    suffix = path.suffix.lower()
-    text = suffix in (".csv", ".tsv") and not raw
-    shown = escape_formula if text else lambda value: value
+    as_text = path.suffix.lower() == ".csv"
+    shown = escape_formula if as_text else lambda value: value
     table = pa.table({shown(name): _to_arrow(values, shown) for name, values in columns.items()})
+    kind = "csv" if as_text else "parquet"
+    writer = import_optional(f"pyarrow.{kind}", extra="io", purpose=f"Writing {kind}")
     with atomic_write(path) as temporary:
-        if suffix == ".parquet":
-            writer = import_optional("pyarrow.parquet", extra="io", purpose="Writing parquet")
-            writer.write_table(table, temporary)
-        elif suffix == ".json":
-            records = to_json_safe(table.to_pylist())
-            line = json.dumps(records, ensure_ascii=False, allow_nan=False)
-            temporary.write_text(line + "\n", "utf-8")
-        else:
-            csv = import_optional("pyarrow.csv", extra="io", purpose="Writing csv")
-            delimiter = "\t" if suffix == ".tsv" else ","
-            csv.write_csv(table, temporary, csv.WriteOptions(delimiter=delimiter))
+        (writer.write_csv if as_text else writer.write_table)(table, temporary)
     return path
 
 

@@ -6,7 +6,6 @@ import inspect
 import itertools
 import shlex
 from collections.abc import Collection
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -25,13 +24,6 @@ if TYPE_CHECKING:
 _CONSTANTS = {"true": True, "false": False, "none": None}
 # Their columns are named by options; other formats know what their parts are.
 _TABLES = (".csv", ".tsv", ".txt", ".gz", ".parquet", ".feather", ".arrow", ".xlsx")
-
-
-def complete_method(incomplete: str) -> list[str]:
-    """Return the method names that start with the text, for shell completion."""
-    from pigmil.estimators.registry import METHODS
-
-    return [name for name in METHODS if name.lower().startswith(incomplete.lower())]
 
 
 # Options by their group in ``--help``; `command` adds names and descriptions.
@@ -89,13 +81,14 @@ class ReadOptions:
     isolated: Data[bool] = False
     read: Data[TextList] = None
 
-    def arguments(self, data: str) -> dict[str, Any]:
-        """Return the arguments of :func:`pigmil.scan_bags` for data."""
+    def arguments(self, data: str, images: str | None = None) -> dict[str, Any]:
+        """Return the arguments of :func:`pigmil.scan_bags` for data with a column of images."""
         given = named_values("--read", self.read, reading_parameters())
         columns = {"bag": self.bag, "label": self.label, "id": self.id}
         given |= {name: _column(text) for name, text in columns.items() if text is not None}
-        if self.info:
-            given["info"] = list(map(_column, self.info))
+        info = [*(self.info or []), *([images] if images and is_table(data) else [])]
+        if info:
+            given["info"] = list(map(_column, dict.fromkeys(info)))
         if self.labels:
             given |= {"labels": list(self.labels), "group": self.group[0] if self.group else None}
         elif self.group and is_table(data):
@@ -126,19 +119,14 @@ class FitOptions:
         Parameter, as name=value; may be repeated.
     pos_label : str
         The positive label; needed for text labels.
-    workers : str
-        Compute with dask: number of processes to start, or address of a scheduler.
     seed : int
         Random seed.
     """
 
-    method: Annotated[str, method_option("--method", "-m", autocompletion=complete_method)] = (
-        "SoftPIGMIL"
-    )
+    method: Annotated[str, method_option("--method", "-m")] = "SoftPIGMIL"
     scale: Method[bool] = True
     set_: Method[TextList] = None
     pos_label: PositiveOption = None
-    workers: Method[str | None] = None
     seed: Method[int] = 0
 
     def build(self, *, detects: bool = False) -> Any:
@@ -205,6 +193,7 @@ def open_bags(
     *,
     labelled: bool = True,
     lazy: bool = False,
+    images: str | None = None,
     output: "Output | None" = None,
 ) -> Any:
     """Return the bags of a file, of a folder of slides, or of a data set by name.
@@ -219,6 +208,8 @@ def open_bags(
         Raise an error for bags without labels.
     lazy : bool, default=False
         Return lazy bags, which stay on disk.
+    images : str, optional
+        Column with picture files, kept as information.
     output : Output, optional
         Where to warn of unusual data.
     """
@@ -227,7 +218,7 @@ def open_bags(
 
     bags: Any
     if Path(data).exists():
-        bags = scan_bags(data, **options.arguments(data))
+        bags = scan_bags(data, **options.arguments(data, images))
         bags = bags if lazy else bags.load()
     else:
         bags = _load_by_name(data)
@@ -262,15 +253,6 @@ def is_table(data: str) -> bool:
     return Path(data).is_file() and Path(data).suffix.lower() in _TABLES
 
 
-def start_cluster(workers: str | None) -> AbstractContextManager[Any]:
-    """Start the workers that an option asks for, or connect to those of a scheduler."""
-    from pigmil.scale import cluster_client
-
-    if workers is not None and workers.isdigit():
-        return cluster_client(n_workers=int(workers))
-    return cluster_client(workers)
-
-
 def find_positive_label(bags: "Bags | LazyBags", positive: str | None) -> Any:
     """Return the label that ``--positive`` names, or None for numeric labels without it.
 
@@ -291,19 +273,3 @@ def find_positive_label(bags: "Bags | LazyBags", positive: str | None) -> Any:
         choices = " or ".join(f"--positive {shlex.quote(str(label))}" for label in labels[:3])
         raise ValueError(f"The labels are text: {listed}. Name the positive one: {choices}.")
     return matches[0] if matches else None
-
-
-def fit_with_progress(output: "Output", model: Any, bags: "Bags", pipeline: Any = None) -> None:
-    """Fit a method, or the pipeline it is the last step of, with a progress bar."""
-    with output.progress(f"fitting {model.card.name}") as report_progress:
-        has_callback = "callback" in model.get_params()
-        if has_callback:
-            total, step_name = model.max_updates, f"updating {model.card.name}"
-            model.set_params(
-                callback=lambda step: report_progress(step.n_updates, total, step_name)
-            )
-        try:
-            (model if pipeline is None else pipeline).fit(bags, bags.y)
-        finally:
-            if has_callback:  # it must not be stored with the model
-                model.set_params(callback=None)

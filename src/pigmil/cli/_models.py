@@ -1,8 +1,6 @@
-"""``pigmil fit``, ``pigmil predict`` and ``pigmil heatmap``: models in files."""
+"""``pigmil fit``, ``predict``, ``heatmap`` and ``retrieve``: models in files."""
 
-import os
 import re
-from collections import Counter
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -14,7 +12,6 @@ from pigmil.cli import _inputs as inputs
 from pigmil.cli._console import Output, command
 from pigmil.cli._inputs import (
     Data,
-    Method,
     Result,
     TextList,
     method_option,
@@ -22,12 +19,9 @@ from pigmil.cli._inputs import (
     result_option,
 )
 
-_PICTURES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
 _NAME_BYTES = 100  # of a file name; 255 is the limit of most systems
-_DEVICE = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\.|\Z)", re.IGNORECASE)  # on Windows
 FdrOption = Annotated[float | None, method_option(min=0.001, max=0.999)]
-HeatmapFormat = StrEnum("HeatmapFormat", ["png", "svg", "geojson"])
-HeatmapValue = StrEnum("HeatmapValue", ["score", "percentile"])
+HeatmapFormat = StrEnum("HeatmapFormat", ["png", "geojson"])
 
 
 @command
@@ -58,7 +52,7 @@ def fit(
 
       pigmil fit molecules.csv --label active --positive yes -o m.skops --method MILES --set C=2
 
-      pigmil fit slides/ --labels slides.csv --workers 4 -o m.skops
+      pigmil fit slides/ --labels slides.csv --stream -o m.skops
     """
     from sklearn.pipeline import Pipeline
 
@@ -68,20 +62,15 @@ def fit(
 
     console.check_targets(data, {"--output": (to, ())})
     method = fitting.build()
-    lazy = stream or fitting.workers is not None
-    bags = inputs.open_bags(data, read, lazy=lazy, output=output)
+    bags = inputs.open_bags(data, read, lazy=stream, output=output)
     method.set_params(pos_label=inputs.find_positive_label(bags, fitting.pos_label))
     model = scaled_pipeline(method, bags) if fitting.scale else Pipeline([("method", method)])
     if read.impute is not None:
         steps = [step for step in model.steps if step[0] != "impute"]
         model = Pipeline([("impute", BagImputer(strategy=read.impute.value)), *steps])
     groups = bag_groups(bags, tuple(read.group)) if read.group else None
-    try:
-        with inputs.start_cluster(fitting.workers):
-            inputs.fit_with_progress(output, method, with_fold_groups(bags, groups), model)
-    except KeyboardInterrupt:
-        output.errors.print("a fit cannot be resumed; run the same command again to start over")
-        raise
+    with output.progress(f"fitting {method.card.name}"):
+        model.fit(with_fold_groups(bags, groups), bags.y)
     save_model(model, to)
     print_verdict(output, method)
     output.add_file(to, f"{method.card.name} fitted on {count(bags.n_bags, 'bag')}")
@@ -97,9 +86,7 @@ def predict(
     instances: Result[Path | None] = None,
     fdr: FdrOption = None,
     read: inputs.ReadOptions = inputs.NO_OPTIONS,
-    raw: Result[bool] = False,
     stream: Data[bool] = False,
-    workers: Method[str | None] = None,
 ) -> None:
     """Classify bags with a saved model.
 
@@ -112,19 +99,14 @@ def predict(
     data : str
         File of bags, folder of slides, or name of a data set.
     to : Path
-        Predictions: .csv, .tsv, .parquet or .json.
+        Predictions: .csv or .parquet.
     instances : Path
-        Also write the instances, best first, to this file; with --stream or --workers to this
-        folder.
+        Also write the instances, best first, to this file; with --stream to this folder.
     fdr : float
         Call instances positive, so that on average at most this share of them is false; needs a
         model of SoftPIGMIL.
-    raw : bool
-        Do not protect text that a spreadsheet would run as a formula.
     stream : bool
         Read the bags from disk block by block.
-    workers : str
-        Compute with dask: number of processes to start, or address of a scheduler.
 
     Examples:
 
@@ -146,44 +128,43 @@ def predict(
     if instances is not None:
         check_scores_instances(method, "drop --instances")
     to = (to or Path(f"{Path(data).stem}-predictions.csv")) if method.card.classifies else None
-    lazy = stream or workers is not None
-    targets = {"--output": to, "--instances": None if lazy else instances}
+    targets = {"--output": to, "--instances": None if stream else instances}
     kinds = {"--output": console.TABLES, "--instances": console.INSTANCE_TABLES}
     console.check_targets(data, {name: (path, kinds[name]) for name, path in targets.items()})
     imputer = getattr(pipeline, "named_steps", {}).get("impute")
     if read.impute is None and isinstance(imputer, BagImputer):
         read = replace(read, impute=inputs.Impute(imputer.strategy))
-    bags = inputs.open_bags(data, read, labelled=False, lazy=lazy, output=output)
-    if not lazy:
+    bags = inputs.open_bags(data, read, labelled=False, lazy=stream, output=output)
+    if not stream:
         bags = with_fitted_features(output, method, bags)
     output.result = {"method": method.card.name, "bags": bags.n_bags}
     print_verdict(output, method)
-    with inputs.start_cluster(workers):
-        selection = None if fdr is None else _select(output, pipeline, bags, fdr)
-        if to is not None:
-            table = _predict_bags(output, pipeline, bags)
-            if selection is not None:
-                called = bags.bag_index[selection.called]
-                table["called"] = np.bincount(called, minlength=bags.n_bags)
-                table["share_called"] = table["called"] / bags.sizes
-            output.add_file(console.write_table(table, to, raw=raw), count(bags.n_bags, "bag"))
-        scored = count(bags.n_instances, "instance")
-        if instances is not None and lazy:
-            files = predict_to_parquet(pipeline, bags, instances)
-            output.add_file(instances, f"{scored} in {count(len(files), 'file')}")
-        elif instances is not None:
-            columns = {"score": instance_scores(pipeline, bags)}
-            if selection is not None:
-                columns["adjusted"] = np.full(bags.n_instances, np.nan)
-                columns["adjusted"][selection.instances] = selection.adjusted
-                columns["called"] = columns["adjusted"] <= selection.fdr
-            _write_instances(columns, data, bags, instances, raw=raw)
-            output.add_file(instances, scored)
+    selection = None if fdr is None else _select(output, pipeline, bags, fdr)
+    if to is not None:
+        table = _predict_bags(output, pipeline, bags)
+        if selection is not None:
+            called = bags.bag_index[selection.called]
+            table["called"] = np.bincount(called, minlength=bags.n_bags)
+            table["share_called"] = table["called"] / bags.sizes
+        output.add_file(console.write_table(table, to), count(bags.n_bags, "bag"))
+    scored = count(bags.n_instances, "instance")
+    columns: dict[str, Any] = {}
+    if selection is not None:
+        columns["adjusted"] = np.full(bags.n_instances, np.nan)
+        columns["adjusted"][selection.instances] = selection.adjusted
+        columns["called"] = columns["adjusted"] <= selection.fdr
+    if instances is not None and stream:
+        if selection is not None:
+            columns["adjusted_p_value"] = columns.pop("adjusted")
+        files = predict_to_parquet(pipeline, bags, instances, columns=columns)
+        output.add_file(instances, f"{scored} in {count(len(files), 'file')}")
+    elif instances is not None:
+        columns = {"score": instance_scores(pipeline, bags), **columns}
+        _write_instances(columns, data, bags, instances)
+        output.add_file(instances, scored)
 
 
-def _write_instances(
-    columns: dict[str, Any], data: str, bags: Any, path: Path, *, raw: bool
-) -> None:
+def _write_instances(columns: dict[str, Any], data: str, bags: Any, path: Path) -> None:
     """Write scores and calls of all instances, best first, or as columns of AnnData."""
     import numpy as np
 
@@ -196,7 +177,7 @@ def _write_instances(
     order = np.argsort(-np.nan_to_num(scores, nan=-np.inf), kind="stable")
     table = ranking_columns(bags, scores, order)
     table |= {name.replace("adjusted", "adjusted_p_value"): x[order] for name, x in columns.items()}
-    console.write_table(table, path, raw=raw)
+    console.write_table(table, path)
 
 
 def print_verdict(output: Output, method: Any) -> None:
@@ -206,7 +187,9 @@ def print_verdict(output: Output, method: Any) -> None:
     try:
         found = diagnose(method)
     except ValueError:
-        output.print(f"{method.card.name}: its fit does not show how far to trust it.")
+        output.print(
+            f"{method.card.name}: its fit does not show how far to trust it; pigmil detect does."
+        )
         return
     output.print(f"{method.card.name}: {found.headline}.")
     for alarm in found.alarms:
@@ -292,6 +275,11 @@ def check_scores_instances(method: Any, otherwise: str) -> None:
 
 def with_fitted_features(output: Output, method: Any, bags: Any) -> Any:
     """Return bags with the features of the model, chosen by name if both have names."""
+    if bags.feature_names is None and bags.n_features != method.n_features_in_:
+        raise ValueError(
+            f"The model was fitted on {method.n_features_in_} features, and these bags have "
+            f"{bags.n_features}; pass bags with the features of the fit."
+        )
     fitted = list(getattr(method, "feature_names_in_", ()))
     position = {name: number for number, name in enumerate(bags.feature_names or ())}
     if not fitted or not position or fitted == list(position):
@@ -320,9 +308,6 @@ def heatmap(
     fdr: FdrOption = None,
     folder: Annotated[Path | None, output_option(show_default="DATA-heatmaps")] = None,
     formats: Annotated[list[HeatmapFormat], result_option("--as")] = [HeatmapFormat.png],  # noqa: B006 - never changed
-    value: Result[HeatmapValue] = HeatmapValue.score,
-    tile_size: Result[float | None] = None,
-    thumbnails: Result[Path | None] = None,
     scale: Result[float | None] = None,
     read: inputs.ReadOptions = inputs.NO_OPTIONS,
 ) -> None:
@@ -346,12 +331,6 @@ def heatmap(
         Folder.
     formats : list of str
         geojson is for QuPath; may be repeated.
-    value : str
-        Value that determines the colour.
-    tile_size : float
-        Side length of a tile, if the data does not contain it.
-    thumbnails : Path
-        Folder with pictures such as slide_1.png.
     scale : float
         Level-0 pixels per unit, for geojson.
 
@@ -361,7 +340,6 @@ def heatmap(
 
       pigmil heatmap model.skops tiles.csv --info x --info y --as png --as geojson
     """
-    import numpy as np
     from matplotlib.figure import Figure
 
     from pigmil.metrics import instance_scores
@@ -373,16 +351,8 @@ def heatmap(
     check_scores_instances(method, "there is no heat map")
     bags = inputs.open_bags(data, read, labelled=False)
     required_coordinates(bags)
+    chosen = _positions(bags, "--only", only) if only else range(bags.n_bags)
     ids = [str(name) for name in bags.ids]
-    for name in only or []:
-        if name not in ids:
-            raise ValueError(
-                f"--only {name}: there is no such bag; ids are like '{ids[0]}'."
-                + did_you_mean(name, ids)
-            )
-    if thumbnails is not None and not thumbnails.is_dir():
-        raise ValueError(f"--thumbnails {thumbnails}: there is no such folder.")
-    chosen = map(ids.index, only) if only else range(bags.n_bags)
     output.result = {"method": method.card.name}
     print_verdict(output, method)
     fitted = with_fitted_features(output, method, bags)
@@ -395,52 +365,102 @@ def heatmap(
     jobs = [(at, slide) for at in chosen for slide in slides_of(bags, at)]
     names = _file_names([slide or ids[at] for at, slide in jobs])
     written: list[dict[str, Any]] = []
-    without_picture = 0
     with output.progress("drawing") as report_progress:
         for done, ((at, slide), name) in enumerate(zip(jobs, names, strict=True), 1):
-            place: dict[str, Any] = {"called": called, "slide": slide, "tile_size": tile_size}
-            picture = _thumbnail(thumbnails, slide or ids[at])
-            without_picture += thumbnails is not None and picture is None
+            place: dict[str, Any] = {"called": called, "slide": slide}
             for kind in kinds:
                 path = folder / f"{name}.{kind}"
                 if kind == "geojson":
                     write_geojson(bags, scores, at, path, scale=scale, **place)
                 else:
                     figure = Figure(figsize=(7, 6), layout="constrained")
-                    look: Any = {"value": value, "thumbnail": picture, "ax": figure.subplots()}
-                    plot_heatmap(bags, scores, at, **place, **look)
+                    plot_heatmap(bags, scores, at, ax=figure.subplots(), **place)
                     write_figure(figure, path, dpi=150)
                 written.append({"bag": ids[at], "slide": slide, "file": path})
             report_progress(done, len(jobs), ids[at])
-    if without_picture:
-        output.warn(
-            f"{thumbnails} has no picture for {without_picture} of {count(len(jobs), 'bag')}."
-        )
     output.files += [str(item["file"]) for item in written]
-    drawn = f"{count(len(jobs), 'bag')} as {' and '.join(kinds)}"
-    output.print(f"wrote {count(len(written), 'file')} to {folder}  ({drawn})")
-    unscored = int((~np.isfinite(scores)).sum())
-    output.result |= {"heatmaps": written, "unscored": unscored}
+    output.print(f"wrote {count(len(written), 'file')} to {folder}")
+    output.result["heatmaps"] = written
+
+
+def _positions(bags: Any, option: str, names: list[str]) -> list[int]:
+    """Return the positions of the bags that an option names by id."""
+    ids = [str(name) for name in bags.ids]
+    for name in names:
+        if name not in ids:
+            raise ValueError(
+                f"{option} {name}: there is no such bag; ids are like '{ids[0]}'."
+                + did_you_mean(name, ids)
+            )
+    return [ids.index(name) for name in names]
 
 
 def _file_names(names: list[str]) -> list[str]:
-    """Return a safe and unique file name for each bag, also where systems ignore upper case."""
-    used: dict[str, str] = {}  # the names by their lower case
-    numbers = Counter[str]()
-    for name in names:
-        text = re.sub(r"[^\w.\-]+", "_", name).encode()[:_NAME_BYTES].decode(errors="ignore")
-        text = text.strip("._") or "bag"
-        unique = text = f"bag_{text}" if _DEVICE.match(text) else text
-        while unique.lower() in used:
-            numbers[text.lower()] += 1
-            unique = f"{text}-{numbers[text.lower()] + 1}"
-        used[unique.lower()] = unique
-    return list(used.values())
+    """Return a safe file name for each bag; with numbers where a system could see two as one."""
+    safe = [re.sub(r"[^\w.\-]+", "_", name).encode()[:_NAME_BYTES] for name in names]
+    unique = [name.decode(errors="ignore").strip("._") or "bag" for name in safe]
+    if len({name.lower() for name in unique}) < len(names):
+        unique = [f"{number}_{name}" for number, name in enumerate(unique, 1)]
+    return unique
 
 
-def _thumbnail(folder: Path | None, name: str) -> Path | None:
-    if folder is None or "/" in name or "\\" in name:
-        return None
-    paths = (folder / (name + suffix) for suffix in _PICTURES)
-    # Unlike Path.is_file, it takes names that are too long for a file.
-    return next((path for path in paths if os.path.isfile(path)), None)
+@command
+def retrieve(
+    output: Output,
+    model: inputs.ModelArgument,
+    data: inputs.DataArgument,
+    query: Annotated[list[str], result_option("--query")],
+    k: Annotated[int, result_option("-k", min=1)] = 10,
+    score_weight: Result[float] = 0.3,
+    to: Annotated[Path | None, output_option(show_default="DATA-matches.html")] = None,
+    images: Result[str | None] = None,
+    read: inputs.ReadOptions = inputs.NO_OPTIONS,
+) -> None:
+    """Find the bags that resemble a bag by the instances that make it positive.
+
+    Compares the best instance of the query with all instances of the other bags, and prefers
+    those that the model scores high.
+
+    Parameters
+    ----------
+    model : Path
+        File of `pigmil fit`.
+    data : str
+        File of bags, folder of slides, or name of a data set.
+    query : list of str
+        Id of the bag to ask with; may be repeated.
+    k : int
+        Number of bags to return.
+    score_weight : float
+        Weight of the score of a match; 0 ranks by distance alone.
+    to : Path
+        Page with the matches: .html or .md.
+    images : str
+        Column with picture files to show on the page.
+
+    Example:
+
+      pigmil retrieve model.skops pictures.csv --query tiger_17 --images file
+    """
+    from pigmil.report import retrieval_summary, write_report
+    from pigmil.retrieval import InstanceIndex
+
+    to = to or Path(f"{Path(data).stem}-matches.html")
+    console.check_targets(data, {"--output": (to, console.REPORTS)})
+    pipeline, method = load_pipeline(model)
+    check_scores_instances(method, "there is nothing to compare")
+    bags = inputs.open_bags(data, read, labelled=False, images=images, output=output)
+    bags = with_fitted_features(output, method, bags)
+    queries = bags.ids[_positions(bags, "--query", query)].tolist()
+    index = InstanceIndex(pipeline, score_weight=score_weight).fit(bags)
+    summary = retrieval_summary(
+        index, bags, queries, k=k, source=data,
+        command=console.command_line(), images=images, image_folder=Path(data).parent,
+    )  # fmt: skip
+    found = [(asked["bag"], row) for asked in summary["queries"] for row in asked["rows"]]
+    values = ("bag", "instance", "similarity", "distance", "score")
+    matches = [{"query": bag} | {name: row[name] for name in values} for bag, row in found]
+    output.result = {"method": method.card.name, "matches": matches}
+    rows = [[f"{x:.3f}" if isinstance(x, float) else x for x in row.values()] for row in matches]
+    output.table(["query", *values], rows, left=(0, 1))
+    output.add_file(write_report(summary, to), count(len(matches), "match", "matches"))

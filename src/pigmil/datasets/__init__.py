@@ -1,9 +1,8 @@
 """Data sets: synthetic ones drawn on demand, and a registry of real ones."""
 
-from pigmil.datasets._fetch import content_sha256
 from pigmil.datasets._loading import load_dataset
 from pigmil.datasets._original import read_original
-from pigmil.datasets._registry import DataSetInfo, info, list_datasets
+from pigmil.datasets._registry import DataSetInfo, content_sha256, info, list_datasets
 from pigmil.datasets._synthetic import (
     ASSUMPTION_TESTS,
     make_assumption_bags,

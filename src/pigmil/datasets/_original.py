@@ -15,7 +15,7 @@ from pigmil._core.text import listed
 from pigmil.bags import Bags
 from pigmil.io import read_bags
 from pigmil.io._defence import check_readable, parsing, raise_format_error
-from pigmil.io._text import decode_rows, open_text, text_lines
+from pigmil.io._text import decode_rows, open_text
 
 _MISSING = ("", "?", "<null>")
 
@@ -70,7 +70,7 @@ def read_original(path: str | os.PathLike[str]) -> Bags:
 def _numbered_lines(path: Path, comment: str) -> Iterator[tuple[int, str]]:
     """Yield number and text of the lines that are neither blank nor comments."""
     with open_text(path, "utf-8") as text:
-        for number, line in enumerate(text_lines(path, text), start=1):
+        for number, line in enumerate(text, start=1):
             if line.strip() and not line.startswith(tuple(comment)):
                 yield number, line.strip()
 
@@ -78,35 +78,25 @@ def _numbered_lines(path: Path, comment: str) -> Iterator[tuple[int, str]]:
 class _Rows:
     """Rows of as many cells each, by line, and the bags that they make."""
 
-    def __init__(self, path: Path, rows: Iterable[tuple[int, list[str]]]) -> None:
+    def __init__(
+        self, path: Path, rows: Iterable[tuple[int, list[str]]], width: int | None = None
+    ) -> None:
         self.path = path
-        self.numbers: list[int] = []
         self.cells: list[list[str]] = []
         for number, cells in rows:
             self.cells.append(cells)
-            self.numbers.append(number)
-            if len(cells) != len(self.cells[0]):
-                self.refuse_length(number, len(self.cells[0]), len(cells))
+            width = len(cells) if width is None else width
+            if len(cells) != width:
+                problem = f"expected {width} values, got {len(cells)}."
+                hint = "The line may be cut short."
+                raise_format_error(path, problem, where=f"line {number}", hint=hint)
         if not self.cells:
             raise_format_error(path, "holds no instances.", hint="It may be cut short.")
-
-    def refuse_length(self, number: int, expected: int, got: int) -> None:
-        """Raise the error for a line with another number of cells."""
-        problem, hint = f"expected {expected} values, got {got}.", "The line may be cut short."
-        raise_format_error(self.path, problem, where=f"line {number}", hint=hint)
 
     def column(self, place: int, role: str) -> NDArray[Any]:
         """Return a column as ids, labels or info."""
         values = (row[place] for row in self.cells)
         return decode_rows([None if value in _MISSING else value for value in values], role)
-
-    def _number(self, row: int, place: int) -> float:
-        cell = self.cells[row][place]
-        try:
-            return float("nan" if cell in _MISSING else cell)
-        except ValueError:
-            where = f"line {self.numbers[row]}, value {place + 1}"
-            raise_format_error(self.path, f"{cell[:60]!r} is not a number.", where=where)
 
     def bags(
         self,
@@ -118,14 +108,13 @@ class _Rows:
         info: dict[str, int] | None = None,
     ) -> Bags:
         """Return the bags; arguments are the places of columns. A missing number is NaN."""
-        rows = range(len(self.cells))
-        instances = np.array([[self._number(row, place) for place in features] for row in rows])
         inner = None if instance_label is None else self.column(instance_label, "info")
         if inner is not None and inner.dtype.kind == "f" and np.isnan(inner).all():
             inner = None
         with parsing(self.path, "bags"):
+            cells = ([row[place] for place in features] for row in self.cells)
             return Bags.from_flat(
-                instances,
+                np.array([[float("nan" if x in _MISSING else x) for x in row] for row in cells]),
                 self.column(bag, "id"),
                 self.column(label, "label"),
                 inner,
@@ -156,9 +145,7 @@ def _read_keel(path: Path) -> Bags:
             names.append(found[1] or found[2])
         elif keyword.lower() in ("@output", "@outputs"):
             output = rest.split(",")[0].strip()
-    rows = _Rows(path, ((number, _split_cells(line)) for number, line in lines))
-    if len(rows.cells[0]) != len(names):
-        rows.refuse_length(rows.numbers[0], len(names), len(rows.cells[0]))
+    rows = _Rows(path, ((number, _split_cells(line)) for number, line in lines), len(names))
     label = names.index(output) if output in names else len(names) - 1
     features = [place for place in range(1, len(names)) if place != label]
     return rows.bags(0, label, features, [names[place] for place in features])
@@ -175,26 +162,22 @@ def _read_nju(path: Path) -> Bags:
 def _read_uci(path: Path) -> Bags:
     """Read UCI / C4.5: the first column is the bag, the last the label, words are kept as info."""
     lines = ((number, line.split("|", 1)[0].strip()) for number, line in _numbered_lines(path, "|"))
-    rows = _Rows(path, ((number, _split_cells(line.removesuffix("."))) for number, line in lines))
-    first, last = rows.cells[0], len(rows.cells[0]) - 1
-    names = [str(place) for place in range(last)]
-    numeric = [re.fullmatch(r"[-+.0-9eE]+", cell) is not None for cell in first[:-1]]
+    cells = ((number, _split_cells(line.removesuffix("."))) for number, line in lines)
     beside = path.with_suffix(".names")
     if beside.is_file():
         lines = ((number, line.split("|", 1)[0]) for number, line in _numbered_lines(beside, "|"))
         declared = [line.partition(":") for _, line in lines if ":" in line]
+        rows = _Rows(path, cells, len(declared) + 1)
         names = [name.strip() for name, _, _ in declared]
         numeric = [kind.strip().lower().startswith("continuous") for _, _, kind in declared]
-        if len(declared) != last:
-            raise_format_error(
-                path,
-                f"has {last + 1} values in a line, but {beside.name} declares {len(declared)} "
-                "attributes and the class.",
-            )
-    features = [place for place in range(1, last) if numeric[place]]
-    info = {names[place]: place for place in range(1, last) if not numeric[place]}
+    else:
+        rows = _Rows(path, cells)
+        numeric = [re.fullmatch(r"[-+.0-9eE]+", cell) is not None for cell in rows.cells[0][:-1]]
+        names = [str(place) for place in range(len(numeric))]
+    features = [place for place in range(1, len(names)) if numeric[place]]
+    info = {names[place]: place for place in range(1, len(names)) if not numeric[place]}
     feature_names = [names[place] for place in features] if beside.is_file() else None
-    return rows.bags(0, last, features, feature_names, info=info)
+    return rows.bags(0, len(names), features, feature_names, info=info)
 
 
 def _read_sparse_mil(path: Path) -> Bags:
@@ -202,13 +185,12 @@ def _read_sparse_mil(path: Path) -> Bags:
     lines = [(number, _split_cells(line)) for number, line in _numbered_lines(path, "%#")]
     rows = _Rows(path, ((number, cells[:3]) for number, cells in lines))
     columns, values, ends = list[int](), list[float](), [0]
-    for number, cells in lines:
-        with parsing(path, f"index:value pairs in line {number}"):
+    with parsing(path, "lines of index:value pairs"):
+        for _, cells in lines:
             pairs = [cell.split(":") for cell in cells[3:] if cell]
             columns += [int(index) - 1 for index, _ in pairs]
             values += [float(value) for _, value in pairs]
-        ends.append(len(values))
-    with parsing(path, "sparse MIL"):
+            ends.append(len(values))
         shape = (len(rows.cells), max(columns, default=0) + 1)
         instances = sp.csr_array((values, columns, ends), shape=shape)
         return Bags.from_flat(instances, rows.column(1, "id"), rows.column(2, "label"))
@@ -221,9 +203,6 @@ def _read_mat(path: Path) -> Bags:
     labels of the bags; where they do, they stay labels of instances, and a bag gets the last class
     (in the order of ``lablist``) that occurs in it: positive if any instance is.
     """
-    with path.open("rb") as file:
-        if file.read(10) == b"MATLAB 7.3":
-            return read_bags(path, format="mat")
     with parsing(path, "a MATLAB file"):
         variables = scipy.io.loadmat(str(path), simplify_cells=True)
     if "bag_ids" in variables:

@@ -1,13 +1,18 @@
 """The registry of real data sets: origin, checksums, counts, licence, defects."""
 
 import functools
+import hashlib
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from pigmil._core.errors import DataSetError
+import numpy as np
+
+from pigmil._core.errors import DataSetError, Problems
 from pigmil._core.text import did_you_mean
+from pigmil.bags import Bags
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,7 @@ class DataSetInfo:
         Whether it loads as a sparse matrix.
     licence, citation : str
         The licence as stated with the data, or "not stated"; whom to cite.
-    addresses : tuple of str
+    addresses : sequence of str
         Pages or archives from which it can be downloaded.
     defects, notes : str
         Known errors in the set or in published copies; other remarks.
@@ -64,7 +69,7 @@ class DataSetInfo:
     licence: str
     citation: str
     content_sha256: str
-    addresses: tuple[str, ...] = ()
+    addresses: Sequence[str] = ()
     sparse: bool = False
     defects: str = ""
     notes: str = ""
@@ -90,13 +95,11 @@ class DataSetInfo:
 def registry() -> dict[str, DataSetInfo]:
     """Return all entries by name, in the order of the file."""
     text = resources.files("pigmil.datasets").joinpath("registry.toml").read_text("utf-8")
-    return {name: _entry(name, values) for name, values in tomllib.loads(text).items()}
-
-
-def _entry(name: str, values: dict[str, Any]) -> DataSetInfo:
-    addresses = tuple(values.pop("addresses", ()))
-    files = tuple(SourceFile(**file) for file in values.pop("files", ()))
-    return DataSetInfo(name=name, addresses=addresses, files=files, **values)
+    entries = tomllib.loads(text)
+    for name, values in entries.items():
+        files = tuple(SourceFile(**file) for file in values.pop("files", ()))
+        entries[name] = DataSetInfo(name=name, files=files, **values)
+    return entries
 
 
 def list_datasets() -> list[str]:
@@ -130,3 +133,58 @@ def info(name: str) -> DataSetInfo:
         hint = did_you_mean(str(name), entries)
         raise DataSetError(f"No data set is named {name!r}.{hint} Known: {', '.join(entries)}.")
     return entries[name]
+
+
+def content_sha256(bags: Bags) -> str:
+    """Return the SHA-256 of bag sizes, labels and values, independent of file, byte order and ids.
+
+    Zeros count without their sign, because text formats lose it.
+
+    Parameters
+    ----------
+    bags : Bags
+        With or without labels.
+
+    Examples
+    --------
+    >>> from pigmil import Bags
+    >>> one = Bags.from_list([[[0.0, 1.0]]], y=[1])
+    >>> content_sha256(one) == content_sha256(Bags.from_list([[[-0.0, 1.0]]], y=[1], ids=["a"]))
+    True
+    """
+    digest = hashlib.sha256(_bytes(bags.offsets, "<i8"))
+    for labels in (bags.y, bags.instance_labels):
+        if labels is not None:
+            small = labels.dtype.kind in "iub" and abs(labels).max() < 128
+            digest.update(_bytes(labels, "<i1") if small else repr(labels.tolist()).encode())
+    values = bags.instances
+    if bags.is_sparse:
+        digest.update(_bytes(values.indptr, "<i8") + _bytes(values.indices, "<i8"))
+    digest.update(_bytes(values.data if bags.is_sparse else values + 0.0, "<f8"))
+    return digest.hexdigest()
+
+
+def _bytes(values: Any, dtype: str) -> bytes:
+    return np.ascontiguousarray(values, dtype=dtype).tobytes()
+
+
+def check_content(bags: Bags, entry: DataSetInfo, origin: str) -> None:
+    """Raise an error if bags differ from the registry in counts, labels or values."""
+    problems = Problems(f"The data set {entry.name!r} read from {origin}")
+    y = np.asarray([] if bags.y is None else bags.y)
+    counts = {
+        "bags": (bags.n_bags, entry.bags),
+        "positive bags": (int((y == 1).sum()), entry.positive),
+        "negative bags": (int((y == -1).sum()), entry.negative),
+        "instances": (bags.n_instances, entry.instances),
+        "features": (bags.n_features, entry.features),
+    }
+    for what, (got, expected) in counts.items():
+        if got != expected:
+            problems.add(f"It has {got} {what}; the registry expects {expected}.")
+    if (bags.instance_labels is not None) != entry.instance_labels:
+        missing = "no " * entry.instance_labels
+        problems.add(f"It has {missing}instance labels, unlike what the registry expects.")
+    if not problems.messages and content_sha256(bags) != entry.content_sha256:
+        problems.add("The counts are right, but labels or values differ from the known ones.")
+    problems.raise_if_any(DataSetError)

@@ -9,7 +9,6 @@ from pigmil.metrics._by_bag import (
     hit_at_k_chance,
     per_bag_auc,
     per_bag_average_precision,
-    top1_hit_rate,
 )
 from pigmil.metrics._instances import (
     detection_accuracy,
@@ -34,5 +33,4 @@ __all__ = [
     "per_bag_auc",
     "per_bag_average_precision",
     "recall_at_fraction",
-    "top1_hit_rate",
 ]

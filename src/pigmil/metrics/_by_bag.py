@@ -107,8 +107,7 @@ def hit_at_k(
     ends = np.cumsum(n_scored) - n_scored + np.maximum(n_inspected, 1) - 1
     last = values[order[np.minimum(ends, len(order) - 1)]] if len(order) else np.zeros(n_bags)
     above, tied = values > last[bag], values == last[bag]
-    missed = np.bincount(bag[above & positive], minlength=n_bags) == 0
-    missed &= n_scored > 0
+    missed = (np.bincount(bag[above & positive], minlength=n_bags) == 0) & (n_scored > 0)
     n_open = n_inspected - np.bincount(bag[above], minlength=n_bags)
     n_tied = np.bincount(bag[tied], minlength=n_bags)
     n_tied_positive = np.bincount(bag[tied & positive], minlength=n_bags)
@@ -141,22 +140,6 @@ def hit_at_k_chance(
     """
     offsets = np.asarray(getattr(bags, "offsets", bags), dtype=np.int64)
     return hit_at_k(np.zeros(offsets[-1]), bags, y, instance_labels, k=k, **labels)
-
-
-def top1_hit_rate(
-    scores: Any, bags: Any, y: Any = None, instance_labels: Any = None, **labels: Any
-) -> float:
-    """Return the share of positive bags whose best-scored instance is positive.
-
-    The same as :func:`hit_at_k` with ``k=1``, whose parameters it takes.
-
-    Examples
-    --------
-    >>> from pigmil.metrics import top1_hit_rate
-    >>> top1_hit_rate([0.9, 0.1, 0.2, 0.7, 0.5], [0, 2, 4, 5], [1, 1, -1], [1, -1, 1, -1, -1])
-    0.5
-    """
-    return hit_at_k(scores, bags, y, instance_labels, k=1, **labels)
 
 
 def per_bag_auc(

@@ -8,8 +8,6 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 
-FROC_RATES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-
 
 def detection_accuracy(detected: Any, instance_labels: Any, *, pos_label: Any = None) -> float:
     """Return the share of the detected instances that are positive.
@@ -202,7 +200,7 @@ def froc_score(
     instance_labels: Any = None,
     *,
     pos_label: Any = None,
-    rates: Sequence[float] = FROC_RATES,
+    rates: Sequence[float] = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0),
 ) -> float:
     """Return the mean sensitivity at given numbers of false positives per bag.
 
@@ -249,8 +247,6 @@ def _scored(
     scores = check_scores(scores, len(positive))
     counted = known if missing == "lowest" else known & ~np.isnan(scores)
     scores, positive = scores[counted], positive[counted]
-    if len(scores) == 0:
-        return positive, scores
     # Ranks, because scikit-learn rejects infinite scores and NaN would sort last, not first.
     unscored = np.isnan(scores)
     _, ranks = np.unique(np.where(unscored, -np.inf, scores), return_inverse=True)

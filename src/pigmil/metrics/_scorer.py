@@ -64,10 +64,8 @@ def _find_scores(estimator: Any, bags: Any, path: str) -> FloatArray:
     if hasattr(estimator, "decision_function_instances") and getattr(card, "detects", True):
         return np.asarray(estimator.decision_function_instances(bags), dtype=np.float64)
     if isinstance(estimator, Pipeline):
-        for _, step in estimator.steps[:-1]:
-            if step not in (None, "passthrough"):
-                bags = step.transform(bags)
-        last = estimator.steps[-1][1]
+        last, before = estimator[-1], estimator[:-1]
+        bags = before.transform(bags) if len(before) else bags
         return _find_scores(last, bags, f"{path} > {type(last).__name__}")
     calibrated = getattr(estimator, "calibrated_classifiers_", None)
     if calibrated is not None:
@@ -81,11 +79,6 @@ def _find_scores(estimator: Any, bags: Any, path: str) -> FloatArray:
         f"{path} does not score instances: no part of it has decision_function_instances. "
         "pigmil.all_estimators(detects=True) lists the methods that do."
     )
-
-
-_POOLED = {"auc": instance_auc, "average_precision": instance_average_precision}
-_BY_BAG = {"per_bag_auc": per_bag_auc, "per_bag_average_precision": per_bag_average_precision}
-_KNOWN = (*_POOLED, *_BY_BAG, "froc", "hit@K", "recall@P%")
 
 
 def make_instance_scorer(
@@ -123,48 +116,43 @@ def make_instance_scorer(
     >>> bool(search.fit(bags, bags.y).best_score_ > 0.5)
     True
     """
-    return _InstanceScorer(metric, pos_label, bag_pos_label)
+    measure: Any = metric
+    if isinstance(metric, str):  # raise now, not in the middle of a search
+        measure = _measure(metric, {"pos_label": pos_label}, {"bag_pos_label": bag_pos_label})
+    return partial(_score, measure=measure)
 
 
-class _InstanceScorer:
-    """A scorer that pickles, for parallel searches."""
+def _measure(metric: str, label: dict[str, Any], bag_label: dict[str, Any]) -> Any:
+    """Return a named metric as a function of scores and labelled bags, which pickles."""
+    number = metric.partition("@")[2]
+    known = {
+        "auc": partial(_pooled, instance_auc, **label),
+        "average_precision": partial(_pooled, instance_average_precision, **label),
+        "froc": partial(froc_score, **label),
+        "per_bag_auc": partial(per_bag_auc, **label, **bag_label),
+        "per_bag_average_precision": partial(per_bag_average_precision, **label, **bag_label),
+    }
+    if metric in known:
+        return known[metric]
+    if re.fullmatch(r"hit@[1-9]\d*", metric):
+        return partial(hit_at_k, k=int(number), **label, **bag_label)
+    if re.fullmatch(r"recall@\d+(\.\d+)?%", metric) and 0 < float(number[:-1]) <= 100:
+        return partial(_pooled, recall_at_fraction, fraction=float(number[:-1]) / 100, **label)
+    raise ValueError(
+        f"Unknown metric {metric!r}; known are {', '.join([*known, 'hit@K', 'recall@P%'])}."
+    )
 
-    def __init__(self, metric: Any, pos_label: Any, bag_pos_label: Any) -> None:
-        self.metric, self.pos_label, self.bag_pos_label = metric, pos_label, bag_pos_label
-        if isinstance(metric, str):
-            self._measure()  # raise now, not in the middle of a search
 
-    def _measure(self) -> Callable[..., float]:
-        """Return the named metric as a function of scores, bags, y and instance labels."""
-        label = {"pos_label": self.pos_label}
-        both = {**label, "bag_pos_label": self.bag_pos_label}
-        name, _, number = self.metric.partition("@")
-        if self.metric in _POOLED:
-            return lambda scores, bags, y, truth: _POOLED[name](scores, truth, **label)
-        if self.metric in _BY_BAG:
-            return partial(_BY_BAG[name], **both)
-        if self.metric == "froc":
-            return lambda scores, bags, y, truth: froc_score(scores, bags, truth, **label)
-        if re.fullmatch(r"hit@[1-9]\d*", self.metric):
-            return partial(hit_at_k, k=int(number), **both)
-        if re.fullmatch(r"recall@\d+(\.\d+)?%", self.metric) and 0 < float(number[:-1]) <= 100:
-            share = float(number[:-1]) / 100
-            return lambda scores, bags, y, truth: recall_at_fraction(
-                scores, truth, fraction=share, **label
-            )
-        raise ValueError(f"Unknown metric {self.metric!r}; known are {', '.join(_KNOWN)}.")
+def _pooled(measure: Callable[..., float], scores: FloatArray, bags: Any, **options: Any) -> float:
+    return measure(scores, bags.instance_labels, **options)
 
-    def __call__(self, estimator: Any, X: Any, y: Any = None) -> float:
-        bags = as_bags(X)
-        truth = bags.instance_labels
-        if truth is None:
-            raise ValueError("An instance scorer needs bags with instance_labels.")
-        if len(np.unique(truth[truth == truth])) < 2:
-            return float("nan")
-        scores = instance_scores(estimator, bags)
-        if not isinstance(self.metric, str):
-            return float(self.metric(scores, bags))
-        return self._measure()(scores, bags, bags.y if y is None else np.asarray(y), truth)
 
-    def __repr__(self) -> str:
-        return f"make_instance_scorer({self.metric!r})"
+def _score(estimator: Any, X: Any, y: Any = None, *, measure: Callable[..., float]) -> float:
+    bags = as_bags(X)
+    bags = bags if y is None else bags.with_labels(np.asarray(y))
+    truth = bags.instance_labels
+    if truth is None:
+        raise ValueError("An instance scorer needs bags with instance_labels.")
+    if len(np.unique(truth[truth == truth])) < 2:
+        return float("nan")
+    return float(measure(instance_scores(estimator, bags), bags))

@@ -2,9 +2,8 @@
 
 from pigmil._core.text import Cell, Table
 from pigmil.report._comparison import comparison_summary
-from pigmil.report._figures import plot_bags, plot_faithfulness, plot_heatmap
-from pigmil.report._retrieval import retrieval_summary
-from pigmil.report._summary import detection_summary
+from pigmil.report._figures import plot_bags, plot_heatmap, plot_trace
+from pigmil.report._summary import detection_summary, retrieval_summary
 from pigmil.report._tiles import write_geojson
 from pigmil.report._write import render_html, render_markdown, write_report
 
@@ -14,8 +13,8 @@ __all__ = [
     "comparison_summary",
     "detection_summary",
     "plot_bags",
-    "plot_faithfulness",
     "plot_heatmap",
+    "plot_trace",
     "render_html",
     "render_markdown",
     "retrieval_summary",

@@ -1,9 +1,9 @@
 """The summary of a comparison: tables, ranks and the critical-difference diagram."""
 
+import base64
 import io
 import json
 import math
-import re
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -158,8 +158,8 @@ def single_set(results: Any, metric: str | None = None) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``metrics`` (with ``short`` and ``title``), ``rows`` (one per method, the best first),
-        ``axis`` (the ends of that of the plot) and ``differences`` beyond chance.
+        ``table`` of all metrics, ``rows`` of the plot (one per method, the best first), ``axis``
+        (the ends of that of the plot) and ``differences`` beyond chance.
     """
     available = [name for name in METRICS if name in results.frame.columns]
     main = metric or next((name for name in MAIN_METRICS if name in available), available[0])
@@ -179,48 +179,34 @@ def single_set(results: Any, metric: str | None = None) -> dict[str, Any]:
     lesser = main in results.lesser_is_better
     order = means[main].sort_values(ascending=lesser, na_position="last", kind="stable").index
     rows: list[dict[str, Any]] = []
+    lines: list[list[Any]] = []
     for method in order:
         cells = [
-            asdict(replace(marked[name][method], text=_cell(means[name][method], name)))
+            replace(marked[name][method], text=_cell(means[name][method], name))
             for name in available
         ]
-        ends = (means[main][method], low[method], high[method])
-        row = dict(zip(("mean", "low", "high"), to_json_safe(list(map(float, ends))), strict=True))
-        interval = "–" if row["mean"] is None else f"{low[method]:.1f} to {high[method]:.1f}"
-        row |= {"method": sanitize(method), "interval": interval, "cells": cells}
-        rows.append({**row, "main": cells[available.index(main)]})
+        lines.append([sanitize(method), *cells])
+        mean, *ends = to_json_safe([float(x[method]) for x in (means[main], low, high)])
+        row = {"method": sanitize(method), "mean": mean, "low": ends[0], "high": ends[1]}
+        row["interval"] = "–" if mean is None else f"{ends[0]:.1f} to {ends[1]:.1f}"
+        rows.append({**row, "main": asdict(cells[available.index(main)])})
     known = [row for row in rows if row["mean"] is not None]
     left = min((row["low"] for row in known), default=0.0)
     right = max((row["high"] for row in known), default=1.0)
+    ticker = import_optional("matplotlib.ticker", extra="report", purpose="The axis of a report")
+    ticks = ticker.MaxNLocator(8, steps=[1, 2, 5, 10]).tick_values(left, right)
     title, short = METRICS[main]
+    table = Table(["method", *(METRICS[name][1] for name in available)], lines)
     return {
         "data": sanitize(data),
         "main_title": title,
         "short": short,
         "how": _BOOTSTRAP if len(intervals) else _DEVIATION,
-        "metrics": [
-            {"metric": name, "short": METRICS[name][1], "title": METRICS[name][0]}
-            for name in available
-        ],
+        "table": to_json_safe(asdict(table)),
         "rows": rows,
-        "axis": _axis(left, right),
+        "axis": [float(ticks[0]), float(ticks[-1] if lesser else min(ticks[-1], 100))],
         "differences": significant_differences(results, main),
     }
-
-
-def _axis(left: float, right: float) -> list[float]:
-    """Return round ends of an axis, a multiple of 1, 2 or 5 apart.
-
-    Examples
-    --------
-    >>> _axis(44.3, 99.2), _axis(0.0, 0.0)
-    ([40.0, 100.0], [0.0, 1.0])
-    """
-    span = right - left if right > left else 1.0
-    power = 10.0 ** math.floor(math.log10(span / 4))
-    step = next(size * power for size in (1, 2, 5, 10) if size * power >= span / 8)
-    low, high = math.floor(left / step) * step, math.ceil(right / step) * step
-    return [low, high if high > low else low + 1.0]
 
 
 def _headline(results: Any, data: Any) -> str:
@@ -261,9 +247,12 @@ def significant_differences(results: Any, metric: str) -> list[str]:
     Returns
     -------
     list of str
-        A single sentence if no pair differs, or if there are too few folds to say so.
+        A single sentence if no pair differs, or if there are too few folds to say so; none for a
+        single method.
     """
     tests = results.paired_tests(metric)
+    if not len(tests):
+        return []
     if not any(results.decides(data, metric) for data in tests["data"].unique()):
         folds = max((results.n_folds(data, metric) for data in tests["data"].unique()), default=0)
         return [
@@ -271,7 +260,7 @@ def significant_differences(results: Any, metric: str) -> list[str]:
             f"needs {MIN_FOLDS}"
         ]
     lesser = metric in results.lesser_is_better
-    share = 100.0 if metric in results.table_in_per_cent else 1.0
+    share = 1.0 if lesser else 100.0
     several = tests["data"].nunique() > 1
     sentences = []
     for test in tests.sort_values("p_holm", kind="stable").itertuples():
@@ -294,16 +283,13 @@ def significant_differences(results: Any, metric: str) -> list[str]:
 def _section(results: Any, metric: str) -> dict[str, Any]:
     """Return what a report has on a metric over several data sets."""
     outcome = results.significance(metric)
-    diagram, why_not = None, None
-    if metric in ("accuracy", "auc", "detection_accuracy") and outcome.decides:
-        try:
-            diagram = _diagram(results, metric)
-        except ValueError as error:
-            why_not = sanitize(error, limit=300)
+    decides = outcome.decides and not outcome.nemenyi.isna().all(axis=None)
+    drawn = decides and metric in ("accuracy", "auc", "detection_accuracy")
     bound = outcome.critical_difference if outcome.decides else math.nan
     return {
         "metric": metric,
         "title": METRICS[metric][0],
+        "short": METRICS[metric][1],
         "lesser": metric in results.lesser_is_better,
         "table": to_json_safe(asdict(results.best_table(metric)), text=sanitize),
         "ranks": [
@@ -313,27 +299,19 @@ def _section(results: Any, metric: str) -> dict[str, Any]:
         "n_datasets": outcome.n_datasets,
         "test": outcome_over_sets(outcome),
         "critical_difference": to_json_safe(float(bound)),
-        "diagram": diagram,
-        "why_no_diagram": why_not,
+        "diagram": _diagram(results, metric) if drawn else None,
     }
 
 
 def _diagram(results: Any, metric: str) -> str:
-    """Return the diagram as SVG that takes the colour of the surrounding text."""
-    matplotlib = import_optional("matplotlib", extra="report", purpose="The diagram")
+    """Return the critical-difference diagram as the address of a picture in SVG."""
     figures = import_optional("matplotlib.figure", extra="report", purpose="The diagram")
-    # Method names come from the user: do not parse them as mathematics.
-    settings = {"svg.fonttype": "none", "svg.hashsalt": "pigmil", "text.parse_math": False}
-    with matplotlib.rc_context(settings):
-        rows = len(results.significance(metric).ranks)
-        figure = figures.Figure(figsize=(8, 0.45 * rows + 1.2), layout="constrained")
-        results.critical_difference(metric, ax=figure.subplots())
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-    svg = buffer.getvalue()[buffer.getvalue().index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    for size in ("width", "height"):
-        svg = re.sub(rf'(<svg[^>]*?) {size}="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r"#000000|#000\b|\bblack\b", "currentColor", svg)
-    svg = re.sub(r"(<text[^>]*?)fill: #[0-9a-f]{6}", r"\1fill: currentColor", svg)
-    return svg.replace("<text ", '<text fill="currentColor" ')
+    rows = len(results.significance(metric).ranks)
+    figure = figures.Figure(figsize=(8, 0.45 * rows + 1.2), layout="constrained")
+    ax = figure.subplots()
+    results.critical_difference(metric, ax=ax)
+    for text in ax.texts:  # names of methods come from the user: do not parse them as mathematics
+        text.set_parse_math(False)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")

@@ -1,7 +1,6 @@
 """Figures of bags, detected instances and heat maps."""
 
 import io
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,10 @@ from pigmil._core.files import atomic_write
 from pigmil._core.segments import segment_argmax
 from pigmil._core.text import sanitize
 from pigmil._core.typing import IntArray
-from pigmil.bags import Bags, as_bags, resolve_index
-from pigmil.evaluation import Faithfulness
+from pigmil.bags import Bags, as_bags
 from pigmil.metrics import instance_scores
-from pigmil.report._pictures import colour_range, open_picture, project
-from pigmil.report._tiles import Tiles, all_scores_of, scored_tiles, slide_attribute, tile_corners
+from pigmil.report._pictures import colour_range, project
+from pigmil.report._tiles import all_scores_of, scored_tiles, tile_corners
 
 NEGATIVE, UNKNOWN, POSITIVE, MARK = "#4c72b0", "#b8b8b8", "#dd8452", "#c0392b"
 
@@ -45,7 +43,6 @@ def plot_bags(
     *,
     detected: Any = None,
     scores: Any = None,
-    instance_labels: Any = None,
     title: str | None = None,
     ax: Any = None,
 ) -> Any:
@@ -64,8 +61,6 @@ def plot_bags(
     scores : array of shape (n_instances,), or fitted estimator, optional
         Colour the instances by these scores, or by those of a model or pipeline
         (:func:`pigmil.instance_scores`), and not by the label of their bag.
-    instance_labels : array of shape (n_instances,), optional
-        Labels of the instances, if known and ``X`` does not have them.
     title : str, optional
         Title of the figure.
     ax : matplotlib axes, optional
@@ -86,7 +81,6 @@ def plot_bags(
     'RING'
     """
     bags = as_bags(X, y=y)
-    labels = bags.instance_labels if instance_labels is None else np.asarray(instance_labels)
     points, names = project(bags)
     ax = _axes(ax, (5.5, 5))
     look: dict[str, Any] = {"s": 22, "alpha": 0.75, "linewidths": 0}
@@ -98,7 +92,7 @@ def plot_bags(
             **look,
         )  # fmt: skip
         ax.figure.colorbar(drawn, ax=ax, label="score")
-    for mask, colour, marker, name in _kinds(bags, labels) if scores is None else []:
+    for mask, colour, marker, name in _kinds(bags) if scores is None else []:
         ax.scatter(*points[mask].T, c=colour, marker=marker, label=name, **look)
     if detected is not None:
         chosen = _detected(detected, bags) if hasattr(detected, "fit") else np.asarray(detected)
@@ -126,59 +120,13 @@ def _detected(model: Any, bags: Bags) -> IntArray:
     return best if bags.y is None else best[bags.y == np.unique(bags.y)[-1]]
 
 
-def plot_faithfulness(curves: Faithfulness, *, title: str | None = None, ax: Any = None) -> Any:
-    """Draw the decision values of bags while instances are removed in three orders.
-
-    Parameters
-    ----------
-    curves : Faithfulness
-        From :func:`pigmil.evaluation.faithfulness`.
-    title : str, optional
-        Title of the figure.
-    ax : matplotlib axes, optional
-        Axes to draw on; a new figure by default.
-
-    Returns
-    -------
-    matplotlib axes
-
-    Examples
-    --------
-    >>> import matplotlib
-    >>> matplotlib.use("agg")
-    >>> from pigmil import SIL
-    >>> from pigmil.datasets import make_ring
-    >>> from pigmil.evaluation import faithfulness
-    >>> from pigmil.report import plot_faithfulness
-    >>> bags = make_ring(random_state=0)
-    >>> ax = plot_faithfulness(faithfulness(SIL().fit(bags), bags, random_state=0))
-    >>> ax.get_xlabel()
-    'share of instances removed'
-    """
-    ax = _axes(ax, (5.5, 4))
-    low, high = curves.random.min(axis=0), curves.random.max(axis=0)
-    ax.fill_between(curves.removed, low, high, color=UNKNOWN, alpha=0.4, linewidth=0)
-    for values, colour, name in (
-        (curves.most_first, POSITIVE, "most relevant first"),
-        (curves.random.mean(axis=0), UNKNOWN, "random"),
-        (curves.least_first, NEGATIVE, "least relevant first"),
-    ):
-        ax.plot(curves.removed, values, color=colour, marker=".", label=name)
-    ax.set(
-        xlabel="share of instances removed",
-        ylabel=f"mean decision value of {curves.n_bags} bags",
-        title=title or "",
-    )
-    ax.legend(frameon=False, fontsize="small")
-    return ax
-
-
-def _kinds(bags: Bags, labels: Any) -> list[tuple[Any, str, str, str]]:
+def _kinds(bags: Bags) -> list[tuple[Any, str, str, str]]:
     """Return mask, colour, marker and name of each kind of instance."""
     if bags.y is None:
         return [(np.ones(bags.n_instances, dtype=bool), UNKNOWN, "o", "instances")]
     inside = np.repeat(bags.y == np.unique(bags.y)[-1], bags.sizes)
     kinds = [(~inside, NEGATIVE, "o", "in negative bags")]
+    labels = bags.instance_labels
     if labels is None:
         return [*kinds, (inside, POSITIVE, "^", "in positive bags")]
     positive = labels == np.unique(labels)[-1]
@@ -189,25 +137,68 @@ def _kinds(bags: Bags, labels: Any) -> list[tuple[Any, str, str, str]]:
     ]
 
 
+def plot_trace(model: Any, *, ax: Any = None) -> Any:
+    """Draw the updating of PIGMIL: every try, and the pool's objective after each replacement.
+
+    Objectives are relative to that of the first pool, on a logarithmic scale where they differ
+    much. The number of each replacement stands at its step; ``model.trace_.to_frame()`` lists them.
+
+    Parameters
+    ----------
+    model : PIGMIL
+        Fitted; or its ``trace_``.
+    ax : matplotlib axes, optional
+        A new figure if not given.
+
+    Returns
+    -------
+    matplotlib axes
+
+    Examples
+    --------
+    >>> from pigmil import PIGMIL
+    >>> from pigmil.datasets import make_rhombus
+    >>> model = PIGMIL.faithful(random_state=0).fit(make_rhombus(random_state=1))
+    >>> ax = plot_trace(model)
+    """
+    ax = _axes(ax, (7.0, 4.0))
+    trace = getattr(model, "trace_", model)
+    unit = abs(trace.initial_objective) or 1.0
+    tried, steps = trace.objective / unit, np.flatnonzero(trace.accepted)
+    kept = np.concatenate([[trace.initial_objective / unit], tried[steps]])
+    ax.plot(np.arange(1, len(trace) + 1), tried, ".", color="0.7", label="tried")
+    ends = np.concatenate([[0], steps + 1, [len(trace)]])
+    ax.step(ends, np.append(kept, kept[-1]), where="post", color=MARK, label="pool")
+    for number, (place, value) in enumerate(zip(steps + 1, kept[1:], strict=True), start=1):
+        ax.annotate(str(number), (place, value), (2, 3), textcoords="offset points", color=MARK)
+    values = np.concatenate([tried, kept])
+    if values.min() > 0 and values.max() > 20 * values.min():
+        ax.set_yscale("log")
+    ax.set(
+        title=f"{len(trace)} tries, {len(steps)} replacements",
+        xlabel="try",
+        ylabel="sum of ranking scores, first pool = 1",
+    )
+    ax.legend()
+    return ax
+
+
 def plot_heatmap(
     bags: Any,
     scores: Any,
     bag: int | str,
     *,
     called: Any = None,
-    value: str = "score",
     slide: str | None = None,
     tile_size: float | None = None,
-    thumbnail: Any = None,
-    extent: tuple[float, float] | None = None,
-    cmap: str = "viridis",
     alpha: float | None = None,
-    title: str | None = None,
     ax: Any = None,
 ) -> Any:
     """Draw the instances of a bag at their coordinates, coloured by score.
 
-    Save the figure as PNG, SVG or PDF with ``ax.figure.savefig``.
+    All bags share one colour scale. Save the figure with ``ax.figure.savefig``. To draw over a
+    picture of the slide, pass ``alpha=0.6`` and ``ax.imshow(picture, extent=(0, width, height, 0),
+    zorder=0)``, with width and height in the unit of the coordinates.
 
     Parameters
     ----------
@@ -222,24 +213,13 @@ def plot_heatmap(
     called : array of int, optional
         Flat indices of the instances called positive (``selection.called``); these tiles have an
         outline.
-    value : {"score", "percentile"}, default="score"
-        Colour by score, with one scale for all bags, or by the percentile within the bag.
     slide : str, optional
         One slide of a bag that joins several, such as those of a patient.
     tile_size : float, optional
         Side of a tile, in the unit of the coordinates; by default from the attributes
         (``patch_size_level0``, ``tile_size``, ``patch_size``) or from the distance of the tiles.
-    thumbnail : array or path, optional
-        Picture of the whole slide, drawn under the tiles.
-    extent : tuple of float, optional
-        Width and height of the slide in the unit of the coordinates; by default from
-        ``level0_width`` and ``level0_height``. Needed for a thumbnail.
-    cmap : str, default="viridis"
-        Colour map.
     alpha : float, optional
-        Opacity of the tiles; by default 0.6 over a thumbnail, otherwise 1.
-    title : str, optional
-        Title; by default the id of the bag.
+        Opacity of the tiles.
     ax : matplotlib axes, optional
         Axes to draw on; a new figure by default.
 
@@ -259,56 +239,27 @@ def plot_heatmap(
     >>> ax.get_title()
     'slide 1'
     """
-    if value not in ("score", "percentile"):
-        raise ValueError(f"value must be 'score' or 'percentile'; got {value!r}.")
     collections = import_optional("matplotlib.collections", extra="plot", purpose="Drawing tiles")
     bags = as_bags(bags)
     all_scores = all_scores_of(bags, scores)
     tiles = scored_tiles(bags, all_scores, bag, slide=slide, tile_size=tile_size)
-    values = tiles.score if value == "score" else tiles.percentile
-    low, high = colour_range(all_scores) if value == "score" else (0.0, 100.0)
+    squares = tile_corners(tiles)
     ax = _axes(ax, (6, 5))
-    if thumbnail is not None:
-        width, height = _extent(bags, bag, tiles, extent)
-        is_path = isinstance(thumbnail, str | os.PathLike)
-        picture = np.asarray(open_picture(thumbnail)) if is_path else thumbnail
-        ax.imshow(picture, extent=(0, width, height, 0))
     drawn = collections.PolyCollection(
-        tile_corners(tiles), array=np.ma.masked_invalid(values), cmap=cmap, clim=(low, high),
-        alpha=alpha if alpha is not None else (0.6 if thumbnail is not None else None),
-        edgecolors="none", rasterized=len(tiles.rows) > 2000,
+        squares, array=np.ma.masked_invalid(tiles.score), cmap="viridis",
+        clim=colour_range(all_scores), alpha=alpha, edgecolors="none",
+        rasterized=len(tiles.rows) > 2000,
     )  # fmt: skip
-    drawn.set_cmap(drawn.cmap.with_extremes(bad="#b8b8b8"))
+    drawn.set_cmap(drawn.cmap.with_extremes(bad=UNKNOWN))
     ax.add_collection(drawn)
     if called is not None:
-        outlined = tile_corners(tiles)[np.isin(tiles.rows, called)]
+        outlined = squares[np.isin(tiles.rows, called)]
         ax.add_collection(
             collections.PolyCollection(outlined, facecolors="none", edgecolors="red", linewidths=1)
         )
-    corners = tiles.corners
-    if thumbnail is None:
-        ax.set_xlim(corners[:, 0].min(), corners[:, 0].max() + tiles.size)
-        ax.set_ylim(corners[:, 1].max() + tiles.size, corners[:, 1].min())
-    ax.set_aspect("equal")
-    ax.set(xlabel="x", ylabel="y")
-    name = slide or bags.ids[resolve_index(bag, bags.ids)]
+    low, high = squares.min(axis=(0, 1)), squares.max(axis=(0, 1))
+    ax.set(xlabel="x", ylabel="y", xlim=(low[0], high[0]), ylim=(high[1], low[1]), aspect="equal")
     # Names come from the user: do not parse them as mathematics.
-    ax.set_title(sanitize(name) if title is None else title, parse_math=False)
-    label = "score" if value == "score" else "percentile in the bag"
-    ax.figure.colorbar(drawn, ax=ax, label=label, shrink=0.85)
+    ax.set_title(sanitize(slide or bags.ids[tiles.bag]), parse_math=False)
+    ax.figure.colorbar(drawn, ax=ax, label="score", shrink=0.85)
     return ax
-
-
-def _extent(
-    bags: Bags, bag: int | str, tiles: Tiles, extent: tuple[float, float] | None
-) -> tuple[float, float]:
-    if extent is not None:
-        return extent
-    width = slide_attribute(bags, "level0_width", tiles.bag, tiles.rows)
-    height = slide_attribute(bags, "level0_height", tiles.bag, tiles.rows)
-    if width is None or height is None:
-        raise ValueError(
-            f"A thumbnail under bag {bag!r} needs the width and height of the slide in the unit of "
-            "the coordinates; pass extent=(width, height)."
-        )
-    return width, height

@@ -1,4 +1,4 @@
-"""Data for the figures of a report: map, graph, updating, heat maps, features, thumbnails."""
+"""Data for the figures of a report: map, heat maps, features, thumbnails."""
 
 import base64
 import io
@@ -20,8 +20,8 @@ from pigmil.report._ranking import detected_mask, instance_coordinates, rounded
 from pigmil.report._tiles import scored_tiles, slides_of
 
 TOP_FEATURES, UNNAMED_FEATURES = 15, 20
-MAP_LIMIT, NODE_LIMIT, EDGE_LIMIT, TILE_LIMIT = 10_000, 250, 1500, 40_000
-SIDE, MAX_PIXELS = 96, 50_000_000  # of a thumbnail, and of a picture to open
+MAP_LIMIT, TILE_LIMIT = 10_000, 40_000
+MAX_PICTURES, SIDE, MAX_PIXELS = 400, 96, 50_000_000  # side of a thumbnail; of a file to open
 FORMATS = ("PNG", "JPEG", "TIFF", "GIF", "BMP", "WEBP")  # Pillow starts a program for others
 
 
@@ -78,8 +78,7 @@ def colour_range(scores: FloatArray) -> tuple[float, float]:
 def instance_map(model: Any, bags: Bags, original: Bags, selection: Any = None) -> dict[str, Any]:
     """Return two coordinates and the score of every instance, or of a sample of them.
 
-    A sample always has the detected instances, those that updating replaced, and the best instance
-    of each bag.
+    A sample always has the detected instances and the best instance of each bag.
 
     Parameters
     ----------
@@ -93,10 +92,10 @@ def instance_map(model: Any, bags: Bags, original: Bags, selection: Any = None) 
     detected = detected_mask(model, bags, selection)
     points, names = project(original if bags.n_features <= 2 else bags)
     scores = np.asarray(model.instance_scores_, dtype=np.float64)
-    rows = _drawn_rows(model, bags, scores, detected)
-    sampled = None
+    rows = _drawn_rows(bags, scores, detected)
+    notes = []
     if len(rows) < bags.n_instances:
-        sampled = (
+        notes.append(
             f"The map shows {len(rows):,} of {bags.n_instances:,} instances: the detected ones, "
             "the best of each bag, and of the rest a random sample."
         )
@@ -105,19 +104,20 @@ def instance_map(model: Any, bags: Bags, original: Bags, selection: Any = None) 
     view = near_view(points[rows])
     bounds = np.array(view or [[-np.inf, np.inf]] * 2)
     outside = (points[rows] < bounds[:, 0]) | (points[rows] > bounds[:, 1])
+    if view is not None:
+        far = int(outside.any(axis=1).sum())
+        notes.append(f"{far:,} lie far off; a double click on the map shows them.")
     return {
         "x": rounded(points[rows, 0]),
         "y": rounded(points[rows, 1]),
         "axes": [sanitize(name) for name in names],
-        "row": rows.tolist(),
         "bag": owner.tolist(),
         "instance": (rows - bags.offsets[owner]).tolist(),
         "score": rounded(scores[rows]),
         "range": rounded([low, high]),
         "detected": detected[rows].tolist(),
         "view": view,
-        "far": int(outside.any(axis=1).sum()),
-        "note": sampled,
+        "note": " ".join(notes),
     }
 
 
@@ -144,148 +144,23 @@ def near_view(points: FloatArray) -> list[list[float]] | None:
     return [[float(a), float(b)] for a, b in zip(low - pad, high + pad, strict=True)]
 
 
-def _drawn_rows(model: Any, bags: Bags, scores: FloatArray, detected: Any) -> IntArray:
+def _drawn_rows(bags: Bags, scores: FloatArray, detected: Any) -> IntArray:
     """Return the instances on the map: all, or those that matter and a sample of the others."""
     every = np.arange(bags.n_instances, dtype=np.int64)
     if len(every) <= MAP_LIMIT:
         return every
     finite = np.nan_to_num(scores, nan=-np.inf, neginf=-1e300)
-    needed = [np.flatnonzero(detected), segment_argmax(finite, bags.offsets)]
-    if hasattr(model, "initial_pool_"):
-        needed += [model.initial_pool_, model.trace_.instance[model.trace_.accepted]]
-    kept = np.unique(np.concatenate(needed))
+    kept = np.union1d(np.flatnonzero(detected), segment_argmax(finite, bags.offsets))
     others = np.setdiff1d(every, kept)
     n_drawn = min(max(0, MAP_LIMIT - len(kept)), len(others))
     drawn = np.random.RandomState(0).choice(others, n_drawn, replace=False)
     return np.sort(np.concatenate([kept, drawn])).astype(np.int64)
 
 
-def graph_picture(model: Any, bags: Bags) -> dict[str, Any] | None:
-    """Return positions of the vertices and the strongest edges of the final graph, or None.
-
-    Parameters
-    ----------
-    model : fitted method
-        A graph is returned if it has ``csdg_``.
-    bags : Bags
-        The training bags.
-    """
-    graph = getattr(model, "csdg_", None)
-    if graph is None:
-        return None
-    top = np.sort(np.argsort(-graph.scores, kind="stable")[:NODE_LIMIT])
-    weights = graph.weights[np.ix_(top, top)]
-    left, right = np.nonzero(np.triu(weights > 0, 1))
-    strength = weights[left, right]
-    strongest = np.argsort(-strength, kind="stable")[:EDGE_LIMIT]
-    positions = spring_layout(weights)
-    rows = graph.vertices[top]
-    owner = bags.bag_index[rows]
-    scale = float(strength.max()) if len(strength) else 1.0
-    parts = []
-    if len(top) < len(graph.scores):
-        parts.append(f"the {len(top)} best-ranked of {len(graph.scores)} vertices")
-    if len(strongest) < len(strength):
-        parts.append(f"the {len(strongest):,} strongest of {len(strength):,} edges")
-    return {
-        "x": rounded(positions[:, 0]),
-        "y": rounded(positions[:, 1]),
-        "bag": owner.tolist(),
-        "instance": (rows - bags.offsets[owner]).tolist(),
-        "score": rounded(graph.scores[top]),
-        "discrimination": rounded(graph.discrimination[top]),
-        "edges": [
-            [int(left[i]), int(right[i]), float(f"{strength[i] / scale:.3g}")] for i in strongest
-        ],
-        "note": f"Drawn are {' and '.join(parts)}." if parts else None,
-    }
-
-
-def spring_layout(weights: FloatArray, *, steps: int = 120) -> FloatArray:
-    """Place vertices so that strong edges are short, by springs and repulsion.
-
-    Parameters
-    ----------
-    weights : array of shape (n, n)
-        Symmetric, not negative.
-    steps : int, default=120
-        Iterations, with falling step length.
-
-    Returns
-    -------
-    array of shape (n, 2)
-        Inside the unit square about 0.
-
-    Notes
-    -----
-    The start is a sunflower, so that equal graphs are drawn alike. Cost: O(steps n^2).
-
-    References
-    ----------
-    Fruchterman, Reingold: Graph Drawing by Force-directed Placement. Software: Practice and
-    Experience 21, 1991.
-    """
-    n = len(weights)
-    turn = np.arange(n) * np.pi * (3 - np.sqrt(5))
-    radius = np.sqrt((np.arange(n) + 0.5) / max(n, 1))
-    positions = np.column_stack([radius * np.cos(turn), radius * np.sin(turn)])
-    pull = weights / weights.max() if weights.size and weights.max() > 0 else weights
-    natural = 1.0 / np.sqrt(max(n, 1))
-    for step in range(steps if n > 1 else 0):
-        apart = positions[:, None, :] - positions[None, :, :]
-        distance = np.maximum(np.sqrt((apart**2).sum(axis=2)), 1e-3)
-        force = natural**2 / distance**2 - pull * distance / natural
-        np.fill_diagonal(force, 0.0)
-        move = (apart * force[:, :, None]).sum(axis=1) - 2.0 * positions
-        length = np.maximum(np.sqrt((move**2).sum(axis=1, keepdims=True)), 1e-12)
-        positions += move / length * np.minimum(length, 0.15 * (1 - step / steps))
-    positions -= positions.mean(axis=0) if n else 0.0
-    return positions / max(np.abs(positions).max(initial=0.0), 1e-12)
-
-
-def updating_replay(model: Any, bags: Bags) -> dict[str, Any] | None:
-    """Return the initial pool and every replacement; None for a method without updating.
-
-    Parameters
-    ----------
-    model : fitted method
-        An updating is replayed if it has ``initial_pool_`` and ``trace_``.
-    bags : Bags
-        The training bags.
-    """
-    if not hasattr(model, "initial_pool_"):
-        return None
-    trace = model.trace_
-    pool = np.array(model.initial_pool_, dtype=np.int64)
-    steps = []
-    for after, row in zip(trace.replay(pool), np.flatnonzero(trace.accepted), strict=True):
-        vertex = int(trace.vertex[row])
-        old, new = int(pool[vertex]), int(after[vertex])
-        bag = int(bags.bag_index[new])
-        steps.append(
-            {
-                "vertex": vertex,
-                "row": new,
-                "bag": bag,
-                "from": old - int(bags.offsets[bag]),
-                "to": new - int(bags.offsets[bag]),
-                "objective": rounded(trace.objective[row])[0],
-                "tries": int(row) + 1,
-            }
-        )
-        pool = after
-    return {
-        "initial": np.asarray(model.initial_pool_).tolist(),
-        "objective": rounded(trace.initial_objective)[0],
-        "steps": steps,
-        "tries": len(trace),
-    }
-
-
 def heatmaps(
     model: Any, bags: Bags, listed: list[int], selection: Any = None
 ) -> dict[str, Any] | None:
-    """Return the tiles of the listed bags with score and percentile, or None without coordinates.
+    """Return the tiles of the listed bags with their scores, or None without coordinates.
 
     Parameters
     ----------
@@ -319,12 +194,10 @@ def heatmaps(
                     "y": rounded(tiles.corners[:, 1] - tiles.corners[:, 1].min()),
                     "instance": (tiles.rows - bags.offsets[bag]).tolist(),
                     "score": rounded(tiles.score),
-                    "percentile": rounded(np.round(tiles.percentile, 1)),
                     "detected": detected[tiles.rows].tolist(),
                 }
             )
-    note = f"Heat maps are drawn for the best {drawn} of {len(listed)} bags; pigmil heatmap "
-    note += "draws all of them."
+    note = f"Heat maps are of the best {drawn} of {len(listed)} bags; pigmil heatmap draws all."
     return {
         "maps": maps,
         "range": rounded(colour_range(scores)),
@@ -386,15 +259,6 @@ def _moments(values: Any) -> tuple[FloatArray, FloatArray]:
     return scaler.mean_, np.sqrt(scaler.var_)
 
 
-def open_picture(path: str | os.PathLike[str]) -> Any:
-    """Return a picture in colours; refuse odd formats and pictures that fill the memory."""
-    image = import_optional("PIL.Image", extra="report", purpose="Pictures")
-    with image.open(path, formats=FORMATS) as opened:
-        if opened.width * opened.height > MAX_PIXELS:
-            raise ValueError(f"{path} has more than {MAX_PIXELS:,} pixels.")
-        return opened.convert("RGB")
-
-
 class Thumbnails:
     """Thumbnails of instances as data addresses.
 
@@ -408,14 +272,11 @@ class Thumbnails:
     folder : path, optional
         Folder of the files, the working folder by default. Files elsewhere are not opened: a
         table of unknown origin could name any picture of this machine.
-    limit : int, default=400
-        Maximum number of pictures.
     """
 
     def __init__(
-        self, bags: Bags, column: str, *, folder: os.PathLike[str] | str | None = None,
-        limit: int = 400,
-    ) -> None:  # fmt: skip
+        self, bags: Bags, column: str, *, folder: os.PathLike[str] | str | None = None
+    ) -> None:
         if column not in bags.instance_info:
             known = ", ".join(map(repr, bags.instance_info)) or "no columns"
             raise BagsError(
@@ -423,7 +284,7 @@ class Thumbnails:
                 parameter="images",
             )
         self.values = bags.instance_info[column]
-        self.folder, self.left, self.warned = Path(folder or "."), limit, False
+        self.folder, self.left = Path(folder or "."), MAX_PICTURES
         if self.values.ndim in (3, 4):
             self.range = (float(self.values.min()), float(self.values.max()))
 
@@ -453,14 +314,13 @@ class Thumbnails:
             scaled = (np.asarray(value, dtype=np.float64) - low) / max(high - low, 1e-300)
             return image.fromarray((255 * scaled).clip(0, 255).astype(np.uint8))
         path = (self.folder / str(value)).resolve()
-        if path.is_relative_to(self.folder.resolve()):
-            return open_picture(path)
-        if path.is_file() and not self.warned:
-            self.warned = True
+        if not path.is_relative_to(self.folder.resolve()):
             warnings.warn(
-                f"The picture {str(value)[:200]!r} is outside the folder "
-                f"'{self.folder.resolve()}' and was not opened; others may be too.",
+                f"Pictures outside the folder '{self.folder.resolve()}' are not opened.",
                 UserWarning,
                 stacklevel=2,
             )
-        return None
+            return None
+        with image.open(path, formats=FORMATS) as opened:
+            fits = opened.width * opened.height <= MAX_PIXELS
+            return opened.convert("RGB") if fits else None

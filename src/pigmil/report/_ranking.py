@@ -1,27 +1,17 @@
-"""Ranked instances of positive bags, and held-out predictions of bags."""
+"""Ranked instances of positive bags."""
 
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
-from sklearn.metrics import brier_score_loss, confusion_matrix, roc_auc_score
 
-from pigmil._core.segments import segment_gather
 from pigmil._core.text import number, sanitize
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
-from pigmil.bags import Bags, scaled_pipeline
-from pigmil.evaluation._splits import bag_groups, bag_splits, with_fold_groups
+from pigmil.bags import Bags
 
 MAX_BAGS, MAX_ROWS, LEAST_ROWS = 400, 6000, 5
 PICTURED, MAX_VALUES, MAX_FIELDS = 10, 6, 6
-FOLDS = 5
-_NOT_REFITTED = (
-    "No bag was classified by a model that had not seen it: that takes several more fits, which "
-    "pigmil compare makes. Figures on the training bags would look too good, so none are shown."
-)
-SMALL = 3000  # by default a method is refitted on folds up to this number of instances
 _COORDINATES = ("coords", "coordinates", "coord", "locations", "spatial")
 _PAIRS = (
     ("x", "y"), ("X", "Y"), ("coord_x", "coord_y"), ("coords_0", "coords_1"), ("left", "top"),
@@ -299,129 +289,3 @@ def instance_coordinates(bags: Bags) -> FloatArray | None:
     except (StopIteration, TypeError, ValueError):
         return None
     return numbers if np.isfinite(numbers).all() else None
-
-
-def bag_predictions(
-    model: Any,
-    bags: Bags,
-    original: Bags | None,
-    folds: int | None,
-    seed: int,
-    groups: Any = None,
-    marks: FloatArray | None = None,
-) -> dict[str, Any]:
-    """Classify each bag by a model that was fitted on other bags.
-
-    Parameters
-    ----------
-    model : fitted method
-        Fitted on ``bags``.
-    bags, original : Bags
-        The bags as fitted, and before standardisation if they were standardised; each fold is
-        then standardised by its training bags.
-    folds : int, optional
-        Folds of the cross-validation, 0 for no predictions; by default five for small data.
-    seed : int
-        Seed of the folds.
-    groups : str, array or tuple of these, optional
-        Bags of a group stay in one fold, as in :func:`pigmil.diagnose`; so do identical bags.
-    marks : array of shape (n_instances,), optional
-        Marks on instances; those of the training bags of a fold are learned from.
-
-    Returns
-    -------
-    dict
-        ``why_not`` where there are no held-out predictions; otherwise ``how``, ``decision``,
-        ``probability``, ``predicted``, ``classes``, ``confusion``, ``figures`` and
-        ``calibration``.
-    """
-    if not model.card.classifies:
-        return {"why_not": f"{model.card.name} detects instances and does not classify bags."}
-    positive = np.asarray(bags.y == model.positive_label_)
-    if folds is None:
-        folds = FOLDS if bags.n_instances <= SMALL else 0
-    folds = min(folds, int(np.bincount(positive, minlength=2).min()))
-    if folds < 2:
-        return {"why_not": _NOT_REFITTED}
-    try:
-        decision, probability = _cross_validate(model, bags, original, folds, seed, groups, marks)
-    except ValueError as error:
-        return {"why_not": f"Held-out predictions failed: {sanitize(error, limit=300)}"}
-    predicted = decision > 0
-    classes = sorted(model.classes_, key=lambda label: bool(label == model.positive_label_))
-    figures = {"accuracy": float(np.mean(predicted == positive))}
-    figures["area under the ROC curve"] = float(roc_auc_score(positive, decision))
-    if probability is not None:
-        figures["Brier score (0 is best)"] = float(brier_score_loss(positive, probability))
-    return {
-        "how": f"Held out: {folds} folds, each bag classified by a model fitted on other "
-        + ("bags." if groups is None else "groups of bags."),
-        "decision": rounded(decision),
-        "probability": None if probability is None else rounded(probability),
-        "predicted": predicted.tolist(),
-        "classes": [sanitize(label) for label in classes],
-        "confusion": confusion_matrix(positive, predicted, labels=[False, True]).tolist(),
-        "figures": figures,
-        "calibration": None if probability is None else calibration(positive, probability),
-    }
-
-
-def _cross_validate(
-    model: Any,
-    bags: Bags,
-    original: Bags | None,
-    folds: int,
-    seed: int,
-    groups: Any,
-    marks: FloatArray | None,
-) -> tuple[FloatArray, FloatArray | None]:
-    decision = np.empty(bags.n_bags)
-    probability = np.empty(bags.n_bags) if hasattr(model, "predict_proba") else None
-    at = int(model.positive_label_ == model.classes_[1])  # position of the positive class
-    sign = 1 if at else -1
-    number = bag_groups(bags, (groups, "duplicates"))
-    if number is not None and number.max() + 1 == bags.n_bags:
-        number = None
-    source = with_fold_groups(bags if original is None else original, number)
-    for split in bag_splits(bags, repeats=1, folds=folds, random_state=seed, groups=number):
-        other = clone(model)
-        if "callback" in other.get_params():
-            other.set_params(callback=None)
-        if original is not None and original is not bags:
-            other = scaled_pipeline(other, source)
-        train = source[split.train]
-        if marks is not None:
-            known = marks[segment_gather(bags.offsets, split.train)]
-            train = train.with_marks(known, pos_label=model.positive_label_)
-        other.fit(train)
-        tested = source[split.test]
-        decision[split.test] = sign * np.asarray(other.decision_function(tested))
-        if probability is not None:
-            probability[split.test] = np.asarray(other.predict_proba(tested))[:, at]
-    return decision, probability
-
-
-def calibration(positive: Any, probability: FloatArray) -> list[dict[str, Any]]:
-    """Return mean probability and share of positive bags in groups of similar size.
-
-    Parameters
-    ----------
-    positive : array of bool of shape (n_bags,)
-        Which bags are positive.
-    probability : array of shape (n_bags,)
-        Predicted probabilities.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> calibration(np.array([False, True]), np.array([0.25, 0.75]))
-    [{'probability': 0.5, 'share': 0.5, 'bags': 2}]
-    """
-    order = np.argsort(probability, kind="stable")
-    groups = np.array_split(order, int(np.clip(len(order) // 10, 1, 10)))
-    known = np.asarray(positive)
-    means = [rounded([probability[part].mean(), known[part].mean()]) for part in groups]
-    return [
-        {"probability": mean, "share": share, "bags": len(part)}
-        for (mean, share), part in zip(means, groups, strict=True)
-    ]

@@ -1,4 +1,4 @@
-"""The summary of a detection: a plain dict from which every form of report is made."""
+"""Summaries of a detection and of a retrieval: plain dicts, from which reports are written."""
 
 import hashlib
 import os
@@ -10,26 +10,20 @@ from typing import Any
 
 import numpy as np
 
+from pigmil._core.segments import segment_argmax
 from pigmil._core.text import count, probability, sanitize, to_json_safe
 from pigmil._core.version import __version__
 from pigmil.bags import Bags, mark_values
 from pigmil.datasets import content_sha256
-from pigmil.report._pictures import (
-    Thumbnails,
-    feature_differences,
-    graph_picture,
-    heatmaps,
-    instance_map,
-    updating_replay,
-)
+from pigmil.report._pictures import Thumbnails, feature_differences, heatmaps, instance_map
 from pigmil.report._ranking import (
-    bag_predictions,
     column_title,
     detected_mask,
     info_columns,
     instance_fields,
     ranked_bags,
     ranked_rows,
+    rounded,
 )
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba")
@@ -44,8 +38,6 @@ def detection_summary(
     source: str,
     seed: int = 0,
     command: str | None = None,
-    folds: int | None = None,
-    groups: Any = None,
     selection: Any = None,
     images: str | None = None,
     image_folder: str | os.PathLike[str] | None = None,
@@ -64,14 +56,9 @@ def detection_summary(
     source : str
         Name of the data, for the reader.
     seed : int, default=0
-        Seed of the fit, and of the folds for held-out predictions.
+        Seed of the fit.
     command : str, optional
         The command that the user ran.
-    folds : int, optional
-        Folds for held-out predictions of bags, each a new fit; 0 for none. By default five for
-        small data.
-    groups : str, array or tuple of these, optional
-        Column of ``bag_info``, or one value per bag; bags of a group stay in one fold.
     selection : InstanceSelection, optional
         Instances called positive at a false-discovery level, and how far to trust them; the report
         opens with them.
@@ -93,7 +80,7 @@ def detection_summary(
     >>> from pigmil.datasets import make_ring
     >>> bags = make_ring(random_state=0)
     >>> model = PIGMIL(random_state=0).fit(bags)
-    >>> summary = detection_summary(model, bags, source="RING", folds=0)
+    >>> summary = detection_summary(model, bags, source="RING")
     >>> summary["title"]
     'PIGMIL on RING'
     """
@@ -109,7 +96,6 @@ def detection_summary(
         )
     positive = np.asarray(bags.y == model.positive_label_)
     values = None if marks is None else mark_values(known, marks)
-    predictions = bag_predictions(model, bags, original, folds, seed, groups, values)
     thumbnails = None if images is None else Thumbnails(known, images, folder=image_folder)
     ranking = ranked_bags(model, known, thumbnails, selection, values)
     called = model.detected_instances_ if selection is None else selection.called
@@ -119,8 +105,8 @@ def detection_summary(
         "kind": "detection",
         "title": f"{model.card.name} on {sanitize(source)}",
         "method": model.card.name,
-        "facts": _facts(model, bags, positive, predictions, called, selection, values),
-        "answer": detection_answer(model, known, predictions, selection, thumbnails),
+        "facts": _facts(model, bags, positive, called, selection, values),
+        "answer": detection_answer(model, known, selection, thumbnails),
         "diagnosis": None if diagnosis is None else diagnosis.to_dict(),
         "bags": {
             "id": [sanitize(name) for name in known.ids],
@@ -129,13 +115,10 @@ def detection_summary(
             "size": bags.sizes.tolist(),
         },
         "marks": _page_marks(known, values, checksum),
-        "predictions": predictions,
         "ranking": ranking,
         "heatmaps": heatmaps(model, known, [bag["bag"] for bag in ranking["bags"]], selection),
         "features": feature_differences(known, np.unique(called), positive),
         "map": instance_map(model, bags, known, selection),
-        "graph": graph_picture(model, bags),
-        "updating": updating_replay(model, bags),
         "provenance": provenance(
             command, seed, {sanitize(source): checksum}, model.get_params(deep=False)
         ),
@@ -160,13 +143,7 @@ def _page_marks(bags: Bags, marks: Any, checksum: str) -> dict[str, Any]:
 
 
 def _facts(
-    model: Any,
-    bags: Bags,
-    positive: Any,
-    predictions: Any,
-    detected: Any,
-    selection: Any,
-    marks: Any,
+    model: Any, bags: Bags, positive: Any, detected: Any, selection: Any, marks: Any
 ) -> list[dict[str, str]]:
     """Return the tiles under the title: a name, a short value and a note."""
     n_detected, n_bags = len(np.unique(detected)), len(np.unique(bags.bag_index[detected]))
@@ -189,10 +166,6 @@ def _facts(
         right, wrong = int((marks == 1).sum()), int((marks == 0).sum())
         note = f"{right:,} positive, {wrong:,} negative; the method learned from them"
         facts.append(("Marks", f"{right + wrong:,}", note))
-    figures = predictions.get("figures")
-    if figures:
-        note = f"area under the ROC curve; accuracy {100 * figures['accuracy']:.0f} %"
-        facts.append(("Held-out bags", probability(figures["area under the ROC curve"]), note))
     if bags.instance_labels is not None and n_detected:
         truth = bags.instance_labels == np.unique(bags.instance_labels)[-1]
         share = f"{100 * float(np.mean(truth[detected])):.1f} %"
@@ -219,9 +192,8 @@ def provenance(
 
 
 def detection_answer(
-    model: Any, bags: Bags, predictions: dict[str, Any], selection: Any = None,
-    thumbnails: Thumbnails | None = None,
-) -> dict[str, Any]:  # fmt: skip
+    model: Any, bags: Bags, selection: Any = None, thumbnails: Thumbnails | None = None
+) -> dict[str, Any]:
     """Return which instances make bags positive, and how sure that is.
 
     Parameters
@@ -230,8 +202,6 @@ def detection_answer(
         Fitted on these bags.
     bags : Bags
         The bags as the user provided them.
-    predictions : dict
-        From :func:`pigmil.report._ranking.bag_predictions`.
     selection : InstanceSelection, optional
         Instances called positive at a false-discovery level, and how far to trust them.
     thumbnails : Thumbnails, optional
@@ -257,15 +227,9 @@ def detection_answer(
     sure = _calls(level, len(called), int(positive.sum()) - n_bags)
     if selection is not None:
         sure += [sanitize(note, limit=600) for note in selection.notes]
-    figures = predictions.get("figures")
-    if figures:
-        sure.append(
-            f"Bags that were held out are classified with an area under the ROC curve of "
-            f"{probability(figures['area under the ROC curve'])} (0.5 is chance)."
-        )
-    elif selection is None:
-        sure.append(predictions["why_not"])
-    sure += _unused(model, bags)
+    scored = int(np.isfinite(model.instance_scores_).sum())
+    if scored < bags.n_instances:
+        sure.append(f"{scored:,} of {count(bags.n_instances, 'instance')} have a score.")
     names, same = info_columns(bags)
     names += same
     rows, more = _best_rows(model, bags, selection, names, thumbnails)
@@ -300,23 +264,6 @@ def _calls(level: float | None, n_called: int, n_without: int) -> list[str]:
     ]
 
 
-def _unused(model: Any, bags: Bags) -> list[str]:
-    """Return sentences on instances without a score and bags that the method set aside."""
-    sentences = []
-    scored = int(np.isfinite(model.instance_scores_).sum())
-    if scored < bags.n_instances:
-        sentences.append(f"{scored:,} of {count(bags.n_instances, 'instance')} have a score.")
-    tested = getattr(model, "working_bags_", None)
-    if tested is not None and not tested.working.all():
-        aside = bags.ids[tested.bags[~tested.working]]
-        names = ", ".join(sanitize(name) for name in aside[:5]) + (", …" if len(aside) > 5 else "")
-        sentences.append(
-            f"{len(aside)} of {len(tested.t)} positive bags took no part in the graph, after a "
-            f"test of their best instances against those of the others; they have scores: {names}."
-        )
-    return sentences
-
-
 def _best_rows(
     model: Any, bags: Bags, selection: Any, names: Sequence[str], thumbnails: Thumbnails | None
 ) -> tuple[list[dict[str, Any]], int]:
@@ -340,3 +287,85 @@ def _best_rows(
         for row in order[:_TOP_ROWS].tolist()
     ]
     return rows, len(order) - len(rows)
+
+
+def retrieval_summary(
+    index: Any,
+    bags: Bags,
+    queries: Sequence[Any],
+    *,
+    k: int = 10,
+    source: str,
+    command: str | None = None,
+    images: str | None = None,
+    image_folder: str | os.PathLike[str] | None = None,
+) -> dict[str, Any]:
+    """Summarise the bags that resemble each query by their detected instances.
+
+    Parameters
+    ----------
+    index : InstanceIndex
+        Fitted on ``bags``.
+    bags : Bags
+        The indexed bags; labels are shown if they have any.
+    queries : sequence of ids
+        Ids of the bags to ask with.
+    k : int, default=10
+        Number of bags for each query.
+    source : str
+        Name of the data, for the reader.
+    command : str, optional
+        The command that the user ran.
+    images : str, optional
+        Column of ``instance_info`` with pictures of the instances: arrays, or paths of files.
+    image_folder : path, optional
+        Folder of relative paths in that column.
+
+    Returns
+    -------
+    dict
+        Dicts, lists, strings, finite numbers, booleans and None only; see :func:`write_report`.
+    """
+    thumbnails = None if images is None else Thumbnails(bags, images, folder=image_folder)
+    names, _ = info_columns(bags)
+    names = [name for name in names if name != images]
+    best = segment_argmax(index.instance_scores_, bags.offsets)
+    owners = {bag: at for at, bag in enumerate(bags.ids.tolist())}
+
+    def fields(bag: Any, row: int) -> dict[str, Any]:
+        label = None if bags.y is None else sanitize(bags.y[owners[bag]])
+        values = instance_fields(index, bags, row, names, thumbnails)
+        return {"bag": sanitize(bag), "label": label, **values}
+
+    answers = [
+        {
+            **fields(query, int(best[owners[query]])),
+            "rows": [
+                {
+                    **fields(match.bag, match.instance),
+                    "similarity": rounded(match.similarity)[0],
+                    "distance": rounded(match.distance)[0],
+                }
+                for match in index.query(query, k=k)
+            ],
+        }
+        for query in queries
+    ]
+    asked = "the query" if len(answers) == 1 else f"each of {len(answers)} queries"
+    model = index.model[-1] if hasattr(index.model, "steps") else index.model
+    sizes = f"{count(bags.n_bags, 'bag')}, {count(bags.n_instances, 'instance')}"
+    facts = {
+        "Model": model.card.name,
+        "Indexed": sizes,
+    }
+    return {
+        "kind": "retrieval",
+        "title": f"Bags of {sanitize(source)} by detected instances",
+        "headline": f"The {k} bags that are most similar to {asked}",
+        "facts": [{"name": name, "value": value, "note": ""} for name, value in facts.items()],
+        "columns": [column_title(bags, name) for name in names],
+        "labelled": bags.y is not None,
+        "pictured": thumbnails is not None,
+        "queries": answers,
+        "provenance": provenance(command, seed=None, checksums={}),
+    }

@@ -155,21 +155,18 @@ def _slide_names(bags: Bags, rows: Any) -> list[str]:
 
 
 def _tile_size(bags: Bags, bag: int, rows: IntArray, corners: FloatArray) -> float:
-    for name in _LEVEL0_SIZES:
-        size = slide_attribute(bags, name, bag, rows)
+    """Return the side of a tile by the attributes of the slide, or by the nearest neighbours."""
+    at_level0 = not _slide_attribute(bags, "patch_level", bag, rows)
+    for name in (*_LEVEL0_SIZES, *(["patch_size"] if at_level0 else [])):
+        size = _slide_attribute(bags, name, bag, rows)
         if size is not None:
             return size
-    size = slide_attribute(bags, "patch_size", bag, rows)
-    if size is not None and not slide_attribute(bags, "patch_level", bag, rows):
-        scan = slide_attribute(bags, "level0_magnification", bag, rows)
-        target = slide_attribute(bags, "target_magnification", bag, rows)
-        return size * scan / target if scan and target else size
     steps = [np.diff(np.unique(values)) for values in corners.T]
     smallest = [float(step.min()) for step in steps if len(step)]
     return min(smallest, default=1.0)
 
 
-def slide_attribute(bags: Bags, name: str, bag: int, rows: IntArray) -> float | None:
+def _slide_attribute(bags: Bags, name: str, bag: int, rows: IntArray) -> float | None:
     """Return a positive number that a bag or its first instance carries under this name."""
     for info, at in ((bags.bag_info, bag), (bags.instance_info, rows[0])):
         if name in info and info[name].ndim == 1:

@@ -1,12 +1,11 @@
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const { bags, predictions, map, graph, updating, heatmaps, marks } = data;
+  const { bags, map, heatmaps, marks } = data;
   const byId = (id) => document.getElementById(id);
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const phone = matchMedia("(max-width: 34rem)");
   const touch = matchMedia("(pointer: coarse)").matches;
-  const figures = [];
 
   // Plotly reads a little HTML in its texts: names are shown as text, each in its own direction.
   const text = (name) =>
@@ -32,37 +31,26 @@
   const webgl = () => Boolean(document.createElement("canvas").getContext("webgl"));
   const points = map.x.length > 1500 && webgl() ? "scattergl" : "scatter";
 
-  function layout(more) {
-    const axis = (title) => ({
-      title: { text: title, font: { size: 13 } },
+  // Where a few points lie far off, the view begins with the others.
+  function layout() {
+    const axis = (i) => ({
+      title: { text: text(map.axes[i]), font: { size: 13 } }, automargin: true,
       gridcolor: colour("line"), zerolinecolor: colour("line"), linecolor: colour("line"),
-      automargin: true,
+      ...(map.view ? { range: map.view[i] } : {}),
     });
-    const { xtitle = "", ytitle = "", ...rest } = more;
     return {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { color: colour("text"), family: "system-ui, sans-serif", size: 13 },
       hoverlabel: { bgcolor: colour("panel"), bordercolor: colour("line"), font: { color: colour("text") } },
       margin: { l: 50, r: 15, t: 30, b: 45 }, hovermode: "closest", showlegend: false,
-      dragmode: touch ? false : "pan",
+      dragmode: touch ? false : "pan", uirevision: "map", xaxis: axis(0), yaxis: axis(1),
       modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("quiet"), activecolor: colour("accent") },
-      xaxis: { ...axis(xtitle), ...(rest.xaxis || {}) }, yaxis: { ...axis(ytitle), ...(rest.yaxis || {}) },
-      ...Object.fromEntries(Object.entries(rest).filter(([key]) => key !== "xaxis" && key !== "yaxis")),
     };
   }
   const settings = {
     responsive: true, displaylogo: false, scrollZoom: false, displayModeBar: touch || phone.matches ? false : "hover",
     modeBarButtons: [["toImage", "zoomIn2d", "zoomOut2d", "resetScale2d"]],
   };
-
-  function draw(id, build) {
-    const place = byId(id);
-    if (!place) return null;
-    const paint = () => { const [traces, look] = build(); return Plotly.react(place, traces, look, settings); };
-    figures.push(paint);
-    paint();
-    return { place, paint };
-  }
 
   // ---- Map -----------------------------------------------------------------------------------
   let selected = null;
@@ -115,16 +103,9 @@
     }
     return traces;
   }
-  // Where a few points lie far off, the view begins with the others.
-  const near = () => Boolean(map.view) && !byId("far").checked;
-  const ground = (name) => layout({
-    xtitle: text(map.axes[0]), ytitle: text(map.axes[1]), uirevision: name + near(),
-    xaxis: near() ? { range: map.view[0] } : { autorange: true },
-    yaxis: near() ? { range: map.view[1] } : { autorange: true },
-  });
-  const mapFigure = draw("map-figure", () => [mapTraces(), ground("map")]);
-  byId("far")?.addEventListener("change", () => again());
-  mapFigure.place.on("plotly_click", (event) => {
+  const paintMap = () => Plotly.react("map-figure", mapTraces(), layout(), settings);
+  paintMap();
+  byId("map-figure").on("plotly_click", (event) => {
     const point = event.points.find((one) => one.customdata !== undefined);
     if (point) select(map.bag[point.customdata]);
   });
@@ -139,11 +120,10 @@
       status = "Bag \u2068" + bags.id[bag] + "\u2069: " + (bags.positive[bag] ? "positive" : "negative") + ", " +
         own.length + (own.length < bags.size[bag] ? " of " + bags.size[bag] : "") + " instances on the map, " +
         own.filter((i) => map.detected[i]).length + " detected" +
-        (scores.length ? ", scores " + number(Math.min(...scores)) + " to " + number(Math.max(...scores)) : "") +
-        (predictions.decision ? "; decision value " + number(predictions.decision[bag]) : "") + ".";
+        (scores.length ? ", scores " + number(Math.min(...scores)) + " to " + number(Math.max(...scores)) : "") + ".";
     }
     byId("bag-status").textContent = status;
-    mapFigure.paint();
+    paintMap();
   }
   byId("bag-select").addEventListener("change", (event) =>
     select(event.target.value === "" ? null : Number(event.target.value)));
@@ -263,10 +243,8 @@
     canvas.width = Math.ceil(width * zoom * dense); canvas.height = Math.ceil(height * zoom * dense);
     const ink = canvas.getContext("2d");
     ink.scale(zoom * dense, zoom * dense);
-    const percentile = byId("percentile").checked;
-    const [low, high] = percentile ? [0, 100] : heatmaps.range;
-    const values = percentile ? one.percentile : one.score;
-    values.forEach((value, i) => {
+    const [low, high] = heatmaps.range;
+    one.score.forEach((value, i) => {
       ink.fillStyle = value === null ? colour("point") : shade((value - low) / (high - low));
       ink.fillRect(one.x[i], one.y[i], one.size, one.size);
     });
@@ -276,130 +254,17 @@
     canvas.onmousemove = (event) => {
       const x = event.offsetX / zoom, y = event.offsetY / zoom;
       const i = one.x.findIndex((left, k) => x >= left && x < left + one.size && y >= one.y[k] && y < one.y[k] + one.size);
-      canvas.title = i < 0 ? "" : "instance " + one.instance[i] + ", score " + number(one.score[i]) +
-        ", percentile " + number(one.percentile[i]);
+      canvas.title = i < 0 ? "" : "instance " + one.instance[i] + ", score " + number(one.score[i]);
     };
   }
   const drawAllHeat = () => document.querySelectorAll("canvas[data-heat]").forEach(drawHeat);
   if (heatmaps) {
     document.querySelectorAll("#ranking details").forEach((block) => block.addEventListener("toggle", () =>
       block.querySelectorAll("canvas[data-heat]").forEach(drawHeat)));
-    byId("percentile").addEventListener("change", drawAllHeat);
-    figures.push(drawAllHeat);
     drawAllHeat();
   }
 
-  // ---- Graph ----------------------------------------------------------------------------------
-  draw("graph-figure", () => {
-    const classes = [[0, 1 / 3, 0.25, 1], [1 / 3, 2 / 3, 0.45, 1.4], [2 / 3, 1.01, 0.8, 2]];
-    const traces = classes.map(([low, high, opacity, width]) => {
-      const x = [], y = [];
-      for (const [from, to, weight] of graph.edges) {
-        if (weight < low || weight >= high) continue;
-        x.push(graph.x[from], graph.x[to], null); y.push(graph.y[from], graph.y[to], null);
-      }
-      return { type: "scatter", mode: "lines", x, y, hoverinfo: "skip", opacity,
-        line: { width, color: colour("quiet") } };
-    });
-    const scores = graph.score.map((value) => value ?? 0);
-    const least = Math.min(...scores), span = Math.max(...scores) - least || 1;
-    traces.push({
-      type: "scatter", mode: "markers", x: graph.x, y: graph.y, hoverinfo: "text",
-      text: graph.bag.map((bag, i) => "bag " + text(bags.id[bag]) + "<br>instance " + graph.instance[i] +
-        "<br>ranking score " + number(graph.score[i]) + "<br>discrimination " + number(graph.discrimination[i])),
-      customdata: graph.bag,
-      marker: {
-        size: scores.map((value) => 9 + 14 * (value - least) / span), color: scores, colorscale: scale(),
-        line: { width: 1, color: colour("panel") },
-        colorbar: { title: { text: "ranking score", side: "top" }, thickness: 12, outlinewidth: 0, len: 0.9, exponentformat: "power" },
-        showscale: !phone.matches,
-      },
-    });
-    const bare = { visible: false };
-    return [traces, layout({ margin: { l: 10, r: 10, t: 10, b: 10 }, xaxis: bare,
-      yaxis: { ...bare, scaleanchor: "x" }, uirevision: "graph" })];
-  })?.place.on("plotly_click", (event) => {
-    const point = event.points.find((one) => one.customdata !== undefined);
-    if (point) select(point.customdata);
-  });
-
-  // ---- Updating -------------------------------------------------------------------------------
-  if (updating && updating.steps.length) {
-    const place = new Map(map.row.map((row, i) => [row, i]));
-    const slider = byId("step");
-    const poolAt = (step) => {
-      const pool = [...updating.initial];
-      for (const change of updating.steps.slice(0, step)) pool[change.vertex] = change.row;
-      return pool;
-    };
-    const objectives = [updating.objective, ...updating.steps.map((step) => step.objective)];
-    // A walk may multiply the objective at every step.
-    const wide = Math.min(...objectives) > 0 && Math.max(...objectives) > 1000 * Math.min(...objectives);
-    const current = () => Number(slider.value);
-    const pool = draw("pool-figure", () => {
-      const step = current();
-      const rows = poolAt(step).map((row) => place.get(row));
-      const traces = [
-        { type: points, mode: "markers", x: map.x, y: map.y, hoverinfo: "skip", opacity: 0.45,
-          marker: { size: 4, color: colour("point") } },
-        { type: points, mode: "markers", x: pick(rows, map.x), y: pick(rows, map.y), text: pick(rows, hoverTexts),
-          hoverinfo: "text", marker: { size: 9, color: colour("accent"), line: { width: 1, color: colour("panel") } } },
-      ];
-      if (step > 0) {
-        const change = updating.steps[step - 1];
-        const gone = place.get(poolAt(step - 1)[change.vertex]), come = place.get(change.row);
-        traces.push({ type: "scatter", mode: "lines+markers", x: [map.x[gone], map.x[come]],
-          y: [map.y[gone], map.y[come]], hoverinfo: "skip", line: { color: colour("text"), width: 2 },
-          marker: { size: [11, 16], symbol: ["x-thin-open", "circle-open"], color: colour("text"), line: { width: 2 } } });
-      }
-      return [traces, ground("pool")];
-    });
-    const objective = draw("objective-figure", () => {
-      const step = current();
-      return [[
-        { type: "scatter", mode: "lines+markers", x: objectives.map((_, i) => i), y: objectives,
-          hoverinfo: "x+y", line: { color: colour("quiet") }, marker: { size: 6, color: colour("quiet") } },
-        { type: "scatter", mode: "markers", x: [step], y: [objectives[step]], hoverinfo: "skip",
-          marker: { size: 13, color: colour("accent") } },
-      ], layout({ xtitle: "replacements", ytitle: "objective" + (wide ? " (log)" : ""),
-        yaxis: { type: wide ? "log" : "linear", exponentformat: "power", nticks: 6 }, xaxis: { dtick: Math.ceil(objectives.length / 10) } })];
-    });
-    const describeStep = () => {
-      const step = current();
-      let status = "Start: the best instance of each of " + updating.initial.length + " working bags; objective " +
-        number(updating.objective) + ".";
-      if (step > 0) {
-        const change = updating.steps[step - 1];
-        status = "Step " + step + " of " + updating.steps.length + ": in bag \u2068" + bags.id[change.bag] +
-          "\u2069 instance " + change.from + " gave way to instance " + change.to + "; objective " +
-          number(objectives[step - 1]) + " → " + number(objectives[step]) + ".";
-      }
-      byId("step-status").textContent = status;
-      byId("step-back").disabled = step === 0;
-      byId("step-on").disabled = step === updating.steps.length;
-    };
-    const show = () => { describeStep(); pool.paint(); objective.paint(); };
-    const move = (by) => { slider.value = String(current() + by); show(); };
-    slider.addEventListener("input", show);
-    byId("step-back").addEventListener("click", () => move(-1));
-    byId("step-on").addEventListener("click", () => move(1));
-    describeStep();
-  }
-
-  // ---- Calibration ----------------------------------------------------------------------------
-  draw("calibration-figure", () => {
-    const groups = predictions.calibration;
-    return [[
-      { type: "scatter", mode: "lines", x: [0, 1], y: [0, 1], hoverinfo: "skip",
-        line: { color: colour("quiet"), dash: "dot", width: 1.5 } },
-      { type: "scatter", mode: "lines+markers", x: groups.map((g) => g.probability), y: groups.map((g) => g.share),
-        text: groups.map((g) => g.bags + " bags: said " + number(g.probability) + ", are " + number(g.share)),
-        hoverinfo: "text", line: { color: colour("accent") }, marker: { size: 8, color: colour("accent") } },
-    ], layout({ xtitle: "mean probability", ytitle: "share of positive bags",
-      xaxis: { range: [-0.03, 1.03] }, yaxis: { range: [-0.03, 1.03] } })];
-  });
-
-  const again = () => figures.forEach((paint) => paint());
+  const again = () => { paintMap(); drawAllHeat(); };
   dark.addEventListener("change", again);
   phone.addEventListener("change", again);
   document.documentElement.dataset.ready = "yes";
