@@ -5,10 +5,8 @@ from typing import Any
 
 import pandas as pd
 
-from pigmil.report import Table
 from reproduction.detection import (
     CONFIGURATIONS,
-    DISPLAY_NAMES,
     FRESH,
     Detection,
     Runner,
@@ -26,7 +24,7 @@ PIECES: dict[str, tuple[Changes, Changes]] = {
     "C": ((), (("alpha", 0.0),)),
     "D": ((), (("beta", 0.0),)),
     "working sets": ((("working_set_fraction", 1.0),), ()),
-    "working bags": ((), (("t_test", None),)),
+    "working bags": ((), (("t_threshold", None),)),
     "updating": ((("max_updates", 0),), ()),
 }
 EXPLANATIONS = {
@@ -126,11 +124,3 @@ def _cell(row: Any) -> str:
         return f"{row.pool:.1f}"
     error = "" if row.fits < 2 else f" ± {row.change_error:.1f}"
     return f"{row.pool:.1f} ({row.change:+.1f}{error})"
-
-
-def ablation_latex(table: Any) -> str:
-    """Return the ablation in LaTeX, one block per configuration."""
-    rows: list[Any] = []
-    for name, text in ablation_text(table).items():
-        rows += [[DISPLAY_NAMES[name]], *text.reset_index().to_numpy().tolist()]
-    return Table(["left out", *text.columns], rows).latex() + "\n"

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from pigmil.graph import influence
-from reproduction import claims, concepts, drawing
+from reproduction import claims, drawing
 from reproduction.claims import Claim
 from reproduction.detection import (
     CONFIGURATIONS,
@@ -86,8 +86,7 @@ def figures(runner: Runner, size: FigureSize) -> list[Outcome]:
         return run_detections(wanted, range(size.seeds), runner)
 
     return [
-        *_concepts(),
-        *_scatter(run),
+        _scatter(run),
         _influence(),
         _graph(),
         _ratio(run, size.ratios),
@@ -99,36 +98,8 @@ def figures(runner: Runner, size: FigureSize) -> list[Outcome]:
 Run = Callable[[list[Detection]], list[dict[str, Any]]]
 
 
-def _concepts() -> list[Outcome]:
-    """Draw the paper's conceptual figures from real fits."""
-    bags, lines = concepts.four_bags()
-    points, extra = concepts.three_stages()
-    return [
-        Outcome(
-            "figure_four_bags",
-            "Detected instances are like each other and unlike negative instances",
-            bags,
-            [],
-            lambda frame: drawing.draw_four_bags(frame, lines),
-            "Two positive and two negative bags of a small BASIC set (seed 3) and two of the "
-            "instances that `PIGMIL()` detected. The seed was chosen for the picture: with seed 2 "
-            "the two picks shown are negatives of positive bags.",
-            {"lines": lines},
-        ),
-        Outcome(
-            "figure_stages",
-            "The three stages of PIGMIL",
-            points,
-            [],
-            lambda frame: drawing.draw_three_stages(frame, extra),
-            "`PIGMIL.faithful()` on RHOMBUS (seed 1); the bags on the right are a new draw.",
-            extra,
-        ),
-    ]
-
-
-def _scatter(run: Run) -> list[Outcome]:
-    """Compute the figures of the sets: working sets and detected instances."""
+def _scatter(run: Run) -> Outcome:
+    """Compute the figure of the sets: working sets and detected instances."""
     share = (("working_set_fraction", CAPTION_FRACTION),)
     wanted = [
         Detection(data, name, parameters=share) for name in CONFIGURATIONS for data in SYNTHETIC
@@ -143,30 +114,16 @@ def _scatter(run: Run) -> list[Outcome]:
     rows[shares] *= 100
     summary = rows.groupby(["variant", "data"], sort=False)[shares + terms].mean().reset_index()
     points = pd.concat([_points(what) for what in wanted], ignore_index=True)
-    found = claims.detection_claims(rows)
-    about = (
-        "One draw (seed 0) of each set; the shares are means over the seeds. The captions say "
-        "60 % of a bag, the text 40 %; here 60 %."
+    return Outcome(
+        "figure_detection",
+        "The data sets with their working sets, and what was detected",
+        points,
+        claims.detection_claims(rows),
+        drawing.draw_detection,
+        "One draw (seed 0) of each set; the shares are means over the seeds of the curves below. "
+        f"The captions say 60 % of a bag, the text 40 %; here 60 %. {_describe_terms(summary)}",
+        {"measures": summary},
     )
-    return [
-        Outcome(
-            "figure_data_sets",
-            "The data sets with their working sets",
-            points,
-            [claim for claim in found if claim.about == "Data sets"],
-            drawing.draw_working_sets,
-            about,
-            {"measures": summary},
-        ),
-        Outcome(
-            "figure_detection",
-            "What was detected, and what was thrown out of the working sets",
-            points,
-            [claim for claim in found if claim.about in ("Detection", "CSDG")],
-            drawing.draw_detection,
-            f"{about} {_describe_terms(summary)}",
-        ),
-    ]
 
 
 def _describe_terms(summary: Any) -> str:
@@ -190,13 +147,13 @@ def _describe_terms(summary: Any) -> str:
 
 def _points(what: Detection) -> Any:
     bags, model = fitted(what, 0)
-    marks = {}
-    for name, members in (
-        ("in_working_set", np.concatenate(model.working_sets_)),
-        ("in_initial_pool", model.initial_pool_),
-        ("in_pool", model.detected_instances_),
-    ):
-        marks[name] = np.isin(np.arange(bags.n_instances), members)
+    marks = {
+        name: np.isin(np.arange(bags.n_instances), members)
+        for name, members in (
+            ("in_working_set", np.concatenate(model.working_sets_)),
+            ("in_pool", model.pool_),
+        )
+    }
     return pd.DataFrame(
         {
             "variant": what.method,
@@ -227,29 +184,57 @@ def _graph() -> Outcome:
     """Compute a small graph with its ranking scores, as in the paper's sketch."""
     bags = MAKERS["RHOMBUS"](random_state=0, n_positive_bags=12, n_negative_bags=12)
     model = CONFIGURATIONS["PIGMIL"](C=1.0, random_state=0).fit(bags)
-    graph = model.csdg_
+    graph, x1 = model.csdg_, bags.instances[model.pool_, 0]
     order = np.argsort(np.argsort(-graph.scores, kind="stable"))
     vertices = pd.DataFrame(
         {
             "vertex": np.arange(len(graph.scores)),
-            "x1": bags.instances[model.pool_, 0],
+            "x1": x1,
             "x2": bags.instances[model.pool_, 1],
             "label": bags.instance_labels[model.pool_],
             "rank": order + 1,
             "score": graph.scores,
+            "degree": (graph.weights > 0).sum(axis=1),
             "weighted_degree": graph.weights.sum(axis=1),
         }
     )
     left, right = np.nonzero(np.triu(graph.weights, 1))
-    edges = pd.DataFrame({"left": left, "right": right, "weight": graph.weights[left, right]})
+    weight = graph.weights[left, right]
+    # A, B and C: thirds of the range of weights.
+    place = (3 * (weight.max() - weight) / max(np.ptp(weight), 1e-12)).astype(int).clip(0, 2)
+    edges = pd.DataFrame(
+        {
+            "left": left,
+            "right": right,
+            "weight": weight,
+            "edge_class": np.array(["A", "B", "C"])[place],
+        }
+    )
+    side = max((x1 > 0).sum(), (x1 < 0).sum())
     return Outcome(
         "figure_csdg",
         "A consistent similarity and discrimination graph with its ranking scores",
         vertices,
         [],
-        lambda frame: drawing.draw_graph(frame, edges),
-        "RHOMBUS with 12 + 12 bags, seed 0, after the updating.",
+        lambda frame: drawing.draw_graph(frame, edges, "PIGMIL(), RHOMBUS"),
+        "`PIGMIL()` on RHOMBUS with 12 + 12 bags, seed 0, after the updating. Colours: classes of "
+        f"edges, thirds of the range of weights. {_equal_degree(vertices)} RHOMBUS has two "
+        f"clusters of positives; the pool settles in one of them, here {side} of {len(x1)}.",
         {"edges": edges},
+    )
+
+
+def _equal_degree(vertices: Any) -> str:
+    """Describe the two vertices of equal degree whose ranks differ most."""
+    ranks = vertices.groupby("degree")["rank"].agg(["min", "max"])
+    apart = ranks["max"] - ranks["min"]
+    if not apart.max() > 0:
+        return ""
+    degree, (best, worst) = apart.idxmax(), ranks.loc[apart.idxmax()]
+    sums = vertices.set_index("rank")["weighted_degree"]
+    return (
+        f"Equal degree, different rank: the vertices of rank {best} and {worst} have {degree} "
+        f"edges each, of {sums[best]:.0f} and {sums[worst]:.0f} in all."
     )
 
 
@@ -331,4 +316,5 @@ def _curves(
     columns = ["variant", "data", "x", "seed", "detection_accuracy", "covered"]
     variants = [variant for variant, _ in wanted for _ in range(seeds)]
     frame = pd.DataFrame(rows).assign(variant=variants).reindex(columns=columns)
-    return Outcome(name, title, frame, claims_of(frame), draw, notes)
+    notes += f" Means over {seeds} seeds, with bands from the 10th to the 90th percentile."
+    return Outcome(name, title, frame, claims_of(frame), draw, notes.strip())

@@ -1,7 +1,6 @@
 """The page of a reproduction: what matches, what does not, and why."""
 
 import json
-import os
 import platform
 from collections import Counter
 from collections.abc import Sequence
@@ -16,10 +15,7 @@ from reproduction.claims import FAILS, HOLDS, OPEN, Check, Claim
 from reproduction.detection import CONFIGURATIONS, DISPLAY_NAMES
 from reproduction.sections import bullets
 
-PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "joblib", "pandas", "matplotlib",
-            "scikit-posthocs")  # fmt: skip
-
-ORDER = ("table1", "table2", "pools", "ablation", "retrieval", "figures")
+PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "joblib", "pandas", "matplotlib")
 
 
 def environment(command: str, *, seconds: float, n_jobs: int | None) -> dict[str, Any]:
@@ -29,7 +25,6 @@ def environment(command: str, *, seconds: float, n_jobs: int | None) -> dict[str
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "seconds": round(seconds, 1),
         "n_jobs": n_jobs or 1,
-        "processors": os.cpu_count(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "pigmil": __version__,
@@ -51,7 +46,6 @@ def page(parts: Sequence[dict[str, Any]]) -> str:
         Each with ``part``, ``facts`` (of :func:`environment`), ``summary``, ``sections``,
         ``left_out`` and ``claims``, as in the file ``<part>.json``.
     """
-    parts = sorted(parts, key=lambda part: ORDER.index(part["part"]))
     claims = [claim_from_dict(claim) for part in parts for claim in part["claims"]]
     blocks = [
         "# The results of the PIGMIL paper, computed again",
@@ -68,7 +62,8 @@ def page(parts: Sequence[dict[str, Any]]) -> str:
         "How it was made:\n\n"
         + bullets(
             f"`{part['facts']['command']}` on {part['facts']['date']} with pigmil "
-            f"{part['facts']['pigmil']}, Python {part['facts']['python']}. "
+            f"{part['facts']['pigmil']}, Python {part['facts']['python']}, in "
+            f"{part['facts'].get('table2_processor_seconds', part['facts']['seconds']):.0f} s. "
             + " ".join(part["left_out"])
             for part in parts
         ),

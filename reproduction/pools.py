@@ -54,7 +54,7 @@ def _one_per_bag(bags: Bags, pool: Any, choose: Callable[[Any], Any]) -> Any:
     return np.array([choose(rows) for rows in members])
 
 
-def pools(sets: Mapping[str, Bags], run: Runner, *, repeats: int = 1, folds: int = 10) -> Any:
+def pools(sets: Mapping[str, Bags], run: Runner, *, folds: int = 10) -> Any:
     """Compare the bag accuracy of the detected pool with that of a random and the worst one.
 
     Parameters
@@ -63,21 +63,21 @@ def pools(sets: Mapping[str, Bags], run: Runner, *, repeats: int = 1, folds: int
         Real sets.
     run : Runner
         Runs the fits.
-    repeats, folds : int, default=1, 10
+    folds : int, default=10
         Of the cross-validation.
 
     Returns
     -------
     pandas.DataFrame
-        ``data``, ``detected``, ``random`` and ``worst`` in per cent, ``gain`` of the detected over
-        the random pool and its standard error ``gain_error`` over the folds, ``folds``.
+        ``data``, ``detected``, ``random`` and ``worst`` in per cent, ``over_random`` and
+        ``over_worst``, how much better the detected pool is, with standard errors over the same
+        folds (``over_random_error``, ``over_worst_error``), and ``folds``.
     """
     calls = []
     for name, bags in sets.items():
-        for repeat in range(repeats):
-            splitter = StratifiedKFold(folds, shuffle=True, random_state=repeat)
-            for fold, (train, test) in enumerate(splitter.split(np.zeros(len(bags)), bags.y)):
-                calls.append((name, (bags, train, test, fold, PIGMIL(random_state=0))))
+        splitter = StratifiedKFold(folds, shuffle=True, random_state=0)
+        for fold, (train, test) in enumerate(splitter.split(np.zeros(len(bags)), bags.y)):
+            calls.append((name, (bags, train, test, fold, PIGMIL(random_state=0))))
     found = zip(calls, run(accuracy_by_pool, calls), strict=True)
     cells = pd.DataFrame(
         [
@@ -87,11 +87,13 @@ def pools(sets: Mapping[str, Bags], run: Runner, *, repeats: int = 1, folds: int
         ],
         columns=["data", *POOLS],
     )
-    cells["gain"] = cells["detected"] - cells["random"]
+    for pool in POOLS[1:]:
+        cells[f"over_{pool}"] = cells["detected"] - cells[pool]
     by_set = cells.groupby("data", sort=False)
-    table = by_set.mean()
-    # Folds overlap in their training bags (Nadeau and Bengio 2003).
-    count = by_set.size()
-    table["gain_error"] = by_set["gain"].std() * np.sqrt(1 / count + 1 / (folds - 1))
+    table, count = by_set.mean(), by_set.size()
+    for pool in POOLS[1:]:
+        # Folds overlap in their training bags (Nadeau and Bengio 2003).
+        spread = by_set[f"over_{pool}"].std() * np.sqrt(1 / count + 1 / (folds - 1))
+        table[f"over_{pool}_error"] = spread
     table["folds"] = count
     return table.reset_index()

@@ -81,29 +81,3 @@ TABLE_II: dict[str, dict[str, tuple[float, float]]] = {
         ),
     }.items()
 }  # fmt: skip
-
-# Musk-1 and Musk-2 as reported where the methods without a column in Table II were published.
-ELSEWHERE: dict[str, tuple[float, float]] = {
-    "DD": (88.0, 84.0),
-    "EM-DD": (84.8, 84.9),
-    "mi-SVM": (87.4, 83.6),
-    "MI-SVM": (77.9, 84.3),
-    "MILIS": (88.6, 91.1),
-    "Bag-KI-SVM": (85.0, 83.5),
-    "Ins-KI-SVM": (85.0, 83.5),
-}
-
-
-def printed_accuracy(method: str, data: str) -> float:
-    """Return the accuracy printed in the paper or the method's own publication; NaN without one.
-
-    Examples
-    --------
-    >>> printed_accuracy("PIGMIL", "musk1"), printed_accuracy("DD", "musk2")
-    (83.4, 84.0)
-    """
-    if method in TABLE_II:
-        return TABLE_II[method].get(data, _BLANK)[0]
-    return dict(zip(("musk1", "musk2"), ELSEWHERE.get(method, ()), strict=False)).get(
-        data, math.nan
-    )

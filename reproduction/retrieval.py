@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
 from pigmil import PIGMIL, Bags, BagScaler, SoftPIGMIL
-from pigmil.distances import bag_distances_of_kinds
+from pigmil.distances import bag_distances
 from pigmil.retrieval import InstanceIndex
 from reproduction.claims import Check, Claim, bound_of, decide
 from reproduction.detection import Runner
@@ -26,6 +26,7 @@ METHODS = {
 DETECTED, RANDOM, ALONE = "detected instance", "random instance", "score alone"
 TRUE, FALSE = "true positive", "false positive"
 MEASURES = ("precision", "average_precision")
+WEIGHT = 0.3  # of the score, the default of InstanceIndex
 FIRST = 10  # bags of which the precision is reported
 _HAUSDORFF = {"min-min": "minimal Hausdorff", "symmetric mean-min": "average Hausdorff"}
 
@@ -74,9 +75,7 @@ def quality(relevant: Any) -> tuple[float, float]:
     return 100 * float(found[:FIRST].mean()), 100 * float(precision[found].mean())
 
 
-def retrieve(
-    sets: Mapping[str, Bags], name: str, method: str, seed: int, weights: Sequence[float] = (0.3,)
-) -> dict[str, Any]:
+def retrieve(sets: Mapping[str, Bags], name: str, method: str, seed: int) -> dict[str, Any]:
     """Fit a method to half of a set and rank the other bags for every positive bag of the rest.
 
     Returns
@@ -90,14 +89,13 @@ def retrieve(
         warnings.simplefilter("ignore")
         model = make_pipeline(BagScaler(), clone(METHODS[method])).fit(train, train.y)
     rng, scaled = np.random.default_rng(seed), BagScaler().fit_transform(bags)
-    whole = bag_distances_of_kinds(scaled, scaled, tuple(_HAUSDORFF))
-    by_distance, *weighted = (InstanceIndex(model, score_weight=x).fit(bags) for x in (0, *weights))
+    whole = bag_distances(scaled, scaled, tuple(_HAUSDORFF))
+    by_distance, weighted = (InstanceIndex(model, score_weight=x).fit(bags) for x in (0, WEIGHT))
     best = np.maximum.reduceat(by_distance.instance_scores_, bags.offsets[:-1])
     found: dict[str, list[tuple[float, float]]] = {}
     for query in np.flatnonzero(relevant):
         rankings = {DETECTED: _order(by_distance, query)}
-        for index in weighted:
-            rankings[f"detected, {index.score_weight:g} x score"] = _order(index, query)
+        rankings[f"detected, {WEIGHT:g} x score"] = _order(weighted, query)
         for kind, row in _instances_to_ask_with(bags, int(query), rng).items():
             rankings[kind] = _order(by_distance, np.asarray(bags.instances[[row]]))
         for kind, distances in zip(_HAUSDORFF.values(), whole, strict=True):
@@ -195,8 +193,8 @@ def retrieval_section(cells: Any, claims: Sequence[Claim]) -> str:
         found = part.groupby(["by", "data"], sort=False)[[*MEASURES]]
         text = found.apply(_cell).unstack("data").fillna("").rename(columns=REAL)
         blocks += [f"`{method}()`:", markdown_table(text, corner="by")]
-    numbers = "Numbers: [retrieval.csv](retrieval.csv)."
-    return "\n\n".join([*blocks, numbers, *verdicts(claims, "Figure 1")])
+    blocks += ["![Precision by the way to ask](figure_retrieval.png)", "[Numbers](retrieval.csv)"]
+    return "\n\n".join([*blocks, *verdicts(claims, "Figure 1")])
 
 
 def _cell(rows: Any) -> str:

@@ -1,16 +1,15 @@
 """The paper's experiments in one call: numbers, figures, and a page on what matches."""
 
 import json
-import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pigmil.datasets import load_dataset
 from reproduction import drawing
-from reproduction.ablation import LABELLED_SETS, ablation, ablation_latex
+from reproduction.ablation import LABELLED_SETS, ablation
 from reproduction.claims import Claim, table1_claims, table2_claims
 from reproduction.detection import CONFIGURATIONS, DISPLAY_NAMES, Callback, Runner
 from reproduction.figures import FigureSize, figures
@@ -27,10 +26,9 @@ from reproduction.sections import (
     table2_section,
     table2_summary,
 )
-from reproduction.tables import AVERAGE, table1, table1_latex, table2
+from reproduction.tables import AVERAGE, table1, table2
 
 PARTS = ("table1", "table2", "pools", "ablation", "retrieval", "figures", "all")
-_logger = logging.getLogger("pigmil")
 
 
 @dataclass(frozen=True)
@@ -45,8 +43,8 @@ class Size:
         Real sets of Table II and, with the labelled ones, of the comparison of pools.
     repeats, folds : int
         Of their cross-validation in Table II.
-    pool_repeats, pool_folds : int
-        Of their cross-validation in the comparison of pools.
+    pool_folds : int
+        In the comparison of pools.
     ablation_seeds : int
         Draws of each synthetic set for the ablation.
     labelled : sequence of str
@@ -55,21 +53,20 @@ class Size:
         Random halves of each set for retrieval.
     figures : FigureSize
         Seeds and points of the curves.
-    left_out : mapping of part to str
-        Said on the page.
+    left_out : str
+        What a smaller size leaves out, for the page.
     """
 
     seeds: int = 20
     sets: Sequence[str] | Mapping[str, Any] = tuple(REAL)
     repeats: int = 5
     folds: int = 10
-    pool_repeats: int = 1
     pool_folds: int = 10
     ablation_seeds: int = 10
     labelled: Sequence[str] = LABELLED_SETS
     retrieval_splits: int = 5
     figures: FigureSize = field(default_factory=FigureSize)
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    left_out: str = ""
 
 
 FULL = Size()
@@ -88,17 +85,7 @@ QUICK = Size(
         levels=(0, 3, 5),
         fractions=(20, 40, 100),
     ),
-    left_out={
-        "table1": "Table I: 4 draws of each set in place of 20.",
-        "table2": "Table II: Musk-1, Tiger and Eastwest only, 1 x 3 folds in place of 5 x 10; the "
-        "other eight sets are left out.",
-        "pools": "Pools: Musk-1, Tiger, Eastwest and one labelled set only, 3 folds in place of "
-        "10.",
-        "ablation": "Ablation: 2 draws in place of 10, one labelled set of six.",
-        "retrieval": "Retrieval: 2 splits in place of 5, one labelled set of six.",
-        "figures": "Figures: 2 seeds in place of 10, three ratios in place of five, three noise "
-        "levels of six and three sizes of working sets of five.",
-    },
+    left_out="A small run: fewer sets, draws, folds and points of curves.",
 )
 
 
@@ -107,7 +94,6 @@ def reproduce(
     output: Any = "pigmil-reproduction",
     *,
     quick: bool = False,
-    seeds: int | None = None,
     n_jobs: int | None = None,
     callback: Callback | None = None,
     size: Size | None = None,
@@ -127,8 +113,6 @@ def reproduce(
         was stopped; the page shows all parts that the folder holds.
     quick : bool, default=False
         A small run of a few minutes, which says what it leaves out.
-    seeds : int, optional
-        Draws of each synthetic set, in place of those of the size.
     n_jobs : int, optional
         Parallel fits.
     callback : callable, optional
@@ -144,13 +128,9 @@ def reproduce(
     if which not in PARTS:
         raise ValueError(f"which must be one of {', '.join(PARTS)}; got {which!r}.")
     size = size or (QUICK if quick else FULL)
-    if seeds is not None:
-        size = replace(
-            size, seeds=seeds, ablation_seeds=seeds, figures=replace(size.figures, seeds=seeds)
-        )
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
-    options = (" --quick" if quick else "") + (f" --seeds {seeds}" if seeds is not None else "")
+    options = " --quick" if quick else ""
     written: list[Path] = []
     for part in PARTS[:-1]:
         if which in (part, "all"):
@@ -174,7 +154,6 @@ class _Part:
     runner: Runner
     written: list[Path]
     claims: list[Claim] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
     sections: list[str] = field(default_factory=list)
     summary: str = ""
     facts: dict[str, Any] = field(default_factory=dict)
@@ -184,12 +163,11 @@ class _Part:
         start = time.perf_counter()
         getattr(self, part)()
         facts = environment(command, seconds=time.perf_counter() - start, n_jobs=self.runner.n_jobs)
-        left_out = [self.size.left_out[part]] if part in self.size.left_out else []
         record = {
             "part": part,
             "facts": facts | self.facts,
             "summary": self.summary,
-            "left_out": left_out + self.left_out,
+            "left_out": [self.size.left_out] if self.size.left_out else [],
             "sections": self.sections,
             "claims": [claim_to_dict(claim) for claim in self.claims],
         }
@@ -199,7 +177,6 @@ class _Part:
         table, cells = table1(self.runner, seeds=self.size.seeds)
         self.claims = table1_claims(cells)
         self.frame("table1", table)
-        self.text("table1.tex", table1_latex(table))
         self.sections = [table1_section(table, self.claims)]
         average = table[table["data"] == AVERAGE].set_index("method")
         listed = ", ".join(
@@ -212,11 +189,8 @@ class _Part:
         )
 
     def table2(self) -> None:
-        sets = self._loaded("Table II")
-        if not sets:
-            return
         table, results = table2(
-            sets=sets,
+            sets=self.size.sets,
             repeats=self.size.repeats,
             folds=self.size.folds,
             n_jobs=self.runner.n_jobs,
@@ -236,56 +210,24 @@ class _Part:
         self.summary = table2_summary(table)
 
     def pools(self) -> None:
-        sets = self._loaded("The comparison of pools")
-        for name in self.size.labelled:
-            bags = self._try_to_load(name, "The comparison of pools")
-            if bags is not None:
-                sets[name] = bags
-        if not sets:
-            return
-        table = pools(sets, self.runner, repeats=self.size.pool_repeats, folds=self.size.pool_folds)
+        sets = _loaded(self.size.sets) | _loaded(self.size.labelled)
+        table = pools(sets, self.runner, folds=self.size.pool_folds)
         self.frame("pools", table)
         self.sections = [pools_section(table)]
         self.summary = pools_summary(table)
 
     def ablation(self) -> None:
-        names = [n for n in self.size.labelled if self._try_to_load(n, "The ablation") is not None]
-        table = ablation(self.runner, seeds=self.size.ablation_seeds, labelled=names)
+        table = ablation(self.runner, seeds=self.size.ablation_seeds, labelled=self.size.labelled)
         self.frame("ablation", table)
-        self.text("ablation.tex", ablation_latex(table))
         self.sections = [ablation_section(table)]
 
     def retrieval(self) -> None:
-        names = (*ANIMALS, *self.size.labelled)
-        loaded = {name: self._try_to_load(name, "Retrieval") for name in names}
-        sets = {name: bags for name, bags in loaded.items() if bags is not None}
-        if not sets:
-            return
-        animals = {name: sets.pop(name) for name in ANIMALS if name in sets}
-        groups = [animals, *({name: bags} for name, bags in sets.items())]
+        groups = [_loaded(ANIMALS), *(_loaded([name]) for name in self.size.labelled)]
         cells = retrieval(groups, self.runner, splits=self.size.retrieval_splits)
         self.claims = retrieval_claims(cells)
         self.frame("retrieval", cells)
+        self.picture("figure_retrieval", drawing.draw_retrieval(cells))
         self.sections = [retrieval_section(cells, self.claims)]
-
-    def _try_to_load(self, name: str, part: str) -> Any:
-        """Return a real set, or None after noting why it is not available."""
-        try:
-            return load_dataset(name)
-        except (LookupError, ValueError, OSError) as error:
-            _logger.warning("%s is left out of %s: %s", name, part, error)
-            reason = str(error).splitlines()[0]
-            self.left_out.append(
-                f"{part}: {REAL.get(name, name)}, which is not available: {reason}"
-            )
-            return None
-
-    def _loaded(self, part: str) -> dict[str, Any]:
-        """Return the real sets that are available; the page lists the others."""
-        if isinstance(self.size.sets, Mapping):
-            return dict(self.size.sets)
-        sets = {name: self._try_to_load(name, part) for name in self.size.sets}
-        return {name: bags for name, bags in sets.items() if bags is not None}
 
     def figures(self) -> None:
         for outcome in figures(self.runner, self.size.figures):
@@ -295,10 +237,6 @@ class _Part:
                 self.frame(f"{outcome.name}_{name}", frame)
             self.picture(outcome.name, outcome.draw(outcome.frame))
             self.sections.append(figure_section(outcome))
-        self.sections[0] = (
-            f"Figures: the shares and curves are means over {self.size.figures.seeds} seeds, with "
-            f"bands from the 10th to the 90th percentile.\n\n{self.sections[0]}"
-        )
 
     def frame(self, name: str, frame: Any) -> None:
         path = self.folder / f"{name}.csv"
@@ -320,3 +258,8 @@ class _Part:
         if self.runner.callback is not None:
             cell = progress.cell
             self.runner.callback(progress.done, progress.total, f"{cell.data} {cell.method}")
+
+
+def _loaded(sets: Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
+    """Return sets by name."""
+    return dict(sets) if isinstance(sets, Mapping) else {name: load_dataset(name) for name in sets}

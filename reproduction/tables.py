@@ -8,10 +8,8 @@ import pandas as pd
 
 from pigmil import PIGMIL
 from pigmil.evaluation import Results, compare
-from pigmil.report import Cell, Table
 from reproduction.detection import (
     CONFIGURATIONS,
-    DISPLAY_NAMES,
     FRESH,
     Detection,
     Runner,
@@ -81,22 +79,6 @@ def table1(run: Runner, *, seeds: int = 20) -> tuple[Any, Any]:
     average = means[["ours", "covered", "every_bag", "paper"]].mean().reset_index()
     average.insert(0, "data", AVERAGE)
     return pd.concat([table, average], ignore_index=True), cells
-
-
-def table1_latex(table: Any) -> str:
-    """Return Table I in LaTeX: the pool, then the best instance of every positive bag."""
-    methods = list(dict.fromkeys(table["method"]))
-    rows: list[Any] = []
-    for title, column in (("pool", "ours"), ("best instance of every positive bag", "every_bag")):
-        rows.append([title])
-        wide = table.pivot(index="data", columns="method", values=column)
-        for data in (*SYNTHETIC, AVERAGE, FRESH):
-            values = wide.loc[data, methods]
-            best = values >= values.max() - 0.05
-            cells = [Cell(f"{values[m]:.1f}", bold=best[m]) for m in methods]
-            rows.append([data, *cells])
-    columns = ["data set", *(DISPLAY_NAMES.get(m, m) for m in methods)]
-    return Table(columns, rows).latex() + "\n"
 
 
 def table2_methods() -> dict[str, dict[str, Any]]:
