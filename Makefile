@@ -32,7 +32,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 	fuzz bench reproduce docs lock clean
 
 help:
-	@echo "make demo           detect the positive instances of three synthetic sets and draw them"
+	@echo "make demo           detect the positive instances of three synthetic sets; writes a report"
 	@echo "make test           everything that a change must pass"
 	@echo "make test-fast      tests that need no extra"
 	@echo "make lint           lint, types, import layers and the word list"
@@ -94,7 +94,8 @@ check-lanes: $(READY)
 	.venv-bare/$(SCRIPTS)/python -m pip install --quiet --no-deps .venv-bare/wheel/*.whl
 	.venv-bare/$(SCRIPTS)/python tests/bare_install.py
 
-# The lowest versions of what pyproject.toml names, first for the core, then with every extra.
+# The lowest versions of what pyproject.toml names, first for the core, then with every extra, where
+# old packages are found to warn of what newer ones below them deprecate.
 test-lowest:
 	$(PYTHON) -m venv --clear .venv-lowest
 	.venv-lowest/$(SCRIPTS)/python -m pip install --quiet uv
@@ -103,8 +104,9 @@ test-lowest:
 	.venv-lowest/$(SCRIPTS)/python tests/bare_install.py
 	.venv-lowest/$(SCRIPTS)/python -m pytest -n $(WORKERS) -q -m "not slow" $(FAST_TESTS)
 	.venv-lowest/$(SCRIPTS)/uv pip install --quiet --python .venv-lowest/$(SCRIPTS)/python \
-		--resolution lowest-direct --group test ".[all]"
-	.venv-lowest/$(SCRIPTS)/python -m pytest -n $(WORKERS) -q -m "not slow and not browser" tests
+		--resolution lowest-direct --group test ".[all]" "polars>=1.10"
+	.venv-lowest/$(SCRIPTS)/python -m pytest -n $(WORKERS) -q -m "not slow and not browser" \
+		-W ignore::DeprecationWarning tests
 
 # Torch is in no lock: it is large, and its builds differ between machines. Its environment sees
 # that of the other tests, so that torch is all there is to install.

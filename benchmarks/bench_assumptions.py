@@ -19,7 +19,7 @@ import numpy as np
 
 from pigmil.datasets import ASSUMPTION_TESTS
 from pigmil.estimators import all_estimators, get_estimator
-from pigmil.evaluation._checks import AssumptionTest, assumption_aucs
+from pigmil.evaluation._assumptions import AssumptionTest, assumption_aucs
 
 PARTS = Path(__file__).parents[1] / "docs" / "_parts"
 VERDICTS = Path(__file__).parents[1] / "src" / "pigmil" / "estimators" / "assumptions.json"

@@ -13,7 +13,7 @@ passes, no early stopping. The published code of ABMIL has no settings for Musk-
 same way here.
 ``mnist``: bags of MNIST digits that are positive if they hold a 9; every third bag is held out. The
 settings are those of the published code (one layer of 500, attention of size 128, no dropout,
-weight decay 1e-4, one bag per step), with its convolutions and with pixels in their place.
+weight decay 1e-4, one bag per step), with pixels in place of its convolutions.
 ``mnist-recipe``: the published network with gated attention on the same bags (Adam, 20 passes, one
 bag per step, no early stopping), with its convolutions and with one layer of pixels in their place.
 ``detect``: average precision and top-1 hit rate in the positive bags of all Parquet files of a
@@ -53,11 +53,7 @@ AS_PUBLISHED = {
     "patience": 10,
     "random_state": 0,
 }
-DIGITS = {"image_shape": (28, 28), **AS_PUBLISHED}
 MNIST = {
-    "ABMIL, gated, convolutions": ABMIL(attention_size=128, **DIGITS),
-    "ABMIL, convolutions": ABMIL(attention_size=128, gated=False, **DIGITS),
-    "mi-Net, convolutions": MINet(level="instance", **DIGITS),
     "ABMIL, gated": ABMIL(attention_size=128, **AS_PUBLISHED),
     "ABMIL": ABMIL(attention_size=128, gated=False, **AS_PUBLISHED),
     "mi-Net": MINet(level="instance", **AS_PUBLISHED),
@@ -276,7 +272,7 @@ def measures(scores, bags, seconds):
     labels = bags.instance_labels
     return {
         "ap": 100 * metrics.instance_average_precision(scores[inside], labels[inside]),
-        "top1": 100 * metrics.top1_hit_rate(scores, bags, bags.y, labels),
+        "top1": 100 * metrics.hit_at_k(scores, bags, bags.y, labels),
         "seconds": seconds,
     }
 

@@ -63,7 +63,7 @@ def real(methods: list[str], sets: list[str]) -> None:
             bags = BagScaler().fit_transform(load_dataset(set_name))
             scores = build(name).fit(bags).instance_scores_
             inside = np.repeat(bags.y == 1, bags.sizes)
-            hits.append(100 * metrics.top1_hit_rate(scores, bags, bags.y, bags.instance_labels))
+            hits.append(100 * metrics.hit_at_k(scores, bags, bags.y, bags.instance_labels))
             precisions.append(
                 100
                 * metrics.instance_average_precision(

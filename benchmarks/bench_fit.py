@@ -61,7 +61,7 @@ class TimedUpdating:
         start = time.process_time()
         self.result = update_pool(*arguments, **options)
         self.seconds = time.process_time() - start
-        self.arguments, self.settings = arguments, options["settings"]
+        self.arguments, self.reading = arguments, options["reading"]
         return self.result
 
     def plain_loop_seconds(self):
@@ -74,7 +74,7 @@ class TimedUpdating:
         for row in rows:
             tried = pools[trace.accepted[:row].sum()].copy()
             tried[trace.vertex[row]] = trace.instance[row]
-            build_csdg(tried, similarity, discrimination, confidence, self.settings)
+            build_csdg(tried, similarity, discrimination, confidence, self.reading)
         return (time.process_time() - start) / len(rows) * len(trace)
 
 

@@ -87,9 +87,8 @@ def write_files(folder: Path, scale: float) -> dict[str, tuple[Path, Path]]:
     for kind in ("parquet", "csv", "npz"):
         part = bags if kind != "csv" else bags[: bags.n_bags // 4]
         files[kind] = (folder / f"table.{kind}", folder / f"warm.{kind}")
-        options = {"compress": False} if kind == "npz" else {}
-        write_bags(part, files[kind][0], **options)
-        write_bags(bags[:2], files[kind][1], **options)
+        write_bags(part, files[kind][0])
+        write_bags(bags[:2], files[kind][1])
     shuffled = rng.permutation(len(values))
     columns = {"bag": shuffled // 100, "bag_label": shuffled // 100 % 2}
     columns |= {f"f{at}": values[shuffled, at] for at in range(values.shape[1])}

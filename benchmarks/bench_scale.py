@@ -21,6 +21,7 @@ gets a row that says so. ABMIL needs torch.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -115,14 +116,15 @@ def count_bytes_read(kind: type) -> list[int]:
 
 def measure_fit(folder: str, n_slides: int, name: str, where: str) -> dict:
     """Fit on disk, in memory, or on a cluster."""
-    from pigmil.scale import cluster_client
+    from distributed import Client
 
     start = time.perf_counter()
     bags = scan(folder, n_slides)
     scanned = time.perf_counter() - start
     read = count_bytes_read(type(bags))
     visits = count_visits()
-    with cluster_client(n_workers=int(where) if where.isdigit() else None):
+    workers = {"n_workers": int(where), "threads_per_worker": 1} if where.isdigit() else {}
+    with Client(**workers) if workers else contextlib.nullcontext():
         warm_up(name, bags[:8] if where.isdigit() else None)
         read.clear()
         visits.clear()
@@ -190,7 +192,7 @@ def loopback_bytes() -> int:
 
 def worker_seconds() -> list[float]:
     """Return the CPU seconds of the workers of the active cluster so far."""
-    from pigmil.scale import active_client
+    from pigmil.scale._cluster import active_client
 
     client = active_client()
     return (

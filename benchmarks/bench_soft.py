@@ -5,6 +5,8 @@ python benchmarks/bench_soft.py FOLDER --sets birds_10 wdbc --methods SoftPIGMIL
 python benchmarks/bench_soft.py FOLDER --what-pays            # other settings, all bags and halves
 python benchmarks/bench_soft.py --synthetic 20                # BASIC, RHOMBUS and RING over seeds
 python benchmarks/bench_soft.py --large 2                     # weak concepts in large bags
+python benchmarks/bench_soft.py --bags musk1 tiger            # bag_rule on registered data sets
+python benchmarks/bench_soft.py FOLDER --parts all --store all.json --methods SoftPIGMIL
 
 Columns of a file: bag, bag_label, instance_label (positive if above 0), and features f0, f1, ...
 Instance labels are used to report only. Results are kept in a file and not computed again; delete
@@ -23,10 +25,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 
 from pigmil import Bags, BagScaler, SoftPIGMIL, metrics
-from pigmil.datasets import make_basic, make_rhombus, make_ring
+from pigmil.datasets import load_dataset, make_basic, make_rhombus, make_ring
 from pigmil.estimators import get_estimator
 from pigmil.estimators._soft_models import SETTINGS, model_weights
 
@@ -37,8 +40,8 @@ CHOICES += [("temperature", value) for value in (0.25, 0.7, 1.0)]
 CHOICES += [("forest_share", value) for value in (0.0, 0.2, 0.5)]
 
 
-def build(name: str):
-    method = get_estimator(name)()
+def build(name: str, parts: str = "one"):
+    method = SoftPIGMIL(parts=parts) if name == "SoftPIGMIL" else get_estimator(name)()
     return method.set_params(random_state=0) if "random_state" in method.get_params() else method
 
 
@@ -59,12 +62,12 @@ def judge(scores: np.ndarray, bags: Bags) -> tuple[float, float]:
     """Return average precision inside positive bags and top-1 hit rate, in percent."""
     inside, labels = np.repeat(bags.y == 1, bags.sizes), bags.instance_labels
     precision = metrics.instance_average_precision(scores[inside], labels[inside], missing="lowest")
-    return 100 * precision, 100 * metrics.top1_hit_rate(scores, bags, bags.y, labels)
+    return 100 * precision, 100 * metrics.hit_at_k(scores, bags, bags.y, labels)
 
 
-def measure(name: str, bags: Bags) -> dict[str, float]:
+def measure(name: str, bags: Bags, parts: str = "one") -> dict[str, float]:
     """Fit one method; those that do not scale features themselves get them standardized."""
-    method = build(name)
+    method = build(name, parts)
     rows = bags if name == "SoftPIGMIL" else BagScaler().fit_transform(bags)
     start = time.process_time()
     scores = method.fit(rows, bags.y).instance_scores_
@@ -72,7 +75,7 @@ def measure(name: str, bags: Bags) -> dict[str, float]:
     return dict(zip(("ap", "top1"), judge(scores, bags), strict=True), seconds=seconds)
 
 
-def tables(folder: Path, names: list[str], methods: list[str], store: Path) -> None:
+def tables(folder: Path, names: list[str], methods: list[str], store: Path, parts: str) -> None:
     results = json.loads(store.read_text()) if store.exists() else {}
     print(f"{'AP / top-1, %':20}" + "".join(f"{name:>16}" for name in methods))
     for name in names:
@@ -81,7 +84,7 @@ def tables(folder: Path, names: list[str], methods: list[str], store: Path) -> N
             key = f"{method} {name}"
             if key not in results:
                 bags = load(folder / f"{name}.parquet") if bags is None else bags
-                results[key] = measure(method, bags)
+                results[key] = measure(method, bags, parts)
                 store.write_text(json.dumps(results, indent=1))
         row = [results[f"{method} {name}"] for method in methods]
         cells = "".join(f"{cell['ap']:8.1f} /{cell['top1']:6.1f}" for cell in row)
@@ -176,6 +179,28 @@ def synthetic(methods: list[str], seeds: int) -> None:
             )
 
 
+def bag_rules(names: list[str]) -> None:
+    """Print bag accuracy and AUC over five folds, by the best instance and by the chosen rule."""
+    print(f"{'accuracy, % / AUC':30}{'max':>16}{'auto':>16}  chosen")
+    for name in names:
+        bags = load_dataset(name)
+        bags = bags if not bags.is_sparse else bags.with_instances(bags.instances.toarray())
+        positive = bags.y == max(np.unique(bags.y))
+        values, chosen = np.empty((2, len(positive))), []
+        splitter = StratifiedKFold(5, shuffle=True, random_state=0)
+        for train, test in splitter.split(positive, positive):
+            model = SoftPIGMIL(bag_rule="auto", random_state=0).fit(bags[train], positive[train])
+            values[1, test] = model.decision_function(bags[test])
+            chosen.append(type(model.bag_model_).__name__ if model.bag_model_ else "max")
+            scores = model.decision_function_instances(bags[test])
+            values[0, test] = np.maximum.reduceat(scores, bags[test].offsets[:-1])
+        cells = [
+            f"{100 * np.mean((row > 0) == positive):8.1f} /{roc_auc_score(positive, row):6.3f}"
+            for row in values
+        ]
+        print(f"{name:30}{''.join(cells)}  {' '.join(chosen)}", flush=True)
+
+
 def weak_bags(kind: str, n_bags: int, size: int, share: float, shift: float, seed: int) -> Bags:
     """Draw normal instances with 512 features; a share of those of every second bag is shifted.
 
@@ -238,6 +263,8 @@ def main() -> None:
     )
     parser.add_argument("--synthetic", type=int, metavar="SEEDS", default=0)
     parser.add_argument("--large", type=int, metavar="SEEDS", default=0)
+    parser.add_argument("--bags", nargs="+", default=[])
+    parser.add_argument("--parts", choices=["one", "all"], default="one")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     if arguments.large:
@@ -245,14 +272,16 @@ def main() -> None:
             large(method, arguments.large)
     elif arguments.synthetic:
         synthetic(arguments.methods, arguments.synthetic)
+    elif arguments.bags:
+        bag_rules(arguments.bags)
     elif arguments.folder is None:
-        parser.error("name a folder of Parquet files, or --synthetic or --large SEEDS")
+        parser.error("name a folder of Parquet files, or --bags, --synthetic or --large")
     else:
         names = arguments.sets or sorted(path.stem for path in arguments.folder.glob("*.parquet"))
         if arguments.what_pays is not None:
             what_pays(arguments.folder, names, arguments.what_pays)
         else:
-            tables(arguments.folder, names, arguments.methods, arguments.store)
+            tables(arguments.folder, names, arguments.methods, arguments.store, arguments.parts)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import numpy as np
 from pigmil import PIGMIL
 from pigmil.datasets import make_rhombus
 from pigmil.graph import influence, working_score, working_sets
+from pigmil.report import plot_trace
 
 bags = make_rhombus(random_state=1)
 truth = bags.instance_labels == 1
@@ -42,7 +43,8 @@ side = np.linspace(-3, 3, 101)
 grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
 fig, axes = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
 for ax, kind, gamma in zip(axes, ("kde_min", "supported"), (1.0, 2.0), strict=True):
-    field = working_score(grid, negative, positive, kind=kind, gamma=gamma).reshape(101, 101)
+    others = None if kind == "kde_min" else positive
+    field = working_score(grid, negative, others, gamma=gamma).reshape(101, 101)
     background(
         ax, f'working_score="{kind}"' + (" (the paper)" if kind == "kde_min" else " (default)")
     )
@@ -58,7 +60,7 @@ for ax, kind, gamma in zip(axes, ("kde_min", "supported"), (1.0, 2.0), strict=Tr
 # The best 40 % of each positive bag are its working set. A bag whose working set is significantly
 # worse than the others' is set aside (its t value is above 1.5). The best instance of each working
 # bag enters the pool.
-ws = working_score(positive.instances, negative, positive, kind="kde_min", gamma=1.0)
+ws = working_score(positive.instances, negative, None, gamma=1.0)
 assert working_sets(ws, positive.offsets).sum() == sum(map(len, model.working_sets_))
 kept = model.working_bags_.working
 
@@ -148,19 +150,7 @@ trace = model.trace_
 pools = [model.initial_pool_, *trace.replay(model.initial_pool_)]
 shares = [truth[pool].mean() for pool in pools]
 fig, axes = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
-axes[0].plot(np.arange(len(trace)), trace.objective, ".", color="0.7", label="tried")
-steps = np.flatnonzero(trace.accepted)
-axes[0].step(
-    [0, *steps, len(trace)],
-    [trace.initial_objective, *trace.objective[steps], trace.objective[steps][-1]],
-    where="post", color="#c0392b", label="kept",
-)  # fmt: skip
-axes[0].set(
-    title=f"{len(trace)} attempts, {len(steps)} replacements",
-    xlabel="attempt",
-    ylabel="sum of ranking scores",
-)
-axes[0].legend()
+plot_trace(model, ax=axes[0])
 axes[1].step(np.arange(len(pools)), shares, where="post", color="#55a868")
 axes[1].set(
     title="true positives in the pool",
