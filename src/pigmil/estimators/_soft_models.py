@@ -20,12 +20,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.utils.extmath import row_norms
 
 from pigmil._core._sklearn_compat import SigmoidCalibration
-from pigmil._core.segments import (
-    segment_argmax,
-    segment_argmin,
-    segment_ids,
-    segment_reduce,
-)
+from pigmil._core.segments import segment_argmax, segment_argmin, segment_ids, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.estimators._selection import instance_keys
 from pigmil.graph.scoring import auc_standard_error, bag_auc

@@ -293,9 +293,7 @@ class SoftPIGMIL(MILClassifier):
         self.committee_ = [part.first_fit(share) for part in committee]
         self.intercept_ = share * float(constants[0])
         self.forests_, self.forest_gains_ = forests, gains
-        names = [
-            (model.kind, family.scales[model.scale].kind, model.width) for model in family.models
-        ]
+        names = [(m.kind, family.scales[m.scale].kind, m.width) for m in family.models]
         self.model_names_ = np.array([" ".join(map(str, name)) for name in names])
         self.model_aucs_, self.model_weights_ = family.aucs[:, 0], family.weights[:, 0]
         return pair[:, 0], pair[:, 1]
