@@ -169,6 +169,10 @@ class TestSeveralArrays:
         assert bags.sizes.tolist() == [2, 1]
         frame = pl.DataFrame({"bag": ["p", "q"], "label": [0, 1], "v": column})
         assert as_bags(frame).equals(as_bags(self.ARRAYS, y=[0, 1]))
+        with pytest.raises(BagsError, match=r"Bag 1 has shape \(0,\)"):
+            as_bags(pl.Series([[[1.0, 2.0]], None]))
+        with pytest.raises(BagsError, match="double where lists of numbers are expected"):
+            as_bags(pl.Series([[1.0, 2.0]]))
 
     def test_dataset_through_arrow(self, monkeypatch):
         """A stand-in for ``datasets.Dataset``, which hands out Arrow tables."""
@@ -184,3 +188,4 @@ class TestSeveralArrays:
 
         monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(Dataset=Dataset))
         assert as_bags(Dataset()).equals(as_bags(self.ARRAYS, y=[0, 1]))
+        assert not is_plain_table(Dataset())

@@ -113,8 +113,9 @@ def nested_npz(root):
 
 
 def batched(root):
-    for name in SLIDES:
-        write_h5(root / f"{name}.h5", features_of(name)[None], coords_of(name)[None])
+    for name in SLIDES:  # some tools add an axis to the features alone
+        coords = coords_of(name) if name in ("s2", "s3") else coords_of(name)[None]
+        write_h5(root / f"{name}.h5", features_of(name)[None], coords)
     return root
 
 

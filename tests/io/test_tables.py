@@ -97,9 +97,11 @@ def test_delimiter_decimal_and_encoding(tmp_path, case):
     np.testing.assert_array_equal(bags.instances, [[0.5, 1], [1.5, 2], [2.5, 3]])
 
 
-def test_european_table_with_missing_values_in_one_go(tmp_path):
+@pytest.mark.parametrize("kind", ["csv", "xlsx"])
+def test_european_table_with_missing_values_in_one_go(tmp_path, kind):
     text = "bag;label;a;name\n7;ja;1,5;x\n7;ja;NA;x\n8;nein;;y\n"
-    path = table(tmp_path, text)
+    rows = [line.split(";") for line in text.splitlines()]
+    path = table(tmp_path, text) if kind == "csv" else workbook(tmp_path, rows)
     bags = read_bags(path, missing_values="keep", info="name")
     np.testing.assert_array_equal(bags.instances, [[1.5], [np.nan], [np.nan]])
     assert bags.ids.tolist() == [7, 8]
@@ -122,6 +124,8 @@ def test_decimal_commas_after_the_sample_are_no_info(tmp_path):
     with pytest.raises(BagFormatError, match=r"row 152, column 'x'.*Pass decimal=','") as caught:
         read_bags(table(tmp_path, text))
     assert "info" not in str(caught.value)
+    with pytest.raises(BagFormatError, match=r"row 2, column 'x'.*Pass decimal=','"):
+        read_bags(workbook(tmp_path, [["bag", "x", "y"], ["a", "1,5", "1.5"]]))
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -364,7 +368,7 @@ class TestOtherTables:
         with pytest.raises(BagFormatError, match="row 3: there is no bag id"):
             read_bags(workbook(tmp_path, rows), info=["when"])
         rows = [["bag", "x", "word"], [1, 2, "u"]]
-        with pytest.raises(BagFormatError, match=r"'word' are not numeric.*info="):
+        with pytest.raises(BagFormatError, match=r"column 'word': 'u' is not a number.*info="):
             read_bags(workbook(tmp_path, rows))
 
     def test_relational_arff(self, tmp_path):

@@ -349,6 +349,8 @@ def numbers_of_lists(column: Any) -> NDArray[Any]:
     import pyarrow
 
     array = _one_chunk(column)
+    if not is_list_type(array.type):
+        raise BagsError(f"It holds {array.type} where lists of numbers are expected.")
     width = array.type.list_size if hasattr(array.type, "list_size") else None
     if array.null_count or width is None:
         lengths = set(array.value_lengths().to_pylist())

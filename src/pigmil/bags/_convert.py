@@ -103,7 +103,7 @@ def as_bags(
     if isinstance(X, Iterator):
         X = list(X)
     if _is_instance(X, "polars", "Series"):
-        X = [numbers_of_lists(entry.to_arrow()) for entry in X]
+        X = [[] if entry is None else numbers_of_lists(entry.to_arrow()) for entry in X]
     if is_bag_list(X):
         bags = from_nested(X) if is_nested(X) else list(X)
         return Bags.from_list(bags, y=y, missing=missing)
@@ -145,8 +145,9 @@ def is_lazy(X: Any) -> bool:
 
 def is_plain_table(X: Any) -> bool:
     """Return whether scikit-learn would read this as a 2-D table and not as bags."""
-    several = isinstance(X, Bags | Mapping | Iterator) or _is_instance(X, "polars", "Series")
-    if several or is_lazy(X) or is_bag_list(X):
+    others = (("polars", "Series"), ("datasets", "Dataset"))
+    several = isinstance(X, Bags | Mapping | Iterator) or is_lazy(X) or is_bag_list(X)
+    if several or any(_is_instance(X, module, name) for module, name in others):
         return False
     if is_frame(X):
         return not _has_bag_column(X)

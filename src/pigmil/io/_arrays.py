@@ -89,7 +89,7 @@ class ArraySource(Source):
     def read(self, file: Any, start: int, stop: int) -> NDArray[Any]:
         """Return rows of the features."""
         array = file[self.key]
-        return _rows(array, start, stop, batched=len(array.shape) == 3)
+        return _rows(array, start, stop, batched=_is_batched(array, array))
 
     def read_into(self, file: Any, start: int, stop: int, out: NDArray[Any]) -> None:
         """Write rows of the features into an array, without a copy where possible."""
@@ -101,15 +101,20 @@ class ArraySource(Source):
 
     def read_column(self, file: Any, key: str, start: int, stop: int) -> NDArray[Any]:
         """Return rows of another array; labels may be stored as a table of one column."""
-        values = _rows(file[key], start, stop, batched=len(file[self.key].shape) == 3)
+        values = _rows(file[key], start, stop, batched=_is_batched(file[key], file[self.key]))
         return values.reshape(-1) if key.rpartition("/")[2] in MARKS else values
 
 
+def _is_batched(array: Any, features: Any) -> bool:
+    """Return whether an array is ``(1, n, ...)``, as tools write features ``(1, n, d)``."""
+    return len(features.shape) == 3 and tuple(array.shape[:2]) == (1, features.shape[1])
+
+
 def _rows(array: Any, start: int, stop: int, *, batched: bool = False) -> NDArray[Any]:
-    """Return rows of an array; tools also write arrays ``(1, n, ...)``, with the rows second."""
+    """Return rows of an array, which are second in one that is batched."""
     if array.dtype.kind in "OS" and hasattr(array, "asstr"):
         array = array.asstr()
-    if batched and len(array.shape) > 1 and array.shape[0] == 1:
+    if batched:
         return np.asarray(array[0:1])[0, start:stop]
     return np.asarray(array[start:stop])
 
@@ -144,7 +149,7 @@ def _add_bag(
     info = {}
     for other, array in arrays.items():
         rows = tuple(array.shape)
-        rows = rows[1:] if len(features.shape) == 3 and rows[:1] == (1,) else rows
+        rows = rows[1:] if _is_batched(array, features) else rows
         if other in (name, NAMES):
             continue
         if other in LABELS and prod(rows) == 1:

@@ -28,7 +28,14 @@ from pigmil.bags._lazy import INSTANCE_LABELS, Source, Stamp
 from pigmil.io._build import Table, bags_of_table, check_unique, table_roles
 from pigmil.io._defence import check_memory, check_readable, parsing, raise_format_error
 from pigmil.io._formats import Request, table_files
-from pigmil.io._text import MISSING_MARKS, decode_rows, open_text
+from pigmil.io._text import (
+    MISSING_MARKS,
+    decode_rows,
+    detect_decimal,
+    number_pattern,
+    open_text,
+    raise_not_numbers,
+)
 
 NOTES = b"pigmil"  # schema metadata: the roles of columns, where the names do not show them
 PANDAS_INDEX = "__index_level_"  # columns in which pandas stores row labels
@@ -300,17 +307,24 @@ def columns_of_rows(path: Path, rows: Iterable[Sequence[Any]]) -> dict[str, list
 
 
 def scan_xlsx(path: Path, request: Request) -> LazyBags:
-    """Read the first sheet; its first row names the columns."""
+    """Read the first sheet; its first row names the columns. Numbers may be stored as text."""
     by_name = columns_of_rows(path, sheet_rows(path))
-    numbers = {name: _numbers(column) for name, column in by_name.items()}
-    text = [name for name, values in numbers.items() if values is None]
-    outline = _CellTable(path, by_name, text=text, first_row=2)
+    texts = {name: [_text(cell) for cell in column] for name, column in by_name.items()}
+    rows = [list(by_name), *zip(*texts.values(), strict=True)]
+    decimal = request.decimal or detect_decimal(path, ",", rows)
+    outline = _CellTable(path, by_name, first_row=2)
     roles = table_roles(outline, request)
     columns: dict[str, Any] = {
-        name: numbers[name] if name in roles.features else [_plain(cell) for cell in column]
+        name: _numbers(column, decimal) if name in roles.features else [*map(_plain, column)]
         for name, column in by_name.items()
     }
+    raise_not_numbers(path, {name: texts[name] for name in texts if columns[name] is None}, decimal)
     return bags_of_table(replace(outline, columns=columns), request, roles)
+
+
+def _text(cell: Any) -> str:
+    """Return a cell as text, empty for a number."""
+    return "" if cell is None or isinstance(cell, int | float) else str(cell).strip()
 
 
 def _plain(cell: Any) -> Any:
@@ -320,10 +334,19 @@ def _plain(cell: Any) -> Any:
     return cell if cell is None or isinstance(cell, bool | int | float | str) else str(cell)
 
 
-def _numbers(column: Any) -> NDArray[Any] | None:
+def _numbers(column: Any, decimal: str) -> NDArray[Any] | None:
     """Return a column as numbers, NaN where they are missing; None if it holds text."""
-    cells = [np.nan if cell is None or cell in MISSING_MARKS else cell for cell in column]
-    return np.array(cells, float) if all(isinstance(x, int | float) for x in cells) else None
+    is_number = number_pattern(decimal)
+    cells = []
+    for cell in column:
+        text = _text(cell)
+        if text in MISSING_MARKS:
+            cells.append(cell if isinstance(cell, int | float) else np.nan)
+        elif is_number.fullmatch(text):
+            cells.append(float(text.replace(decimal, ".")))
+        else:
+            return None
+    return np.array(cells, float)
 
 
 def scan_arff(path: Path, request: Request) -> LazyBags:

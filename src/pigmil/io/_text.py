@@ -172,11 +172,12 @@ def detect_dialect(
     if any("\udc80" <= letter <= "\udcff" for cell in rows[0] for letter in cell):
         _raise_encoding(path, "row 1")
     if decimal is None:
-        decimal = _detect_decimal(path, sign, rows)
+        decimal = detect_decimal(path, sign, rows)
     return Dialect(sign, decimal, rows[0], n_blank)
 
 
-def _detect_decimal(path: Path, delimiter: str, rows: list[list[str]]) -> str:
+def detect_decimal(path: Path, delimiter: str, rows: Sequence[Sequence[str]]) -> str:
+    """Return the decimal sign of rows of text, of which the first names the columns."""
     with_comma = with_point = 0
     grouped = True  # whether all commas may separate thousands
     for column in zip(*(row for row in rows[1:] if len(row) == len(rows[0])), strict=True):
@@ -293,13 +294,18 @@ def _read_columns(
         with parsing(path, "delimited text", hint="A row may be cut short or hold a delimiter."):
             texts = read(pyarrow.string())
         cells = {name: texts[name].to_pylist() for name in features}
-        _raise_not_numbers(path, cells, dialect.decimal)
+        raise_not_numbers(path, cells, dialect.decimal)
         raise
 
 
-def _raise_not_numbers(path: Path, cells: Mapping[str, list[str]], decimal: str) -> None:
+def number_pattern(decimal: str) -> re.Pattern[str]:
+    """Return the pattern of a number with this decimal sign."""
+    return re.compile(_NUMBER.pattern.replace(r"\.", re.escape(decimal)))
+
+
+def raise_not_numbers(path: Path, cells: Mapping[str, list[str]], decimal: str) -> None:
     """Raise an error with row, column and remedy for the first cell that is not a number."""
-    is_number = re.compile(_NUMBER.pattern.replace(r"\.", re.escape(decimal)))
+    is_number = number_pattern(decimal)
     first_bad: dict[str, tuple[int, str]] = {}  # column: row and text of the cell
     for name, column in cells.items():
         for row, cell in enumerate(map(str.strip, column), start=2):
