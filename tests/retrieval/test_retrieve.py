@@ -50,7 +50,9 @@ def test_command_finds_the_other_tigers_by_their_tiger(zoo, model, tmp_path):
     matches = json.loads(done.stdout)["matches"]
     assert {match["bag"] for match in matches} == set(zoo.ids[2::2])
     assert {match["instance"] for match in matches} == {4}
+    assert json.loads(done.stdout)["diagnosis"]["verdict"] == "good"
     text = page.read_text()
+    assert "good, confidence" in text
     assert "&lt;b&gt;02" in text
     assert "<b>02" not in text
     refused = run_cli(*files, "--query", "<b>99", "-o", page)

@@ -246,7 +246,7 @@ def demo(output: Output, folder: Annotated[Path, output_option()] = Path("pigmil
 
       pigmil demo --output demo
     """
-    from pigmil import datasets
+    from pigmil import datasets, select_instances
     from pigmil.report import detection_summary, write_report
 
     rows = []
@@ -260,6 +260,7 @@ def demo(output: Output, folder: Annotated[Path, output_option()] = Path("pigmil
     output.table(columns, rows, title=f"Instances detected by {model.card.name}")
     output.result = {"rows": [dict(zip(columns, row, strict=True)) for row in rows]}
     folder.mkdir(parents=True, exist_ok=True)
-    summary = detection_summary(model, bags, source="RING, synthetic")
+    selection = select_instances(model, bags)
+    summary = detection_summary(model, bags, source="RING, synthetic", selection=selection)
     page = write_report(summary, folder / "report.html")
     output.add_file(page, "report on RING; open it in a browser")

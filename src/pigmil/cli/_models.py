@@ -461,6 +461,7 @@ def retrieve(
     values = ("bag", "instance", "similarity", "distance", "score")
     matches = [{"query": bag} | {name: row[name] for name in values} for bag, row in found]
     output.result = {"method": method.card.name, "matches": matches}
+    print_verdict(output, method)
     rows = [[f"{x:.3f}" if isinstance(x, float) else x for x in row.values()] for row in matches]
     output.table(["query", *values], rows, left=(0, 1))
     output.add_file(write_report(summary, to), count(len(matches), "match", "matches"))

@@ -96,8 +96,9 @@ class InstanceSelection:
         smallest = float(self.adjusted.min(initial=1.0))
         if smallest <= self.fdr:
             return ()
-        level = f"The smallest level that calls an instance is {smallest:.2g}"
-        level = level if smallest < 1 else "There is no level that calls an instance"
+        enough = np.ceil(1000 * smallest) / 1000  # rounded up, so that this level calls it
+        level = f"The smallest level that calls an instance is {enough:g}"
+        level = level if enough < 1 else "There is no level that calls an instance"
         return (
             f"Nothing is called. {level}: {count(self.n_negatives, 'instance')} of "
             f"{count(self.n_negative_bags, 'negative bag')} calibrate, and the smallest p-value is "

@@ -4,6 +4,7 @@ import hashlib
 import os
 import platform
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
@@ -15,6 +16,7 @@ from pigmil._core.text import count, probability, sanitize, to_json_safe
 from pigmil._core.version import __version__
 from pigmil.bags import Bags, mark_values
 from pigmil.datasets import content_sha256
+from pigmil.evaluation import diagnose
 from pigmil.report._pictures import Thumbnails, feature_differences, heatmaps, instance_map
 from pigmil.report._ranking import (
     column_title,
@@ -351,17 +353,17 @@ def retrieval_summary(
         }
         for query in queries
     ]
+    n_found = max((len(answer["rows"]) for answer in answers), default=0)
     asked = "the query" if len(answers) == 1 else f"each of {len(answers)} queries"
     model = index.model[-1] if hasattr(index.model, "steps") else index.model
     sizes = f"{count(bags.n_bags, 'bag')}, {count(bags.n_instances, 'instance')}"
-    facts = {
-        "Model": model.card.name,
-        "Indexed": sizes,
-    }
+    facts = {"Model": model.card.name, "Indexed": sizes}
+    with suppress(ValueError):  # not every fit holds out bags
+        facts["How sure"] = diagnose(model).headline
     return {
         "kind": "retrieval",
         "title": f"Bags of {sanitize(source)} by detected instances",
-        "headline": f"The {k} bags that are most similar to {asked}",
+        "headline": f"The {n_found} bags that are most similar to {asked}",
         "facts": [{"name": name, "value": value, "note": ""} for name, value in facts.items()],
         "columns": [column_title(bags, name) for name in names],
         "labelled": bags.y is not None,
