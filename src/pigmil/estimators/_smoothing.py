@@ -98,7 +98,7 @@ def choose_smoothing(
         if signal[1] > _ERRORS * error:
             variance, covariance, spread = both.mean(axis=0)
             matrix = np.array([[variance, covariance], [covariance, spread]])
-            weights = np.linalg.lstsq(matrix, signal)[0]
+            weights = np.linalg.lstsq(matrix, signal, rcond=None)[0]
             share = float(np.clip(weights[1] / weights.sum(), 0.0, 1.0))
             best = max(best, (float(weights @ signal), width, share))
     return best[1:]
