@@ -139,6 +139,11 @@ def test_replay_ends_at_the_final_pool(seed, n_bags, max_updates):
     result = update_pool(*problem, max_updates=max_updates)
     np.testing.assert_array_equal(problem[-1], initial)
     pools = [initial, *result.trace.replay(initial)]
+    leaving = [
+        pool[at]
+        for pool, at in zip(pools, result.trace.vertex[result.trace.accepted], strict=False)
+    ]
+    assert result.trace.present[result.trace.accepted].tolist() == leaving
     assert len(pools) - 1 == result.n_updates == result.trace.accepted.sum() <= max_updates
     np.testing.assert_array_equal(pools[-1], result.pool)
     for before, after in pairwise(pools):
@@ -245,12 +250,12 @@ def test_forgotten_consistencies_are_computed_again(monkeypatch):
 
 
 def test_a_trace_is_shown_as_a_table_relative_to_the_start():
-    tries = [(7, 0, 4, 1.0, False), (7, 0, 5, 2.0, True), (3, 1, 9, 2.5, True)]
+    tries = [(7, 0, 1, 4, 1.0, False), (7, 0, 1, 5, 2.0, True), (3, 1, 2, 9, 2.5, True)]
     trace = Trace.from_tries(tries, 2.0)
     assert "2 replacements in 3 tries" in repr(trace)
-    assert "| 2 | 3 | 9 | 1.250 |" in repr(trace)
+    assert "| 2 | 3 | 2 | 9 | 1.250 |" in repr(trace)
     assert "<td" in trace._repr_html_()
     pytest.importorskip("pandas")
-    frame = trace.to_frame(initial_pool=[1, 2])
+    frame = trace.to_frame()
     assert frame["out"].tolist() == [1, 2]
     assert frame["objective"].tolist() == [1.0, 1.25]

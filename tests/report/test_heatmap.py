@@ -148,7 +148,7 @@ def test_pipelines_are_drawn_too():
 
 
 def test_a_trace_is_drawn_relative_to_the_start():
-    tries = [(7, 0, 4, 1.0, False), (7, 0, 5, 2.0, True), (3, 1, 9, 80.0, True)]
+    tries = [(7, 0, 1, 4, 1.0, False), (7, 0, 1, 5, 2.0, True), (3, 1, 2, 9, 80.0, True)]
     ax = plot_trace(Trace.from_tries(tries, 2.0), ax=_axes())
     tried, pool = ax.lines
     assert tried.get_ydata().tolist() == [0.5, 1.0, 40.0]

@@ -18,6 +18,7 @@ from pigmil.estimators._selection import inner_folds, min_error_threshold, warn_
 from pigmil.graph import (
     ClassSplit,
     Initialisation,
+    Trace,
     UpdateResult,
     WorkingBags,
     held_out_areas,
@@ -113,7 +114,7 @@ def record_detection(
     model.working_bags_ = WorkingBags(positions, first.t, first.working_bags)
     model.initial_pool_, model.pool_ = split.rows[first.pool], candidates[result.pool]
     model.csdg_ = replace(result.csdg, vertices=candidates[result.csdg.vertices])
-    model.trace_ = replace(result.trace, instance=candidates[result.trace.instance])
+    model.trace_ = _with_rows(result.trace, candidates)
     scores, scoring_pool = score_by_pool(split, 0, model.pool_, first.working_bags)
     best = segment_reduce(np.maximum, scores, bags.offsets)
     model._score_offset = min_error_threshold(best, split.is_positive)
@@ -121,6 +122,11 @@ def record_detection(
     model.instance_scores_ = scores - model._score_offset
     model.best_instances_ = segment_argmax(scores, bags.offsets)[split.is_positive]
     model.detected_instances_ = model.pool_
+
+
+def _with_rows(trace: Trace, rows: IntArray) -> Trace:
+    """Return a trace of positions as one of the flat indices that stand there."""
+    return replace(trace, present=rows[trace.present], instance=rows[trace.instance])
 
 
 def fit_on_disk(
@@ -137,7 +143,7 @@ def fit_on_disk(
     for name in ("pool_", "initial_pool_", "prototypes_", "detected_instances_"):
         setattr(model, name, rows[getattr(model, name)])
     model.csdg_ = replace(model.csdg_, vertices=rows[model.csdg_.vertices])
-    model.trace_ = replace(model.trace_, instance=rows[model.trace_.instance])
+    model.trace_ = _with_rows(model.trace_, rows)
     model.working_sets_ = [rows[members] for members in model.working_sets_]
     exact = model.instance_scores_
     del model.instance_scores_

@@ -55,8 +55,8 @@ class Trace:
 
     Attributes
     ----------
-    bag, vertex, instance : ndarray of int of shape (n_tries,)
-        Bag examined, its position in the pool, and the candidate tried there.
+    bag, vertex, present, instance : ndarray of int of shape (n_tries,)
+        Bag examined, its position in the pool, the candidate there, and the one tried there.
     objective : ndarray of shape (n_tries,)
         Objective of the pool with that candidate.
     accepted : ndarray of bool of shape (n_tries,)
@@ -67,6 +67,7 @@ class Trace:
 
     bag: IntArray
     vertex: IntArray
+    present: IntArray
     instance: IntArray
     objective: FloatArray
     accepted: BoolArray
@@ -77,16 +78,17 @@ class Trace:
 
     @classmethod
     def from_tries(
-        cls, tries: list[tuple[int, int, int, float, bool]], initial_objective: float
+        cls, tries: list[tuple[int, int, int, int, float, bool]], initial_objective: float
     ) -> "Trace":
-        """Build a trace from tries: bag, vertex, instance, objective and whether it was accepted.
+        """Build a trace from tries: bag, vertex, both instances, objective, whether accepted.
 
         Examples
         --------
-        >>> Trace.from_tries([(7, 0, 4, 1.0, False), (7, 0, 5, 2.0, True)], 1.5).instance
+        >>> Trace.from_tries([(7, 0, 3, 4, 1.0, False), (7, 0, 3, 5, 2.0, True)], 1.5).instance
         array([4, 5])
         """
-        kinds = {"bag": int, "vertex": int, "instance": int, "objective": float, "accepted": bool}
+        kinds = {"bag": int, "vertex": int, "present": int, "instance": int}
+        kinds |= {"objective": float, "accepted": bool}
         columns: dict[str, Any] = {
             name: np.array([one[place] for one in tries], dtype=kind)
             for place, (name, kind) in enumerate(kinds.items())
@@ -98,8 +100,7 @@ class Trace:
 
         Examples
         --------
-        >>> trace = Trace(*np.array([[0, 0], [0, 0], [1, 2]]), np.array([5.0, 6.0]),
-        ...               np.array([False, True]), 5.5)
+        >>> trace = Trace.from_tries([(0, 0, 0, 1, 5.0, False), (0, 0, 0, 2, 6.0, True)], 5.5)
         >>> trace.replay([0, 3])
         [array([2, 3])]
         """
@@ -110,25 +111,20 @@ class Trace:
             pools.append(pool.copy())
         return pools
 
-    def to_frame(self, initial_pool: ArrayLike | None = None) -> Any:
-        """Return the replacements as a pandas DataFrame.
+    def to_frame(self) -> Any:
+        """Return the replacements as a pandas DataFrame: round, bag, out, in and objective.
 
-        The objective is relative to that of the first pool, which is 1. With the first pool there
-        is also a column of the instances that moved out.
+        The objective is relative to that of the first pool, which is 1.
         """
         pandas = import_optional("pandas", extra="frames", purpose="A table of the replacements")
-        frame = pandas.DataFrame(self._replacements())
-        if initial_pool is not None:
-            before = [np.asarray(initial_pool), *self.replay(initial_pool)]
-            pairs = zip(before, self.vertex[self.accepted], strict=False)
-            frame.insert(2, "out", np.array([pool[at] for pool, at in pairs], dtype=np.int64))
-        return frame
+        return pandas.DataFrame(self._replacements())
 
     def _replacements(self) -> dict[str, Any]:
         rows = np.flatnonzero(self.accepted)
         return {
             "round": np.arange(1, len(rows) + 1),
             "bag": self.bag[rows],
+            "out": self.present[rows],
             "in": self.instance[rows],
             "objective": self.objective[rows] / (abs(self.initial_objective) or 1.0),
         }
@@ -257,18 +253,18 @@ def update_pool(
     )
     exact = len(now) <= EXACT_VERTICES if exact is None else exact
     scorer = _Scorer(s, d, confidence, reading or PaperReading(), exact, random_state, now)
-    tries: list[tuple[int, int, int, float, bool]] = []
+    tries: list[tuple[int, int, int, int, float, bool]] = []
     initial = scorer.current.objective
     n_updates = 0
     position = 0  # of the examined vertex in increasing order of rank
     while n_updates < max_updates and position < len(now):
         vertex = int(scorer.current.order[position])
-        present = scorer.current.csdg.vertices[vertex]
+        present = int(scorer.current.csdg.vertices[vertex])
         group = int(groups[present])
         tried = np.flatnonzero((groups == group) & (np.arange(len(groups)) != present))
         objectives, accepted = scorer.replace(vertex, tried)
         for candidate, value in zip(tried.tolist(), objectives, strict=True):
-            tries.append((group, vertex, candidate, value, candidate == accepted))
+            tries.append((group, vertex, present, candidate, value, candidate == accepted))
         if accepted is None:
             position += 1
         else:
