@@ -192,7 +192,7 @@ def loopback_bytes() -> int:
 
 def worker_seconds() -> list[float]:
     """Return the CPU seconds of the workers of the active cluster so far."""
-    from pigmil.scale._cluster import active_client
+    from pigmil.scale._engine import active_client
 
     client = active_client()
     return (

@@ -26,7 +26,7 @@ from pigmil.scale import (
     predict_to_parquet,
     take_rows,
 )
-from pigmil.scale._cluster import check_cluster
+from pigmil.scale._engine import check_cluster
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")

@@ -1,8 +1,8 @@
 """Bags larger than memory, and the engine that works through them block by block."""
 
 from pigmil.bags._lazy import LazyBags
-from pigmil.scale._cluster import ClusterError
 from pigmil.scale._engine import (
+    ClusterError,
     column_moments,
     hold_blocks,
     map_blocks,
