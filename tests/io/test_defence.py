@@ -234,13 +234,13 @@ def bomb_h5(path):
 
 def bomb_mat(path):
     scipy.io.savemat(
-        path, {"features": np.zeros((4_000_000, 64)), "bag_ids": [[1]]}, do_compression=True
+        path, {"features": np.zeros((1_000_000, 64)), "bag_ids": [[1]]}, do_compression=True
     )
 
 
 def bomb_lists(path):
     values = pa.FixedSizeListArray.from_arrays(
-        pa.nulls(1 << 27, pa.float64()).fill_null(0), 1 << 26
+        pa.nulls(1 << 26, pa.float64()).fill_null(0), 1 << 25
     )
     table = pa.table({"bag": ["a", "b"], "label": [0, 1], "features": values})
     pa.parquet.write_table(table, path, compression="zstd", use_dictionary=True)
@@ -263,7 +263,7 @@ def bomb_zarr(path):
     folder = path / "obsm" / "spatial"
     node = json.loads((folder / ".zarray").read_text())
     (folder / ".zarray").write_text(json.dumps(node | {"compressor": {"id": "gzip", "level": 5}}))
-    (folder / "0.0").write_bytes(gzip.compress(bytes(1 << 27)) * 12)
+    (folder / "0.0").write_bytes(gzip.compress(bytes(1 << 25)) * 24)
 
 
 BOMBS = {"a.h5": bomb_h5, "b.mat": bomb_mat, "c.parquet": bomb_lists, "d.arrow": bomb_batches,
