@@ -97,20 +97,22 @@ def _claim_table(claims: Sequence[Claim]) -> list[str]:
         for claim in claims
     ]
     return [
-        f"**Of {len(claims)} claims of the paper {counts[HOLDS]} hold, {counts[FAILS]} do not hold "
-        f"and {counts[OPEN]} cannot be decided.** A claim is checked with every configuration "
+        f"**Of {len(claims)} claims of the paper {counts[HOLDS]} can be confirmed, {counts[FAILS]} "
+        f"refuted and {counts[OPEN]} not decided.** A claim is checked with every configuration "
         "and reading of the paper. A check holds if the difference it is about is positive by "
         "more than two standard errors over draws, or 2.3 to 2.7 where a claim has several "
         "checks; it does not hold if a difference of a point or more is excluded by as many. "
         "Otherwise, or where everything is at 100 % already, it cannot be decided. More than half "
-        "of all checks decide a claim; the columns count them.",
+        "of all checks decide a claim; the columns count them, with – where a claim is not about a "
+        "configuration.",
         Table(columns, rows, left=range(len(columns))).markdown(),
     ]
 
 
 def _cell_verdict(claim: Claim, name: str) -> str:
-    verdicts = [check.verdict for check in claim.checks if check.configuration in (name, "")]
-    counts = Counter(verdicts)
+    if not any(check.configuration for check in claim.checks):
+        return "–"
+    counts = Counter(check.verdict for check in claim.checks if check.configuration == name)
     if len(counts) <= 1:
         return next(iter(counts), "not run")
     return ", ".join(f"{verdict}: {n}" for verdict, n in counts.items())

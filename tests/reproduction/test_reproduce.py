@@ -83,7 +83,7 @@ def test_the_page_opens_with_a_summary_and_counts_the_claims(folder):
     found = json.loads((folder / "table1" / "claims.json").read_text("utf-8"))
     assert len(found) == 3
     counts = [sum(c["verdict"] == v for c in found) for v in (HOLDS, FAILS, OPEN)]
-    sentence = "**Of 3 claims of the paper {} hold, {} do not hold and {} cannot be decided.**"
+    sentence = "**Of 3 claims of the paper {} can be confirmed, {} refuted and {} not decided.**"
     assert sentence.format(*counts) in opening
     figures = json.loads((folder / "figures" / "claims.json").read_text("utf-8"))
     # Not 13: with two levels of noise one claim about noise cannot be checked.
