@@ -39,6 +39,8 @@ LABELLED = (*COLUMNS, "--positive", "yes")
         (("detect", "molecules.csv", *LABELLED, "--set", "foo=1"), "expected name=value"),
         (("detect", "molecules.csv", *LABELLED, "-m", "PIGMIL", "--set", "reading__damping=7"),
          "in the range [0.0, 1.0]"),
+        (("detect", "molecules.csv", *LABELLED, "--group", "site"), "no column for --group site"),
+        (("detect", "molecules.csv", *LABELLED, "--marks", "no.csv"), "value for '--marks'"),
         (("convert", "molecules.csv", "molecules.csv"), "overwrite the data"),
         (("convert", "molecules.csv", "out.xyz", *COLUMNS), "--to-format: out.xyz"),
         (("detect", "molecules.csv", "--read", "bags=x"), "expected name=value"),

@@ -301,6 +301,8 @@ def option_names(context: typer.Context) -> dict[str, str]:
 
         names = {name: f"--read {name}=" for name in reading_parameters()} | names
         names["missing_values"] = "--impute median"
+        if context.params.get("group"):
+            names["bag_info"] = names["group"]
     return names
 
 

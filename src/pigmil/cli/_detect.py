@@ -7,7 +7,7 @@ from pigmil._core.text import count
 from pigmil.cli import _console as console
 from pigmil.cli import _inputs as inputs
 from pigmil.cli._console import Output, command
-from pigmil.cli._inputs import Method, Result, method_option, output_option, result_option
+from pigmil.cli._inputs import Result, method_option, output_option, result_option
 
 if TYPE_CHECKING:
     from pigmil.bags import Bags
@@ -27,7 +27,7 @@ def detect(
     no_report: Result[bool] = False,
     top: Annotated[int, result_option(min=0)] = 10,
     images: Result[str | None] = None,
-    marks: Method[Path | None] = None,
+    marks: Annotated[Path | None, method_option(exists=True, dir_okay=False)] = None,
     fit: inputs.FitOptions = inputs.FIT_OPTIONS,
     read: inputs.ReadOptions = inputs.NO_OPTIONS,
 ) -> None:

@@ -428,9 +428,10 @@ def _save_audits(plans: Sequence[_Plan], store: Store) -> dict[str, list[dict[st
     for plan in plans:
         store.save_audit(plan.checksum, plan.name, findings[plan.name])
         for finding in plan.findings:
-            _logger.warning("%s: %s", plan.name, finding.message)
             if finding.kind in _IMPOSSIBLE:
                 refused.append(f"- {plan.name}: {finding.message}")
+            else:
+                _logger.warning("%s: %s", plan.name, finding.message)
     if len(refused) > 1:
         raise BagsError("\n".join(refused))
     return findings
