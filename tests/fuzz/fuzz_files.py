@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from pigmil import read_bags
 from pigmil._core.errors import BagFormatError
 from pigmil._core.isolation import Child, ChildError
-from pigmil.io import _isolated
+from pigmil.io import _defence
 from tests.io.samples import WRITERS, write_sample
 
 TEXT = ("csv", "arff", "svm")
@@ -172,8 +172,8 @@ def main():
     parser.add_argument("--formats", nargs="+", choices=list(WRITERS), default=list(WRITERS))
     asked = parser.parse_args()
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    _isolated.available_memory = lambda: 4 << 30  # half of it is the limit of the child
-    _isolated._SECONDS = 3.0  # the files are small
+    _defence.available_memory = lambda: 4 << 30  # half of it is the limit of the child
+    _defence._SECONDS = 3.0  # the files are small
     escapes: list[str] = []
     print("| format | inputs | accepted | refused | stopped in isolation | ended a process "
           "without it | escapes |\n|---|--:|--:|--:|--:|--:|--:|")  # fmt: skip

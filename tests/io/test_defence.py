@@ -16,7 +16,7 @@ import scipy.io
 
 from pigmil import read_bags, scan_bags
 from pigmil._core.errors import BagFormatError
-from pigmil.io import _defence, _isolated
+from pigmil.io import _defence
 from pigmil.io._formats import Request
 
 from .samples import VALUES, WRITERS, matlab_73, write_sample
@@ -273,13 +273,13 @@ BOMBS = {"a.h5": bomb_h5, "b.mat": bomb_mat, "c.parquet": bomb_lists, "d.arrow":
 @pytest.fixture
 def small_child(monkeypatch):
     """Return a child of its own with 500 MB of memory and two seconds of processor time."""
-    _isolated._child.cache_clear()
-    monkeypatch.setattr(_isolated, "_SECONDS", 2.0)
-    monkeypatch.setattr(_isolated, "available_memory", lambda: 1_000_000_000)
+    _defence._child.cache_clear()
+    monkeypatch.setattr(_defence, "_SECONDS", 2.0)
+    monkeypatch.setattr(_defence, "available_memory", lambda: 1_000_000_000)
     monkeypatch.setattr("pigmil.bags._lazy.available_memory", lambda: None)
     yield
-    _isolated._child().close()
-    _isolated._child.cache_clear()
+    _defence._child().close()
+    _defence._child.cache_clear()
 
 
 @pytest.mark.slow
@@ -309,7 +309,7 @@ def test_loops_and_crashes_are_one_error_and_the_next_file_is_read(
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     path = write_sample("npy", tmp_path)
     with pytest.raises(BagFormatError, match=rf"good\.npy: cannot be read in isolation.*{message}"):
-        _isolated.call_isolated(call, [path], Request())
+        _defence.call_isolated(call, [path], Request())
     assert np.array_equal(read_bags(path, isolated=True).instances, VALUES)
 
 
@@ -318,10 +318,10 @@ def test_one_child_reads_all_files(tmp_path):
         np.save(tmp_path / f"s{at}.npy", np.full((4, 2), at))
     labels = {f"s{at}": at % 2 for at in range(6)}
     lazy = scan_bags(tmp_path, labels=labels, isolated=True)
-    pid = _isolated._child().call(os.getpid)
+    pid = _defence._child().call(os.getpid)
     assert lazy[["s3"]].load().y.tolist() == [1]
     assert read_bags(tmp_path / "s2.npy", isolated=True).instances[:, 0].tolist() == [2] * 4
-    assert _isolated._child().call(os.getpid) == pid
+    assert _defence._child().call(os.getpid) == pid
 
 
 def test_warnings_come_back_from_the_child(tmp_path):

@@ -6,7 +6,9 @@
   an unpickler of their own, which knows nothing else), HDF5 files hold no links and no data in
   other files, zarr stores use only codecs on a list.
 
-Native parsers may still crash or never return on a crafted file: ``isolated=True`` is for those.
+Native parsers may still crash or never return on a crafted file. With ``isolated=True`` a child
+process with limits of memory and CPU time reads the files and sends ids, labels and arrays: a
+decompression bomb, an endless loop or a crash ends the child, and is one error here.
 """
 
 import contextlib
@@ -14,14 +16,19 @@ import json
 import os
 import stat
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
+import scipy.sparse as sp
+
 from pigmil._core.errors import BagFormatError, BagsError, MissingDependencyError, import_optional
 from pigmil._core.files import available_memory
+from pigmil._core.isolation import Child, ChildCallError, ChildError
 from pigmil._core.text import listed
+from pigmil.bags import Bags, LazyBags
 
 _MAX_DEPTH = 50  # groups inside groups of an HDF5 file
 _CODEC_KEYS = ("filters", "compressor", "codecs", "index_codecs")
@@ -29,6 +36,14 @@ _CODECS = {
     "blosc", "bytes", "crc32c", "gzip", "lz4", "sharding_indexed", "transpose", "vlen-bytes",
     "vlen-utf8", "zlib", "zstd",
 }  # fmt: skip
+_MEBIBYTE = 2**20
+# A call may take 30 s, 0.1 s more for each file and 1 s more for each 5 MB: several times what
+# the slowest format (text) needs.
+_SECONDS, _SECONDS_PER_FILE, _BYTES_PER_SECOND = 30.0, 0.1, 5e6
+_MEMORY_SHARE = 0.5  # of the memory that is available, for the child
+_SECONDS_OF_WAITING = 600.0  # beside ten times the CPU time: a slow disk, but not for ever
+_LIBRARIES = ("scipy.io", "pigmil.io", "pigmil.bags")  # imported before a limit holds
+_PARTS = ("ids", "y", "instance_labels", "feature_names", "offsets", "shape")
 
 
 class BagFileNotFoundError(BagFormatError, FileNotFoundError):
@@ -183,3 +198,63 @@ def _codecs(value: Any) -> Iterator[str]:
                 yield from _codecs(options.get(key))
         elif codec is not None:
             yield str(codec)
+
+
+# Errors of the child that are raised here again; all others mean a damaged file.
+_ERRORS = (BagFormatError, BagFileNotFoundError, BagsError, MissingDependencyError)
+
+
+@cache
+def _child() -> Child:
+    """Return the child of this process, which reads all isolated files one after the other."""
+    return Child(preload=_LIBRARIES)
+
+
+def call_isolated(function: Any, paths: Sequence[Path], request: Any) -> Any:
+    """Return the result of a function of files and request, called in the child."""
+    child = _child()
+    inside = (Path(folder, name) for top in paths for folder, _, names in os.walk(top)
+              for name in names)  # fmt: skip
+    files = [file for file in (*paths, *inside) if file.exists()]
+    n_bytes = sum(file.stat().st_size for file in files)
+    child.cpu_limit = _SECONDS + len(files) * _SECONDS_PER_FILE + n_bytes / _BYTES_PER_SECOND
+    child.time_limit = _SECONDS_OF_WAITING + 10 * child.cpu_limit
+    child.memory_limit = (available_memory() or 8 << 30) * _MEMORY_SHARE / _MEBIBYTE
+    try:
+        return child.call(function, paths, request)
+    except ChildCallError as error:
+        for kind in _ERRORS:
+            if kind.__name__ == error.type_name:
+                raise kind(error.message) from None
+        problem = f"cannot be read ({error.type_name}: {error.message})"
+    except ChildError as error:
+        problem = f"cannot be read in isolation: {error}"
+    raise BagFormatError(f"{paths[0]}: {problem}. The file may be damaged.") from None
+
+
+def read_parts(paths: Sequence[Path], request: Any) -> dict[str, Any]:
+    """Return the arrays of which bags consist; called in the child. A sparse matrix is three."""
+    from pigmil.io._formats import scan_paths
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        bags = scan_paths(paths, request).load()
+    rows = bags.instances
+    sparse = [rows.data, rows.indices, rows.indptr] if bags.is_sparse else None
+    return {name: getattr(bags, name) for name in _PARTS} | {
+        "instances": sparse or rows,
+        "bag_info": dict(bags.bag_info),
+        "instance_info": dict(bags.instance_info),
+        "warnings": [str(warning.message) for warning in caught],
+    }
+
+
+def scan_isolated(paths: Sequence[Path], request: Any) -> LazyBags:
+    """Read files in the child process; see :func:`pigmil.scan_bags`."""
+    found = call_isolated(read_parts, paths, request)
+    for message in found.pop("warnings"):
+        warnings.warn(message, UserWarning, stacklevel=4)
+    instances, offsets, shape = (found.pop(name) for name in ("instances", "offsets", "shape"))
+    if isinstance(instances, list):
+        instances = sp.csr_array(tuple(instances), shape=(int(offsets[-1]), shape[1]))
+    return LazyBags.from_bags(Bags(instances, offsets, **found, missing="keep"), paths[0])

@@ -15,7 +15,7 @@ from pigmil._core.errors import BagFormatError
 from pigmil._core.text import listed
 from pigmil.bags import Bags, LazyBags, concatenate_lazy
 from pigmil.bags._columns import Column, as_names
-from pigmil.io._defence import check_readable, parsing, raise_format_error
+from pigmil.io._defence import check_readable, parsing, raise_format_error, scan_isolated
 
 
 class Request(SimpleNamespace):
@@ -298,8 +298,6 @@ def scan_bags(
         raise BagFormatError("There are no paths to scan.")
     full = [Path(os.path.abspath(path)) for path in given]
     if isolated:
-        from pigmil.io._isolated import scan_isolated
-
         return scan_isolated(full, request)
     return scan_paths(full, request)
 
