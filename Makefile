@@ -134,7 +134,7 @@ bench: $(READY)
 	for what in kernel svm detect; do $(BIN)/python benchmarks/bench_methods_$$what.py || exit 1; done
 
 # Builds dist/ and checks metadata, contents and versions.
-check-release: TAG ?= v$(shell sed -n 's/__version__ = "\(.*\)"/\1/p' src/pigmil/_core/version.py)
+check-release: TAG ?= v$(shell sed -n 's/__version__ = "\(.*\)"/\1/p' src/pigmil/_core/__init__.py)
 check-release:
 	$(PYTHON) tools/check_repository.py release $(TAG)
 	$(PYTHON) -m venv --clear .venv-release

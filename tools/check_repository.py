@@ -97,7 +97,7 @@ def check_locks() -> list[str]:
 def check_release(tag: str) -> list[str]:
     """Return where the version differs from that of the tag."""
     places = {
-        "src/pigmil/_core/version.py": r'__version__ = "(.+)"',
+        "src/pigmil/_core/__init__.py": r'__version__ = "(.+)"',
         "CITATION.cff": r"(?m)^version: (.+)$",
         "packaging/conda/recipe.yaml": r'version: "(.+)"',
         "CHANGELOG.md": r"(?m)^## \[(\d.+)\] - \d{4}-\d\d-\d\d$",

@@ -9,7 +9,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from pigmil._core.version import __version__
+from pigmil._core import __version__
 from pigmil.estimators.registry import DEEP_METHODS, METHODS
 
 # Public name -> where it lives. Loaded on first use, so that `import pigmil` stays light.

@@ -124,7 +124,7 @@ def test_missing_file_and_other_versions(bags, tmp_path, monkeypatch):
     with pytest.raises(ModelFileError, match="no model file"):
         pigmil.load_model(tmp_path / "none.skops")
     path = pigmil.save_model(pigmil.KDEMin().fit(bags), tmp_path / "model.skops")
-    monkeypatch.setattr("pigmil._core.version.__version__", "9.9.9")
+    monkeypatch.setattr("pigmil._core.__version__", "9.9.9")
     with pytest.warns(UserWarning, match=r"here are pigmil 9\.9\.9"):
         pigmil.load_model(path)
     monkeypatch.setattr("pigmil.estimators.persistence._FORMAT", 9)

@@ -11,8 +11,8 @@ import pytest
 from sklearn.decomposition import PCA, IncrementalPCA
 
 from pigmil import BagScaler, OnInstances, all_estimators, scan_bags
+from pigmil._core import __version__
 from pigmil._core.errors import BagFormatError
-from pigmil._core.version import __version__
 from pigmil.estimators import get_estimator
 from pigmil.scale import (
     ClusterError,

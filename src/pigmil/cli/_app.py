@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pigmil._core.version import __version__
+from pigmil._core import __version__
 from pigmil.cli import _console as console
 from pigmil.cli import _inputs as inputs
 from pigmil.cli import _models as models

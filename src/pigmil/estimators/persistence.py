@@ -239,7 +239,7 @@ def _class_name(name: Any) -> str:
 
 
 def _versions() -> dict[str, str]:
-    from pigmil._core.version import __version__
+    from pigmil._core import __version__
 
     return {"pigmil": __version__, "sklearn": sklearn.__version__}
 

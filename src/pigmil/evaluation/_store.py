@@ -19,9 +19,9 @@ from typing import Any
 import joblib
 import numpy as np
 
+from pigmil._core import __version__
 from pigmil._core.errors import StoreError
 from pigmil._core.text import to_json_safe
-from pigmil._core.version import __version__
 
 SCHEMA = 3
 PER_BAG = "bags"  # key of the predictions for single bags, among the metrics

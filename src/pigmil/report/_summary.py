@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from pigmil._core import __version__
 from pigmil._core.segments import segment_argmax
 from pigmil._core.text import count, probability, sanitize, to_json_safe
-from pigmil._core.version import __version__
 from pigmil.bags import Bags, mark_values
 from pigmil.datasets import content_sha256
 from pigmil.evaluation import diagnose

@@ -17,10 +17,10 @@ from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from pigmil._core import __version__
 from pigmil._core.errors import PigmilError
 from pigmil._core.files import available_memory
 from pigmil._core.typing import FloatArray, IntArray
-from pigmil._core.version import __version__
 from pigmil.bags import Bags
 from pigmil.bags._lazy import LazyBags
 
@@ -426,7 +426,7 @@ def check_cluster(client: Any) -> None:
     # Defined here, so that it is sent by value: a worker may lack this module.
     def installed_version() -> str | None:
         try:
-            from pigmil._core.version import __version__ as version
+            from pigmil._core import __version__ as version
         except ImportError:
             return None
         return version
