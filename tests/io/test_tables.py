@@ -126,6 +126,14 @@ def test_decimal_commas_after_the_sample_are_no_info(tmp_path):
     assert "info" not in str(caught.value)
     with pytest.raises(BagFormatError, match=r"row 2, column 'x'.*Pass decimal=','"):
         read_bags(workbook(tmp_path, [["bag", "x", "y"], ["a", "1,5", "1.5"]]))
+    for cell, message in (("1.234,5", "signs between thousands"), ("w", r"Correct it\.$")):
+        with pytest.raises(BagFormatError, match=f"row 3, column 'x': '{cell}'.*{message}"):
+            read_bags(table(tmp_path, f"bag;x\na;1,5\na;{cell}\n"))
+
+
+def test_rows_may_be_longer_than_a_cell(tmp_path):
+    text = "bag," + ",".join(f"f{at}" for at in range(30_000)) + "\na" + ",1" * 30_000 + "\n"
+    assert read_bags(table(tmp_path, text)).n_features == 30_000
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])

@@ -358,7 +358,8 @@ def scan_arff(path: Path, request: Request) -> LazyBags:
     arff = import_optional("scipy.io.arff", extra="", purpose="Reading ARFF")
     hint = (
         "Text attributes, sparse rows and values in single quotes are not read; WEKA's "
-        "StringToNominal and SparseToNonSparse filters remove the first two."
+        "StringToNominal and SparseToNonSparse filters remove the first two. Files of KEEL are "
+        "read by pigmil.datasets.read_original."
     )
     with parsing(path, "ARFF", hint=hint), open_text(path, request.encoding) as file:
         rows, meta = arff.loadarff(file)

@@ -32,6 +32,7 @@ _EXPONENT = r"(?:[eE][+-]?+[0-9]++)?+"
 _NUMBER = re.compile(r"[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)" + _EXPONENT)
 _POINT = re.compile(r"[+-]?+[0-9]*+\.[0-9]++" + _EXPONENT)
 COMMA = re.compile(r"[+-]?+[0-9]*+,[0-9]++" + _EXPONENT)
+_COMMAS = re.compile(r"[+-]?+[0-9.]*+,[0-9.,]*+" + _EXPONENT)  # numbers, also with thousands
 _THOUSANDS = re.compile(r"[+-]?+[1-9][0-9]{0,2}(?:,[0-9]{3})++")
 
 
@@ -154,12 +155,12 @@ def detect_dialect(
     lines = lines[n_blank:]
     if not lines:
         raise_format_error(path, "has no rows.")
-    tried: dict[str, list[list[str]]] = {sign: [] for sign in delimiter or DELIMITERS}
-    for sign, rows in tried.items():
-        with contextlib.suppress(csv.Error):  # a cell that is too long for this detection
-            rows.extend(row for row in csv.reader(lines, delimiter=sign) if row)
-        if not rows:
-            raise_format_error(path, "is not delimited text.")
+    tried: dict[str, list[list[str]]] = {}
+    for sign in delimiter or DELIMITERS:
+        with contextlib.suppress(csv.Error):  # a cell that is too long: another sign separates them
+            tried[sign] = [row for row in csv.reader(lines, delimiter=sign) if row]
+    if not any(tried.values()):
+        raise_format_error(path, "is not delimited text.")
 
     def regular_columns(sign: str) -> tuple[bool, int]:
         """Return whether all rows have the same number of columns, and the number."""
@@ -314,15 +315,24 @@ def raise_not_numbers(path: Path, cells: Mapping[str, list[str]], decimal: str) 
                 break
     if not first_bad:
         return
-    with_comma = [name for name, (_, cell) in first_bad.items() if COMMA.fullmatch(cell)]
-    name = [*with_comma, *first_bad][0]
+    # Columns in which some cells are numbers with commas are no information.
+    words = [
+        name for name in first_bad
+        if not any(_COMMAS.fullmatch(cell.strip()) for cell in cells[name])
+    ]  # fmt: skip
+    name = [*(name for name in first_bad if name not in words), *words][0]
     row, cell = first_bad[name]
-    problem, parameter = f"row {row}, column {name!r}: {cell[:80]!r}", "info"
-    if with_comma:
+    problem, parameter = f"row {row}, column {name!r}: {cell[:80]!r}", None
+    if COMMA.fullmatch(cell):
         problem, parameter = f"{problem} has a decimal comma. Pass decimal=','.", "decimal"
-    else:
+    elif _COMMAS.fullmatch(cell):
+        problem += " has signs between thousands; remove them."
+    elif name in words:
+        parameter = "info"
         problem += (
             " is not a number. Correct it, or keep all columns of text as information with "
-            f"info={[*first_bad]!r}."
+            f"info={words!r}."
         )
+    else:
+        problem += " is not a number. Correct it."
     raise BagFormatError(f"{path}, {problem}", parameter=parameter)
