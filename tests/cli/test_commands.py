@@ -264,3 +264,12 @@ def test_a_log_file_shows_that_a_long_task_goes_on(monkeypatch, capsys):
     assert lines[0] == "fitting X: 0 s, 3 of 7 (fold)"
     assert len(lines) > 2
     assert lines[-1] == "fitting X, 7 of 7 (fold)"
+
+
+def test_short_tasks_one_after_the_other_are_not_silent(monkeypatch, capsys):
+    monkeypatch.setattr(_console, "_BEAT", 0.2)
+    output = _console.Output(_console.OutputOptions(), None)
+    for task in range(8):
+        with output.progress(f"task {task}"):
+            time.sleep(0.06)
+    assert capsys.readouterr().err.startswith("task ")

@@ -178,8 +178,9 @@ def convert(
     from pigmil.io import write_bags
 
     console.check_targets(source, {"OUT": (target, ())})
-    bags = inputs.open_bags(source, read, labelled=False)
-    write_bags(bags, target, format=format)
+    with output.progress("converting"):
+        bags = inputs.open_bags(source, read, labelled=False)
+        write_bags(bags, target, format=format)
     output.result = {"bags": bags.n_bags, "instances": bags.n_instances, "target": target}
     output.add_file(target, repr(bags))
 

@@ -95,6 +95,7 @@ class Output:
         self.context = context
         self.result: dict[str, Any] = {}
         self.files: list[str] = []
+        self._last_beat = time.monotonic()
 
     def print(self, text: str) -> None:
         """Print a line; markup in it is not interpreted."""
@@ -129,9 +130,10 @@ class Output:
         in_log = not self.silent and not self.errors.is_terminal
         state, ended, start = "", threading.Event(), time.monotonic()
 
-        def beat() -> None:
-            while not ended.wait(_BEAT):
-                seconds = time.monotonic() - start
+        def beat() -> None:  # short tasks share the silence of those before
+            while not ended.wait(max(0.0, self._last_beat + _BEAT - time.monotonic())):
+                self._last_beat = time.monotonic()
+                seconds = self._last_beat - start
                 self.errors.print(escape(f"{task_name}: {seconds:.0f} s{state}"), soft_wrap=True)
 
         with Progress(

@@ -6,6 +6,7 @@ import inspect
 import itertools
 import shlex
 from collections.abc import Collection
+from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -211,17 +212,18 @@ def open_bags(
     images : str, optional
         Column with picture files, kept as information.
     output : Output, optional
-        Where to warn of unusual data.
+        Where to show progress, and to warn of unusual data.
     """
     from pigmil.bags import unusual_data
     from pigmil.io import scan_bags
 
     bags: Any
-    if Path(data).exists():
-        bags = scan_bags(data, **options.arguments(data, images))
-        bags = bags if lazy else bags.load()
-    else:
-        bags = _load_by_name(data)
+    with nullcontext() if output is None else output.progress("reading bags"):
+        if Path(data).exists():
+            bags = scan_bags(data, **options.arguments(data, images))
+            bags = bags if lazy else bags.load()
+        else:
+            bags = _load_by_name(data)
     if labelled and bags.y is None:
         hint = "name their column with --label, or a table that has them with --labels"
         if Path(data).is_dir():

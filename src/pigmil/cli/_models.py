@@ -156,11 +156,13 @@ def predict(
     if instances is not None and stream:
         if selection is not None:
             columns["adjusted_p_value"] = columns.pop("adjusted")
-        files = predict_to_parquet(pipeline, bags, instances, columns=columns)
+        with output.progress("scoring instances"):
+            files = predict_to_parquet(pipeline, bags, instances, columns=columns)
         output.add_file(instances, f"{scored} in {count(len(files), 'file')}")
     elif instances is not None:
-        columns = {"score": instance_scores(pipeline, bags), **columns}
-        _write_instances(columns, data, bags, instances)
+        with output.progress("scoring instances"):
+            columns = {"score": instance_scores(pipeline, bags), **columns}
+            _write_instances(columns, data, bags, instances)
         output.add_file(instances, scored)
 
 
@@ -220,9 +222,10 @@ def _predict_bags(output: Output, pipeline: Any, bags: Any) -> dict[str, Any]:
     """Return predictions as columns; if the bags have labels, print the accuracy."""
     import numpy as np
 
-    table: dict[str, Any] = {"bag": bags.ids, "predicted": pipeline.predict(bags)}
-    decisions = pipeline.decision_function(bags)
-    probabilities = pipeline.predict_proba(bags) if hasattr(pipeline, "predict_proba") else None
+    with output.progress("classifying bags"):
+        table: dict[str, Any] = {"bag": bags.ids, "predicted": pipeline.predict(bags)}
+        decisions = pipeline.decision_function(bags)
+        probabilities = pipeline.predict_proba(bags) if hasattr(pipeline, "predict_proba") else None
     for name, values in (("decision", decisions), ("probability", probabilities)):
         if values is not None and decisions.ndim == 1:
             table[name] = values if values.ndim == 1 else values[:, 1]
@@ -349,14 +352,16 @@ def heatmap(
 
     pipeline, method = load_pipeline(model)
     check_scores_instances(method, "there is no heat map")
-    bags = inputs.open_bags(data, read, labelled=False)
+    with output.progress("reading bags"):
+        bags = inputs.open_bags(data, read, labelled=False)
     required_coordinates(bags)
     chosen = _positions(bags, "--only", only) if only else range(bags.n_bags)
     ids = [str(name) for name in bags.ids]
     output.result = {"method": method.card.name}
     print_verdict(output, method)
     fitted = with_fitted_features(output, method, bags)
-    scores, called = instance_scores(pipeline, fitted), None
+    with output.progress("scoring instances"):
+        scores, called = instance_scores(pipeline, fitted), None
     if fdr is not None or hasattr(method, "held_out_"):
         called = _select(output, pipeline, fitted, 0.1 if fdr is None else fdr).called
     folder = folder or Path(f"{Path(data).stem}-heatmaps")
@@ -452,11 +457,12 @@ def retrieve(
     bags = inputs.open_bags(data, read, labelled=False, images=images, output=output)
     bags = with_fitted_features(output, method, bags)
     queries = bags.ids[_positions(bags, "--query", query)].tolist()
-    index = InstanceIndex(pipeline, score_weight=score_weight).fit(bags)
-    summary = retrieval_summary(
-        index, bags, queries, k=k, source=data,
-        command=console.command_line(), images=images, image_folder=Path(data).parent,
-    )  # fmt: skip
+    with output.progress("comparing instances"):
+        index = InstanceIndex(pipeline, score_weight=score_weight).fit(bags)
+        summary = retrieval_summary(
+            index, bags, queries, k=k, source=data,
+            command=console.command_line(), images=images, image_folder=Path(data).parent,
+        )  # fmt: skip
     found = [(asked["bag"], row) for asked in summary["queries"] for row in asked["rows"]]
     values = ("bag", "instance", "similarity", "distance", "score")
     matches = [{"query": bag} | {name: row[name] for name in values} for bag, row in found]
