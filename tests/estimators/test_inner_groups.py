@@ -77,9 +77,8 @@ def forbid_folds_of_bags(monkeypatch, seen):
     def refused(*arguments, **options):
         raise AssertionError("folds that know no groups")
 
-    for module in (_selection,):
-        monkeypatch.setattr(module, "stratified_folds", refused)
-        monkeypatch.setattr(module, "grouped_folds", noted)
+    monkeypatch.setattr(_selection, "stratified_folds", refused)
+    monkeypatch.setattr(_selection, "grouped_folds", noted)
 
 
 CHOOSING = ["PIGMIL", "SoftPIGMIL", "MILD", "mi-Sim", "Clustering MIL"]
