@@ -99,8 +99,10 @@ def gaussian_self_sums(bags: Bags, *, gamma: float = 1.0) -> FloatArray:
     >>> gaussian_self_sums(Bags.from_list([np.zeros((2, 1)), np.ones((1, 1))]))
     array([4., 1.])
     """
-    bag_by_bag = (bags[k : k + 1] for k in range(bags.n_bags))
-    return np.array([gaussian_sums(bag, gamma=gamma)[0, 0] for bag in bag_by_bag])
+    sums = np.ones(bags.n_bags)  # of bags of one instance
+    for k in np.flatnonzero(bags.sizes > 1):
+        sums[k] = gaussian_sums(bags[k : k + 1], gamma=gamma)[0, 0]
+    return sums
 
 
 # Distances that differ from the mean by rounding only (equidistant instances) are not below it.
