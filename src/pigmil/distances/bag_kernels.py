@@ -150,10 +150,11 @@ def _graph(bag: Any) -> tuple[BoolArray, FloatArray]:
     Affinity is the reciprocal of the distance in units of the threshold; the unit cancels where
     affinities are compared.
     """
+    if bag.shape[0] == 1:
+        return np.zeros((1, 1), dtype=bool), np.zeros((1, 1))
     # In double precision, so that the order of the instances changes no comparison.
     distances = np.sqrt(squared_distances(bag, bag, double=True))
-    n_pairs = bag.shape[0] * (bag.shape[0] - 1)
-    threshold = _BELOW * float(distances.sum()) / n_pairs if n_pairs else 0.0
+    threshold = _BELOW * float(distances.sum()) / (bag.shape[0] * (bag.shape[0] - 1))
     joined = distances < threshold
     np.fill_diagonal(joined, False)
     unit = max(threshold, np.finfo(float).tiny)
