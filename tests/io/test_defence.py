@@ -214,14 +214,14 @@ def declared_npy(path):
 def test_more_rows_than_memory_holds_are_refused_before_they_are_allocated(name, write, tmp_path):
     write(tmp_path / name)
     lazy = scan_bags(tmp_path / name)
-    with pytest.raises(BagFormatError, match=rf"{name}.*GB of memory are available.*scan_bags"):
+    with pytest.raises(BagFormatError, match=rf"{name}.*GB of memory to be read.*scan_bags"):
         lazy.load()
 
 
 @pytest.mark.parametrize("kind", ["npz", "mat", "h5ad", "zarr", "arrow"])
 def test_whole_files_that_declare_more_than_memory(kind, tmp_path, monkeypatch):
     path = write_sample(kind, tmp_path)
-    monkeypatch.setattr(_defence, "available_memory", lambda: 50)
+    monkeypatch.setattr("pigmil._core.files.available_memory", lambda: 50)
     with pytest.raises(BagFormatError, match=r"GB of memory to be read"):
         read_bags(path)
 
@@ -276,7 +276,6 @@ def small_child(monkeypatch):
     _defence._child.cache_clear()
     monkeypatch.setattr(_defence, "_SECONDS", 2.0)
     monkeypatch.setattr(_defence, "available_memory", lambda: 1_000_000_000)
-    monkeypatch.setattr("pigmil.bags._lazy.available_memory", lambda: None)
     yield
     _defence._child().close()
     _defence._child.cache_clear()

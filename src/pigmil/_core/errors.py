@@ -104,9 +104,7 @@ class Problems:
         if total > len(listed):
             self.messages.append(f"... and {total - len(listed)} more {kind}.")
 
-    def raise_if_any(
-        self, error: type[PigmilError] = BagsError, *, parameter: str | None = None
-    ) -> None:
+    def raise_if_any(self, error: type[PigmilError] = BagsError) -> None:
         """Raise one error that lists all problems, if there are any."""
         if not self.messages:
             return
@@ -114,7 +112,7 @@ class Problems:
         if len(self.messages) > self.limit:
             lines.append(f"... and {len(self.messages) - self.limit} more problems.")
         text = "\n".join([f"{self.what} cannot be used:", *(f"- {line}" for line in lines)])
-        raise error(text, parameter=parameter)
+        raise error(text)
 
 
 def import_optional(name: str, *, extra: str, purpose: str) -> Any:

@@ -14,10 +14,8 @@ from numpy.typing import NDArray
 from pigmil._core.typing import BoolArray, IntArray
 
 
-def segment_reduce(
-    ufunc: np.ufunc, values: NDArray[Any], offsets: IntArray, *, axis: int = 0
-) -> NDArray[Any]:
-    """Reduce every segment along ``axis`` with a ufunc such as ``np.maximum``.
+def segment_reduce(ufunc: np.ufunc, values: NDArray[Any], offsets: IntArray) -> NDArray[Any]:
+    """Reduce every segment along the first axis with a ufunc such as ``np.maximum``.
 
     Examples
     --------
@@ -28,7 +26,7 @@ def segment_reduce(
     sizes = np.diff(offsets)
     if sizes.size == 0 or sizes.min() < 1:
         raise ValueError(f"Every segment needs at least one value; sizes are {sizes}.")
-    result: NDArray[Any] = ufunc.reduceat(values, offsets[:-1], axis=axis)
+    result: NDArray[Any] = ufunc.reduceat(values, offsets[:-1])
     return result
 
 

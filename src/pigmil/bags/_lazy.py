@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from pigmil._core.errors import BagFormatError, BagsError, Problems
-from pigmil._core.files import available_memory
+from pigmil._core.files import check_memory
 from pigmil._core.segments import offsets_of, row_numbers, segment_blocks, segment_gather
 from pigmil._core.typing import IntArray
 from pigmil.bags._checks import as_csr, check_info, text_array
@@ -367,7 +367,8 @@ class LazyBags(BagsBase):
         BagsError
             If the values would fill more than the memory that is available.
         """
-        self._check_memory()
+        if not all(isinstance(source, MemorySource) for source in self.sources):
+            check_memory(self.paths[0], self.nbytes)  # the rows are declared, not yet read
         instances, columns = self._read_rows(info=info)
         labels = columns.pop(INSTANCE_LABELS, None)
         repeated = len(set(self.ids.tolist())) < self.n_bags  # resampled
@@ -384,19 +385,6 @@ class LazyBags(BagsBase):
         for transformer in self.transformers:
             bags = transformer.transform(bags)
         return bags
-
-    def _check_memory(self) -> None:
-        """Raise an error if the rows do not fit: their number is declared, not yet read."""
-        available = available_memory()
-        in_memory = all(isinstance(source, MemorySource) for source in self.sources)
-        if self.is_sparse or in_memory or available is None or self.nbytes <= 0.9 * available:
-            return
-        raise BagFormatError(
-            f"{self.paths[0]}: the {self.n_instances:,} instances take {self.nbytes / 1e9:,.1f} "
-            f"GB, and {available / 1e9:,.1f} GB of memory are available. Keep them on disk with "
-            "scan_bags and fit a method that streams (SoftPIGMIL, PIGMIL, MaxPoolingLR), or load "
-            "some of the bags: scan_bags(...)[:100].load()."
-        )
 
     def _read_rows(self, *, info: bool) -> tuple[Any, dict[str, NDArray[Any]]]:
         """Read the rows of all bags; return the features and the further columns.

@@ -18,13 +18,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from pigmil._core.errors import import_optional
+from pigmil._core.files import check_memory
 from pigmil._core.text import listed
 from pigmil.bags import Bags, LazyBags, as_bags, as_csr, concatenate_lazy
 from pigmil.bags._lazy import INSTANCE_LABELS, Source, Stamp
 from pigmil.io._build import ArrayBags
 from pigmil.io._defence import (
     Group,
-    check_memory,
     contents,
     open_container,
     parsing,

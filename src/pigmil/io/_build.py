@@ -241,9 +241,7 @@ def table_roles(table: Table, request: Request, *, hint: str = "") -> Roles:
     )
 
 
-def bags_of_table(
-    table: Table, request: Request, roles: Roles | None = None, *, hint: str = ""
-) -> LazyBags:
+def bags_of_table(table: Table, request: Request, roles: Roles | None = None) -> LazyBags:
     """Resolve the columns of a table and group its rows into bags.
 
     Parameters
@@ -254,10 +252,8 @@ def bags_of_table(
         The parameters of ``scan_bags``.
     roles : Roles, optional
         What the columns hold, if it was resolved before.
-    hint : str
-        End of the message if there is no column of bags.
     """
-    roles = roles or table_roles(table, request, hint=hint)
+    roles = roles or table_roles(table, request)
     groups = group_rows(
         table.column(roles.bag, "id", request),
         None if roles.label is None else table.column(roles.label, "label", request),

@@ -98,19 +98,6 @@ def check_readable(path: Path, *, folder: bool = False) -> None:
         raise_format_error(path, problem)
 
 
-def check_memory(path: Path, n_bytes: float) -> None:
-    """Raise an error if what a file declares does not fit in the memory that is available."""
-    available = available_memory()
-    if available is not None and n_bytes > available:
-        raise_format_error(
-            path,
-            f"needs {n_bytes / 1e9:,.1f} GB of memory to be read, and {available / 1e9:,.1f} GB "
-            "are available.",
-            hint="If it is not damaged, convert it on a larger machine to Parquet or HDF5, which "
-            "scan_bags reads in parts.",
-        )
-
-
 @contextlib.contextmanager
 def open_container(path: Path) -> Iterator[Any]:
     """Open an HDF5 file or a zarr store."""

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pigmil._core.errors import import_optional
+from pigmil._core.files import check_memory
 from pigmil.bags import LazyBags, concatenate_lazy
 from pigmil.bags._columns import (
     BAG_NAMES,
@@ -26,7 +27,7 @@ from pigmil.bags._columns import (
 )
 from pigmil.bags._lazy import INSTANCE_LABELS, Source, Stamp
 from pigmil.io._build import Table, bags_of_table, check_unique, table_roles
-from pigmil.io._defence import check_memory, check_readable, parsing, raise_format_error
+from pigmil.io._defence import check_readable, parsing, raise_format_error
 from pigmil.io._formats import Request, table_files
 from pigmil.io._text import (
     MISSING_MARKS,
@@ -225,7 +226,7 @@ class _FileTable(Table):
         text = [
             one for one in names if not (is_number_type(kinds[one]) or is_list_type(kinds[one]))
         ]
-        noted = _noted(schema)
+        noted = dict(json.loads((schema.metadata or {}).get(NOTES, b"{}")))
         others = [name for name in fixed if name not in (*BAG_NAMES, *LABEL_NAMES)]
         noted["bag_info"] = [*noted.get("bag_info", []), *others]
         return cls(path, kinds | fixed, text=text, noted=noted, file=file, fixed=fixed)
@@ -253,11 +254,6 @@ class _FileTable(Table):
         kinds = [self.columns[name] for name in roles.features]
         single = {str(getattr(kind, "value_type", kind)) for kind in kinds} == {"float"}
         return np.dtype(np.float32 if single else np.float64)
-
-
-def _noted(schema: Any) -> dict[str, Any]:
-    """Return what the writer noted."""
-    return dict(json.loads((schema.metadata or {}).get(NOTES, b"{}")))
 
 
 class _CellTable(Table):
