@@ -146,21 +146,20 @@ def outcome(path, isolated):
     return "accepted" if sound and finite else "escape: bags that contradict themselves"
 
 
-def fuzz(kind, n_inputs, seed, folder, escapes):
+def fuzz(kind, n_inputs, seed, folder, child, escapes):
     """Return the counts of one format, isolated and not."""
     good, counts = write_sample(kind, folder), (Counter(), Counter())
     path = folder / f"mutant.{kind}"
-    with Child(cpu_limit=3, memory_limit=2048, preload=("pigmil.io", "scipy.io")) as child:
-        for number in range(seed, seed + n_inputs):
-            write_mutant(kind, good, path, np.random.default_rng([number, *kind.encode()]))
-            try:
-                plain = child.call(outcome, path, False)
-            except ChildError:
-                plain = "ended"
-            for count, found in zip(counts, (outcome(path, True), plain), strict=True):
-                if found.startswith("escape"):
-                    escapes.append(f"{kind} {number}: {found}")
-                count[found.partition(":")[0]] += 1
+    for number in range(seed, seed + n_inputs):
+        write_mutant(kind, good, path, np.random.default_rng([number, *kind.encode()]))
+        try:
+            plain = child.call(outcome, path, False)
+        except ChildError:
+            plain = "ended"
+        for count, found in zip(counts, (outcome(path, True), plain), strict=True):
+            if found.startswith("escape"):
+                escapes.append(f"{kind} {number}: {found}")
+            count[found.partition(":")[0]] += 1
     return counts
 
 
@@ -178,9 +177,10 @@ def main():
     print("| format | inputs | accepted | refused | stopped in isolation | ended a process "
           "without it | escapes |\n|---|--:|--:|--:|--:|--:|--:|")  # fmt: skip
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    child = Child(cpu_limit=3, memory_limit=2048, preload=("pigmil.io", "scipy.io"))
     for kind in asked.formats:
         with tempfile.TemporaryDirectory(dir=memory) as folder:
-            isolated, plain = fuzz(kind, asked.inputs, asked.seed, Path(folder), escapes)
+            isolated, plain = fuzz(kind, asked.inputs, asked.seed, Path(folder), child, escapes)
         print(f"| {kind} | {asked.inputs:,} | {isolated['accepted']:,} | {isolated['refused']:,} "
               f"| {isolated['stopped']:,} | {plain['ended']:,} "
               f"| {isolated['escape'] + plain['escape']:,} |", flush=True)  # fmt: skip
