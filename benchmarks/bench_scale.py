@@ -104,13 +104,13 @@ def build(name: str):
 
 def count_bytes_read(kind: type) -> list[int]:
     """Note the bytes of every block that is read in this process."""
-    read, bytes_read = kind._read, []
+    read, bytes_read = kind._read_rows, []
 
     def counted(part, **options):
         bytes_read.append(part.nbytes)
         return read(part, **options)
 
-    kind._read = counted
+    kind._read_rows = counted
     return bytes_read
 
 
@@ -172,15 +172,14 @@ def count_visits() -> list[int]:
 
     def counted(each):
         def run(*arguments, **options):
-            if _engine._run_task in arguments:
+            if each is here or _engine._run_task in arguments:  # and not the calls of map_calls
                 visits.append(len(arguments[-1]))
             return each(*arguments, **options)
 
         return run
 
-    _engine._map_here, _engine.map_on_cluster = map(
-        counted, (_engine._map_here, _engine.map_on_cluster)
-    )
+    here = _engine._map_here
+    _engine._map_here, _engine.map_on_cluster = counted(here), counted(_engine.map_on_cluster)
     return visits
 
 
