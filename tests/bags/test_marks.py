@@ -86,8 +86,8 @@ def test_all_forms_of_marks_mean_the_same(kind, tmp_path):
             ["Bag 'c' is negative, but its instance 0 is marked positive", "all its instances"],
         ),
         (
-            [("x", 0, 1), ("a", 2, 1), ("b", 0, "maybe"), ("d", 0, 0), ("d", 0, 1)],
-            ["no bag 'x'", "has no instance 2", "yes or no, got 'maybe'", "both positive and"],
+            [("x", 0, 1), ("a", 2, 1), ("a", "", 1), ("b", 0, "?"), ("d", 0, 0), ("d", 0, 1)],
+            ["no bag 'x'", "no instance '2'", "instance ''", "no, got '?'", "both positive and"],
         ),
     ],
 )
@@ -106,6 +106,8 @@ def test_contradictions_are_one_error_that_lists_them(rows, messages):
 def test_wrong_tables_are_refused(marks, message):
     with pytest.raises(BagsError, match=message):
         small().with_marks(marks)
+    with pytest.raises(BagsError, match="have marks already"):
+        small().with_marks(TABLE).with_marks(TABLE)
 
 
 def planted(seed=0):

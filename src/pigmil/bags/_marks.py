@@ -24,6 +24,8 @@ def marked_bags(bags: Bags, marks: Any, pos_label: Any = None) -> Bags:
     """Return bags for fitting; see :meth:`pigmil.Bags.with_marks`."""
     if bags.y is None or len(np.unique(bags.y)) != 2:
         raise BagsError("Marks need bags with two labels.", parameter="marks")
+    if ORIGINAL_SIZE in bags.bag_info:
+        raise BagsError("These bags have marks already; give all marks to the bags before them.")
     values = mark_values(bags, marks)
     positive = np.asarray(bags.y == (max(bags.y.tolist()) if pos_label is None else pos_label))
     _check_labels(bags, values, positive)
@@ -109,17 +111,18 @@ def mark_values(bags: Bags, marks: Any) -> FloatArray:
     known = {str(name): at for at, name in enumerate(bags.ids.tolist())}
     for bag, instance, given in zip(*(list(marks[name]) for name in _COLUMNS), strict=True):
         at = known.get(str(bag))
+        place = str(instance).strip().removesuffix(".0")
         mark = _WORDS.get(str(given).strip().lower())
         if at is None:
             problems.add(f"There is no bag '{bag}'.")
-        elif not 0 <= int(instance) < bags.sizes[at]:
-            problems.add(f"Bag '{bag}' has no instance {instance}; they are counted from 0.")
+        elif not (place.isdecimal() and int(place) < bags.sizes[at]):
+            problems.add(f"Bag '{bag}' has no instance '{place}'; they are counted from 0.")
         elif mark is None:
-            problems.add(f"Bag '{bag}', instance {instance}: expected yes or no, got {given!r}.")
-        elif values[bags.offsets[at] + int(instance)] == 1 - mark:
-            problems.add(f"Bag '{bag}', instance {instance} is marked both positive and negative.")
+            problems.add(f"Bag '{bag}', instance {place}: expected yes or no, got {given!r}.")
+        elif values[bags.offsets[at] + int(place)] == 1 - mark:
+            problems.add(f"Bag '{bag}', instance {place} is marked both positive and negative.")
         else:
-            values[bags.offsets[at] + int(instance)] = mark
+            values[bags.offsets[at] + int(place)] = mark
     problems.raise_if_any()
     return values
 
