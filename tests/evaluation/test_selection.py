@@ -90,6 +90,15 @@ def test_design_effect_by_hand():
     apart = np.zeros(20)
     apart[[0, 4]] = 1.0
     assert design_effect(apart, units) == 1.0
+    # Of 2,000 the 40 highest count, spread evenly here; the next 160 all come from one bag.
+    many = np.zeros((4, 500))
+    many[0, :200], many[:, :10] = 1.0, 2.0
+    assert design_effect(many.ravel(), np.repeat(np.arange(4), 500)) == 1.0
+    # Of 500 the 20 highest, here from one of two bags, and half of that bag would be the tenth.
+    some = np.zeros((2, 250))
+    some[0, :20] = 2.0
+    some[1, :30] = 1.0
+    assert design_effect(some.ravel(), np.repeat(np.arange(2), 250)) > 10
 
 
 def slow_design_effect(negatives, units):
