@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pigmil._core.errors import ChanceWarning
-from pigmil._core.segments import segment_mean, segment_reduce
+from pigmil._core.segments import segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
 from pigmil.bags import FOLD_GROUP, Bags
 from pigmil.scale import LazyBags, map_instances
@@ -166,17 +166,22 @@ def _held_out_regression(table: FloatArray, positive: BoolArray, fold: IntArray)
 
 
 def _means_and_extremes(bags: Bags) -> FloatArray:
-    rows = np.asarray(bags.instances, dtype=np.float64)
-    ends = [segment_reduce(end, rows, bags.offsets) for end in (np.maximum, np.minimum)]
-    return np.hstack([segment_mean(rows, bags.offsets), *ends])
+    ends = [segment_reduce(end, bags.instances, bags.offsets) for end in (np.maximum, np.minimum)]
+    return np.hstack([[_sums(rows) / len(rows) for rows in bags], *ends])
 
 
 def _means_of_kept(bags: Bags, kept: Any) -> FloatArray:
-    inside = np.concatenate(kept)
-    rows = np.where(inside[:, None], np.asarray(bags.instances, dtype=np.float64), 0.0)
-    n_kept = segment_reduce(np.add, inside.astype(np.float64), bags.offsets)
-    sums = segment_reduce(np.add, rows, bags.offsets)
-    return np.where(n_kept[:, None] > 0, sums / np.maximum(n_kept, 1.0)[:, None], np.nan)
+    means = np.full(bags.shape, np.nan)
+    for at, (rows, inside) in enumerate(zip(bags, kept, strict=True)):
+        if inside.any():
+            means[at] = _sums(np.where(inside[:, None], rows, rows.dtype.type(0))) / inside.sum()
+    return means
+
+
+def _sums(rows: Any) -> FloatArray:
+    """Return the sums of the features of one bag: all bags in double precision may not fit."""
+    sums: FloatArray = np.add.reduceat(rows.astype(np.float64), [0])[0]
+    return sums
 
 
 def fold_units(bags: Bags | LazyBags) -> IntArray:
