@@ -118,7 +118,8 @@ def detect(
         adjusted[selection.instances] = selection.adjusted
         ranked["adjusted_p_value"] = adjusted[rows]
     if to.suffix.lower() == ".h5ad":
-        columns = {"score": model.instance_scores_, "called": detected, "adjusted": adjusted}
+        columns = {"score": model.instance_scores_, "called": detected}
+        columns["adjusted_p_value"] = adjusted
         console.write_obs(columns, data, bags, to)
         written = "scores and calls in obs"
     else:

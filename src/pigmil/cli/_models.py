@@ -150,12 +150,10 @@ def predict(
     scored = count(bags.n_instances, "instance")
     columns: dict[str, Any] = {}
     if selection is not None:
-        columns["adjusted"] = np.full(bags.n_instances, np.nan)
-        columns["adjusted"][selection.instances] = selection.adjusted
-        columns["called"] = columns["adjusted"] <= selection.fdr
+        adjusted = np.full(bags.n_instances, np.nan)
+        adjusted[selection.instances] = selection.adjusted
+        columns = {"adjusted_p_value": adjusted, "called": adjusted <= selection.fdr}
     if instances is not None and stream:
-        if selection is not None:
-            columns["adjusted_p_value"] = columns.pop("adjusted")
         with output.progress("scoring instances"):
             files = predict_to_parquet(pipeline, bags, instances, columns=columns)
         output.add_file(instances, f"{scored} in {count(len(files), 'file')}")
@@ -178,7 +176,7 @@ def _write_instances(columns: dict[str, Any], data: str, bags: Any, path: Path) 
     scores = columns.pop("score")
     order = np.argsort(-np.nan_to_num(scores, nan=-np.inf), kind="stable")
     table = ranking_columns(bags, scores, order)
-    table |= {name.replace("adjusted", "adjusted_p_value"): x[order] for name, x in columns.items()}
+    table |= {name: values[order] for name, values in columns.items()}
     console.write_table(table, path)
 
 

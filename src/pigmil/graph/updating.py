@@ -88,11 +88,8 @@ class Trace:
         array([4, 5])
         """
         kinds = {"bag": int, "vertex": int, "present": int, "instance": int}
-        kinds |= {"objective": float, "accepted": bool}
-        columns: dict[str, Any] = {
-            name: np.array([one[place] for one in tries], dtype=kind)
-            for place, (name, kind) in enumerate(kinds.items())
-        }
+        table = np.array(tries, dtype=[*kinds.items(), ("objective", float), ("accepted", bool)])
+        columns: dict[str, Any] = {name: table[name].copy() for name in table.dtype.names or ()}
         return cls(**columns, initial_objective=initial_objective)
 
     def replay(self, initial_pool: ArrayLike) -> list[IntArray]:
