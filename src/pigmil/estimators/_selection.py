@@ -166,22 +166,21 @@ def _held_out_regression(table: FloatArray, positive: BoolArray, fold: IntArray)
 
 
 def _means_and_extremes(bags: Bags) -> FloatArray:
-    ends = [segment_reduce(end, bags.instances, bags.offsets) for end in (np.maximum, np.minimum)]
-    return np.hstack([[_sums(rows) / len(rows) for rows in bags], *ends])
+    # Bag by bag: all instances in double precision may not fit.
+    table = [[_sums(rows) / len(rows), rows.max(axis=0), rows.min(axis=0)] for rows in bags]
+    return np.reshape(table, (len(table), -1))
 
 
 def _means_of_kept(bags: Bags, kept: Any) -> FloatArray:
     means = np.full(bags.shape, np.nan)
     for at, (rows, inside) in enumerate(zip(bags, kept, strict=True)):
         if inside.any():
-            means[at] = _sums(np.where(inside[:, None], rows, rows.dtype.type(0))) / inside.sum()
+            means[at] = _sums(rows[inside]) / inside.sum()
     return means
 
 
 def _sums(rows: Any) -> FloatArray:
-    """Return the sums of the features of one bag: all bags in double precision may not fit."""
-    sums: FloatArray = np.add.reduceat(rows.astype(np.float64), [0])[0]
-    return sums
+    return np.asarray(rows.sum(axis=0, dtype=np.float64))
 
 
 def fold_units(bags: Bags | LazyBags) -> IntArray:

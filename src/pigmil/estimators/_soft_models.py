@@ -21,7 +21,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 from pigmil._core._sklearn_compat import SigmoidCalibration
 from pigmil._core.segments import segment_argmax, segment_argmin, segment_ids, segment_reduce
 from pigmil._core.typing import BoolArray, FloatArray, IntArray
-from pigmil.distances import squared_distances
+from pigmil.distances import squared_distance_blocks
 from pigmil.estimators._selection import instance_keys
 from pigmil.graph.scoring import auc_standard_error, bag_auc
 from pigmil.scale import column_moments, map_calls
@@ -332,9 +332,11 @@ def landmark_positions(rows: Any, inside: BoolArray, most: int) -> IntArray:
 
 def distances_to_landmarks(scaled: Any, landmarks: Any) -> NDArray[Any]:
     """Return the squared distances of instances to landmarks, in the precision of the former."""
-    single = scaled.dtype == np.float32
-    squared = squared_distances(scaled, landmarks, double=not single)
-    return squared.astype(np.float32) if single else squared
+    squared = np.empty((scaled.shape[0], landmarks.shape[0]), dtype=scaled.dtype)
+    double = scaled.dtype != np.float32
+    for rows, columns, block in squared_distance_blocks(scaled, landmarks, double=double):
+        squared[rows, columns] = block
+    return squared
 
 
 def dense(rows: Any) -> NDArray[Any]:
