@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from pigmil._core.errors import import_optional
-from pigmil._core.text import Table
+from pigmil._core.text import Table, count
 from pigmil.graph.scoring import weighted_auc
 
 # With fewer, no outcome is evidence: Wilcoxon's test cannot reach p < 0.05 on five data sets, and
@@ -55,11 +55,13 @@ class Comparison:
     def _table(self) -> Table:
         ranks = self.ranks.sort_values()
         rows = [(name, f"{rank:.2f}") for name, rank in ranks.items()]
-        return Table([f"average rank over {self.n_datasets} data sets", ""], rows)
+        return Table([f"average rank over {count(self.n_datasets, 'data set')}", ""], rows)
 
     def __repr__(self) -> str:
         tests = f"Friedman p = {self.friedman_p:.2g}, "
         tests += f"critical difference {self.critical_difference:.2f}"
+        if np.isnan(self.friedman_p):
+            tests = "No test: too few data sets or methods, or all are level."
         return f"{self._table().markdown()}\n{tests}"
 
     def _repr_html_(self) -> str:
