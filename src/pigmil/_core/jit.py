@@ -5,8 +5,6 @@ import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["njit"]
-
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _logger = logging.getLogger("pigmil")

@@ -33,7 +33,6 @@ from pigmil.io._text import (
     MISSING_MARKS,
     decode_rows,
     detect_decimal,
-    number_pattern,
     open_text,
     raise_not_numbers,
 )
@@ -310,11 +309,11 @@ def scan_xlsx(path: Path, request: Request) -> LazyBags:
     decimal = request.decimal or detect_decimal(path, ",", rows)
     outline = _CellTable(path, by_name, first_row=2)
     roles = table_roles(outline, request)
+    raise_not_numbers(path, {name: texts[name] for name in roles.features}, decimal)
     columns: dict[str, Any] = {
         name: _numbers(column, decimal) if name in roles.features else [*map(_plain, column)]
         for name, column in by_name.items()
     }
-    raise_not_numbers(path, {name: texts[name] for name in texts if columns[name] is None}, decimal)
     return bags_of_table(replace(outline, columns=columns), request, roles)
 
 
@@ -330,19 +329,16 @@ def _plain(cell: Any) -> Any:
     return cell if cell is None or isinstance(cell, bool | int | float | str) else str(cell)
 
 
-def _numbers(column: Any, decimal: str) -> NDArray[Any] | None:
-    """Return a column as numbers, NaN where they are missing; None if it holds text."""
-    is_number = number_pattern(decimal)
-    cells = []
-    for cell in column:
+def _numbers(column: Any, decimal: str) -> NDArray[Any]:
+    """Return a column of numbers, also written as text, with NaN where they are missing."""
+
+    def number(cell: Any) -> float:
+        if isinstance(cell, int | float):
+            return cell
         text = _text(cell)
-        if text in MISSING_MARKS:
-            cells.append(cell if isinstance(cell, int | float) else np.nan)
-        elif is_number.fullmatch(text):
-            cells.append(float(text.replace(decimal, ".")))
-        else:
-            return None
-    return np.array(cells, float)
+        return np.nan if text in MISSING_MARKS else float(text.replace(decimal, "."))
+
+    return np.array([number(cell) for cell in column], dtype=np.float64)
 
 
 def scan_arff(path: Path, request: Request) -> LazyBags:

@@ -299,14 +299,9 @@ def _read_columns(
         raise
 
 
-def number_pattern(decimal: str) -> re.Pattern[str]:
-    """Return the pattern of a number with this decimal sign."""
-    return re.compile(_NUMBER.pattern.replace(r"\.", re.escape(decimal)))
-
-
 def raise_not_numbers(path: Path, cells: Mapping[str, list[str]], decimal: str) -> None:
     """Raise an error with row, column and remedy for the first cell that is not a number."""
-    is_number = number_pattern(decimal)
+    is_number = re.compile(_NUMBER.pattern.replace(r"\.", re.escape(decimal)))
     first_bad: dict[str, tuple[int, str]] = {}  # column: row and text of the cell
     for name, column in cells.items():
         for row, cell in enumerate(map(str.strip, column), start=2):
