@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata
-from sklearn.metrics import euclidean_distances
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.extmath import row_norms
 
 from pigmil._core.typing import IntArray
 from pigmil.bags import as_bags, before_marks
+from pigmil.distances import squared_distances
 from pigmil.evaluation._cells import positive_label
 from pigmil.metrics import instance_scores
 
@@ -74,7 +74,7 @@ def suggest_instances(model: Any, bags: Any, n: int = 20) -> IntArray:
     typical = float(np.median(row_norms(pool - pool[::-1]))) or 1.0  # of pairs of instances
     nearest = np.full(len(rows), np.inf)
     if len(marked):
-        nearest = euclidean_distances(pool, scaled[marked]).min(axis=1)
+        nearest = np.sqrt(squared_distances(pool, scaled[marked]).min(axis=1))
     known = np.bincount(bags.bag_index[marked], minlength=bags.n_bags)  # per bag
     chosen: list[int] = []
     for _ in range(min(n, len(rows))):
@@ -83,5 +83,6 @@ def suggest_instances(model: Any, bags: Any, n: int = 20) -> IntArray:
         best = int(np.argmax(value))
         chosen.append(best)
         known[owner[best]] += 1
-        nearest = np.minimum(nearest, euclidean_distances(pool, pool[[best]]).ravel())
+        distances = np.sqrt(squared_distances(pool, pool[[best]])).ravel()
+        nearest = np.minimum(nearest, distances)
     return rows[chosen]
