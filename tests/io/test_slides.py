@@ -186,6 +186,12 @@ def test_splits_of_clam(tmp_path, table):
     assert bags.bag_info["split"].tolist() == ["train", "train", "test", "val"]
     both = read_bags(files, labels=table, splits=[split] * 2)
     assert both.bag_info["split_1"].tolist() == ["train", "train", "test", "val"]
+    split.write_text("bag_name,split\ns1,train\ns2,\ns3,test\n")
+    bags = read_bags(files, labels=table, splits=split)
+    assert bags.bag_info["split"].tolist() == ["train", "", "test", ""]
+    split.write_text(",train,val,test\n0,s1,s4,s3\n1,s2,,s1\n")
+    with pytest.raises(BagFormatError, match=r"has several parts for 1 bag: 's1'\."):
+        read_bags(files, labels=table, splits=split)
 
 
 def test_bags_of_patients(tmp_path, table):

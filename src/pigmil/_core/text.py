@@ -4,6 +4,7 @@ import difflib
 import math
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -56,6 +57,17 @@ def listed(names: Iterable[Any], limit: int = 12) -> str:
     more = f" ... ({len(names)} in all)" if len(names) > limit else ""
     return ", ".join(repr(name[:80] if isinstance(name, str) else name)
                      for name in names[:limit]) + more  # fmt: skip
+
+
+def repeated(values: Iterable[Any]) -> list[Any]:
+    """Return the values that occur more than once, in the order in which they first appear.
+
+    Examples
+    --------
+    >>> repeated(["a", "b", "a"])
+    ['a']
+    """
+    return [value for value, times in Counter(values).items() if times > 1]
 
 
 def escape_formula(value: Any) -> Any:

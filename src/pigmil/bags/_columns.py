@@ -3,7 +3,6 @@
 Files, data frames, AnnData and lazy bags all use :func:`find_roles` and :func:`group_rows`.
 """
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from pigmil._core.errors import BagsError, PigmilError, Problems
 from pigmil._core.segments import offsets_of, row_numbers
-from pigmil._core.text import listed
+from pigmil._core.text import listed, repeated
 from pigmil._core.typing import IntArray
 from pigmil.bags._checks import is_missing, text_array
 
@@ -88,7 +87,7 @@ def find_roles(
     def fail(problem: str, parameter: str | None = None) -> PigmilError:
         return error(f"{what}: {problem}", parameter=parameter)
 
-    twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    twice = sorted(repeated(names))
     if twice:
         raise fail(f"has several columns of the name {listed(twice)}; rename or drop them.")
 
@@ -124,10 +123,10 @@ def find_roles(
             f"label with bag= and label=. {hint}".rstrip(),
             "bag",
         )
-    taken = Counter(name for _, name in named)
-    repeated = sorted(name for name, count in taken.items() if count > 1)
-    if repeated:
-        raise fail(f"the columns {listed(repeated)} are given two roles; each column has one.")
+    twice = sorted(repeated(name for _, name in named))
+    if twice:
+        raise fail(f"the columns {listed(twice)} are given two roles; each column has one.")
+    taken = {name for _, name in named}
     rest = tuple(name for name in names if name not in taken)
     if others == "info":
         on_instances += rest

@@ -1,6 +1,5 @@
 """The ragged container: bags of instances in one flat array, cut by offsets."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NoReturn, Self
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from pigmil._core.errors import BagsError, Problems, import_optional
 from pigmil._core.segments import offsets_of, segment_gather, segment_ids
+from pigmil._core.text import listed, repeated
 from pigmil._core.typing import IntArray
 from pigmil.bags._checks import (
     FeatureOfBag,
@@ -408,13 +408,12 @@ class Bags(BagsBase):
         columns = [(name, values) for name, values in held if values is not None]
         columns += [(name, values[index]) for name, values in self.bag_info.items()]
         columns += [(name, values) for name, values in self.instance_info.items() if name != ROW]
-        counts = Counter([*(name for name, _ in columns), *self.get_feature_names()])
-        repeated = sorted(name for name, count in counts.items() if count > 1)
-        if repeated:
+        twice = repeated([*(name for name, _ in columns), *self.get_feature_names()])
+        if twice:
             raise BagsError(
-                f"Several columns of the table would be named {', '.join(map(repr, repeated))}. "
-                "Rename the features or info, or the columns for the bag and its labels with "
-                "bag=, label=, instance_label=."
+                f"Several columns of the table would be named {listed(sorted(twice))}. Rename the "
+                "features or info, or the columns for the bag and its labels with bag=, label=, "
+                "instance_label=."
             )
         return dict(columns)
 

@@ -1,7 +1,6 @@
 """From what a format finds in a file to lazy bags: one array per bag, or one table of rows."""
 
 import warnings
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pigmil._core.errors import BagFormatError, Problems
-from pigmil._core.text import count, listed
+from pigmil._core.text import count, listed, repeated
 from pigmil.bags import LazyBags, text_array
 from pigmil.bags._checks import is_missing
 from pigmil.bags._columns import ROW, Roles, find_roles, group_rows
@@ -82,7 +81,7 @@ class ArrayBags:
                 hint="See pigmil.scan_bags for the layouts that are recognized.",
             )
         sources, ids, sizes, labels, infos = zip(*self._bags, strict=True)
-        twice = [name for name, times in Counter(ids).items() if times > 1]
+        twice = repeated(ids)
         if twice:
             raise_format_error(
                 self.what,
@@ -135,7 +134,7 @@ def column_of(values: Sequence[Any]) -> NDArray[Any]:
 
 def check_unique(path: Path, names: Sequence[str], *, where: str = "", hint: str = "") -> None:
     """Raise an error if several columns have the same name."""
-    twice = [name for name, times in Counter(names).items() if times > 1]
+    twice = repeated(names)
     if twice:
         problem = f"has several columns of the name {listed(twice)}."
         raise_format_error(path, problem, where=where, hint=hint)

@@ -2,7 +2,6 @@
 
 import csv
 import os
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from pigmil._core.errors import BagFormatError
 from pigmil._core.segments import offsets_of
-from pigmil._core.text import count, listed
+from pigmil._core.text import count, listed, repeated
 from pigmil.bags import LazyBags, is_frame, text_array
 from pigmil.bags._checks import is_missing
 from pigmil.bags._columns import LABEL_NAMES, group_rows
@@ -173,7 +172,7 @@ def _with_labels(lazy: LazyBags, table: LabelTable, request: Request) -> LazyBag
             f"{table.name}: has no {id_name} in {count(len(blank), 'row')}: {listed(blank, 5)}."
         )
     ids = [id_text(value) for value in columns[id_name]]
-    twice = [name for name, times in Counter(ids).items() if times > 1]
+    twice = repeated(ids)
     if twice:
         raise BagFormatError(
             f"{table.name}: has several rows for {count(len(twice), 'bag')}: {listed(twice, 5)}; "
@@ -192,15 +191,14 @@ def _with_labels(lazy: LazyBags, table: LabelTable, request: Request) -> LazyBag
         )
     labels = [None if row is None else columns[label][row] for row in rows]
     labels = [None if value in NO_LABEL else value for value in labels]
-    unlisted = [name for name, row in zip(names, rows, strict=True) if row is None]
-    unlabelled = [name for name, value in zip(names, labels, strict=True) if value is None]
+    no_features = [own for row, own in enumerate(ids) if row not in used]
+    found = [*zip(names, rows, labels, strict=True)]
+    no_row = [name for name, row, _ in found if row is None]
+    no_label = [name for name, row, value in found if row is not None and value is None]
     kinds = [
-        ([own for row, own in enumerate(ids) if row not in used], "of the table without features"),
-        (unlisted, "with features but without a row in the table"),
-        (
-            [name for name in unlabelled if name not in unlisted],
-            f"without a label in the column {label!r}",
-        ),
+        (no_features, "of the table without features"),
+        (no_row, "with features but without a row in the table"),
+        (no_label, f"without a label in the column {label!r}"),
     ]
     report_bags(f"{lazy.paths[0]} and {table.name}", request.missing, "missing", kinds)
     kept = [at for at, value in enumerate(labels) if value is not None]
@@ -274,14 +272,20 @@ def _parts(table: LabelTable) -> dict[str, str]:
     parts = [name for name in ("train", "val", "test") if name in columns]
     slides = next((columns[name] for name in _ID_NAMES if name in columns), None)
     if "split" in columns and slides is not None:
-        pairs = zip(slides, columns["split"], strict=True)
-        return {id_text(name): str(part) for name, part in pairs if name is not None}
-    if not parts:
+        pairs = [*zip(slides, columns["split"], strict=True)]
+    elif parts:
+        pairs = [(own, name) for name in parts for own in columns[name]]
+    else:
         raise BagFormatError(
             f"{table.name}: has neither columns of bag and 'split' nor a column 'train'; it has "
             f"{listed(columns)}."
         )
-    return {id_text(own): name for name in parts for own in columns[name] if own is not None}
+    known = {(id_text(own), str(part)) for own, part in pairs if None not in (own, part)}
+    twice = repeated(name for name, _ in known)
+    if twice:
+        problem = f"has several parts for {count(len(twice), 'bag')}: {listed(sorted(twice), 5)}"
+        raise BagFormatError(f"{table.name}: {problem}.")
+    return dict(known)
 
 
 def _join_groups(lazy: LazyBags, group: str) -> LazyBags:
