@@ -52,9 +52,10 @@ def choose_working_set(
     """
     most = max(settings.least_per_bag, quota(bags.sizes, settings.max_instances))
     seeds = check_random_state(random_state).randint(2**31 - 1, size=bags.n_bags)
+    blocks = hold_blocks(bags) if isinstance(bags, LazyBags) else None  # for all passes below
 
     def working_set(rank: Callable[..., Sequence[FloatArray]], *per_bag: Any) -> WorkingSet:
-        positions, rows = choose_instances(bags, rank, most, seeds, *per_bag)
+        positions, rows = choose_instances(bags, rank, most, seeds, *per_bag, blocks=blocks)
         offsets = np.searchsorted(positions, bags.offsets).astype(np.int64)
         rows = dense(rows) if bags.n_features <= settings.wide else rows
         return WorkingSet(rows, positions, offsets, positive, folds)
@@ -65,9 +66,10 @@ def choose_working_set(
     model = None
     if not bags.is_sparse and bags.n_features <= settings.contrast_features:
         few = bags.n_bags * bags.n_features <= settings.contrast_places
-        found = contrast(bags, work, folds if few else [], settings)
+        search = partial(contrast, bags, work, folds if few else [], settings, blocks=blocks)
+        found = search()
         if found.auc < settings.clear_contrast:
-            other = contrast(bags, work, folds if few else [], settings, within=True)
+            other = search(within=True)
             found = max(found, other, key=lambda each: each.auc)
         lines = (found.coefs[:, :1], found.intercepts[:, :1])
         work = working_set(partial(_rankings, None), fold, *lines)
@@ -128,6 +130,7 @@ def choose_instances(
     most: int,
     seeds: IntArray,
     *per_bag: NDArray[Any],
+    blocks: Any = None,
 ) -> tuple[IntArray, Any]:
     """Choose ``most`` instances of each bag: the best by some rankings, and random ones.
 
@@ -147,6 +150,8 @@ def choose_instances(
         into blocks.
     *per_bag : arrays
         With one entry per bag.
+    blocks : LazyBags or blocks, optional
+        Result of :func:`pigmil.scale.hold_blocks` for these bags.
 
     Returns
     -------
@@ -171,7 +176,7 @@ def choose_instances(
         return function(bags, seeds, *per_bag)
     cuts = np.cumsum([part.n_bags for part in bags.partitions()])[:-1]
     arguments = [np.split(values, cuts) for values in (seeds, *per_bag)]
-    parts = list(map_blocks(function, bags, *arguments))
+    parts = list(map_blocks(function, blocks or bags, *arguments))
     starts = bags.offsets[np.append(0, cuts)]
     positions = [inside + start for (inside, _), start in zip(parts, starts, strict=True)]
     rows = [rows for _, rows in parts]
@@ -241,6 +246,7 @@ def contrast(
     settings: Settings,
     *,
     within: bool = False,
+    blocks: Any = None,
 ) -> Contrast:
     """Find linear scores of all instances: a walk in which negative bags have a pool as well.
 
@@ -269,9 +275,9 @@ def contrast(
     settings : Settings
     within : bool, default=False
         Whether what shifts whole bags has no part in the search.
+    blocks : LazyBags or blocks, optional
+        Result of :func:`pigmil.scale.hold_blocks` for these bags.
     """
-    # A cluster reads the blocks while the metric is computed.
-    blocks = hold_blocks(bags) if isinstance(bags, LazyBags) else None
     scale = fit_scale("standard", work.rows, settings)
     projection, _ = whitening(scale.apply(work.rows), None, settings)
     axes = scale.factor[:, None] * projection
