@@ -221,13 +221,11 @@ def scan_file(path: Path, request: Request) -> LazyBags:
     instance (``coords``) become ``instance_info``; the label is an attribute or array ``label``;
     other attributes become ``bag_info``.
     """
-    given = request.format in (*_SAVED, "h5")
-    kind = str(request.format) if given else detect_format(path).name
+    kind = request.format or detect_format(path).name
     if kind not in _SAVED:
         with parsing(path, kind), open_container(path) as file:
-            found_anndata = is_anndata(file)
-        if found_anndata:
-            return scan_anndata(path, request)
+            if is_anndata(file):
+                return scan_anndata(path, request)
     if request.bag is not None or request.info or request.bag_info:
         raise_format_error(path, "has one array per bag, and no columns for bag= or info=.")
     found = ArrayBags(path, request)

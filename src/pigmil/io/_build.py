@@ -58,16 +58,15 @@ class ArrayBags:
                 f"{where} has features of shape {shape} and type {dtype}; expected a table of "
                 "numbers."
             )
-        elif shape[0] == 0:
-            self._bags.append((source, id, 0, label, info or {}))  # join_labels refuses or drops it
-        elif widths and shape[1] not in widths:
+        elif shape[0] and widths and shape[1] not in widths:
             (width, _), other = next(iter(self._kinds.items()))
             self.problems.add(
                 f"{where} has {shape[1]} features where {other} has {width}; scan files of "
                 "different encoders apart."
             )
         else:
-            self._kinds.setdefault((shape[1], np.dtype(dtype)), source.stamp.path)
+            if shape[0]:  # join_labels refuses or drops bags without instances
+                self._kinds.setdefault((shape[1], np.dtype(dtype)), source.stamp.path)
             self._bags.append((source, id, shape[0], label, info or {}))
 
     def build(self) -> LazyBags:
