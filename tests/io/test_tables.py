@@ -336,6 +336,22 @@ class TestArrow:
         assert bags.bag_info["site"].tolist() == ["u v", "w"]
         assert bags.instances.ravel().tolist() == [0, 1, 2, 3, 4]
 
+    def test_values_of_partitions(self, tmp_path):
+        """They have one type in all folders, and a missing one is no value."""
+        codes = np.array(["07", "7", "b"])
+        frame = pa.table(
+            {"bag": codes, "bag_label": [-1, 1, -1], "site": [None, 2, 3], "x": [1.0] * 3}
+        )
+        names = ["bag", "bag_label", "site"]
+        pyarrow.parquet.write_to_dataset(frame, tmp_path / "good", partition_cols=names)
+        bags = read_bags(tmp_path / "good")
+        assert dict(zip(bags.ids, bags.y, strict=True)) == {"07": -1, "7": 1, "b": -1}
+        np.testing.assert_array_equal(bags.bag_info["site"].astype(float), [np.nan, 2, 3])
+        frame = pa.table({"bag": ["a", None], "x": [1.0, 2.0]})
+        pyarrow.parquet.write_to_dataset(frame, tmp_path / "bad", partition_cols=["bag"])
+        with pytest.raises(BagFormatError, match="row 1: there is no bag id"):
+            scan_bags(tmp_path / "bad")
+
     def test_a_bag_over_several_files_is_joined(self, tmp_path):
         for name, label in (("0", 1), ("1", 1), ("2", 0)):
             columns = {"bag": ["a"], "label": [label], "x": [float(name)]}

@@ -307,10 +307,7 @@ def scan_paths(paths: Sequence[Path], request: Request) -> LazyBags:
     # A separate table of labels has the column that label= names.
     inside = request if request.labels is None else request.changed(label=None)
     lazy = concatenate_lazy([_scan_path(path, inside) for path in paths])
-    changes: dict[str, Any] = {"missing": request.missing_values}
-    if request.dtype is not None:
-        changes["dtype"] = request.dtype
-    lazy = lazy._replace(**changes)
+    lazy = lazy._replace(missing=request.missing_values, dtype=request.dtype or lazy.dtype)
     from pigmil.io._labels import join_labels
 
     return join_labels(lazy, request)

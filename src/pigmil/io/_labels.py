@@ -144,8 +144,7 @@ def join_labels(lazy: LazyBags, request: Request) -> LazyBags:
     empty = lazy.sizes == 0
     if empty.any():
         names = [str(name) for name in lazy.ids[empty]]
-        kinds = [(names, "without instances")]
-        report_bags(str(lazy.paths[0]), request.empty, "empty", kinds)
+        report_bags(lazy.paths[0], request.empty, "empty", [(names, "without instances")])
         lazy = lazy[~empty]
     if request.splits is not None:
         lazy = with_splits(lazy, request)

@@ -26,7 +26,7 @@ from pigmil.bags._columns import (
     values_of,
 )
 from pigmil.bags._lazy import INSTANCE_LABELS, Source, Stamp
-from pigmil.io._build import Table, bags_of_table, check_unique, table_roles
+from pigmil.io._build import Table, bags_of_table, check_unique, column_of, table_roles
 from pigmil.io._defence import check_readable, parsing, raise_format_error
 from pigmil.io._formats import Request, table_files
 from pigmil.io._text import (
@@ -38,6 +38,7 @@ from pigmil.io._text import (
 )
 
 NOTES = b"pigmil"  # schema metadata: the roles of columns, where the names do not show them
+_NULL = "__HIVE_DEFAULT_PARTITION__"  # what a missing value is called in the name of a folder
 PANDAS_INDEX = "__index_level_"  # columns in which pandas stores row labels
 
 
@@ -52,8 +53,9 @@ def scan_table(path: Path, request: Request) -> LazyBags:
     files = table_files(path)
     for file in files:
         check_readable(file)
-    scans = [_scan_file(file, request, folder_columns(file.relative_to(path))) for file in files]
-    return concatenate_lazy(scans)
+    columns = folder_columns([file.relative_to(path) for file in files])
+    pairs = zip(files, columns, strict=True)
+    return concatenate_lazy([_scan_file(file, request, fixed) for file, fixed in pairs])
 
 
 def _scan_file(path: Path, request: Request, fixed: dict[str, Any]) -> LazyBags:
@@ -82,20 +84,24 @@ def _scan_file(path: Path, request: Request, fixed: dict[str, Any]) -> LazyBags:
         return bags_of_table(loaded, request, roles)
 
 
-def folder_columns(path: Path) -> dict[str, Any]:
-    """Return the columns that the folders of a path stand for; whole numbers become int.
+def folder_columns(paths: Sequence[Path]) -> list[dict[str, Any]]:
+    """Return the columns that the folders of each path stand for.
+
+    They become int where all values of the column are whole numbers. A missing one is NaN among
+    them and '' among text.
 
     Examples
     --------
-    >>> folder_columns(Path("site=a%20b/bag_label=1/part-0.parquet"))
-    {'site': 'a b', 'bag_label': 1}
+    >>> folder_columns([Path("site=a%20b/bag_label=-1/0.parquet"), Path("site=2/bag_label=1/0.pq")])
+    [{'site': 'a b', 'bag_label': -1}, {'site': '2', 'bag_label': 1}]
     """
-    pairs = [part.split("=", 1) for part in path.parts[:-1] if "=" in part]
-    texts = {name: unquote(value) for name, value in pairs}
-    return {
-        name: int(text) if text.isascii() and text.isdigit() and len(text) < 19 else text
-        for name, text in texts.items()
-    }
+    found = [dict(part.split("=", 1) for part in path.parts[:-1] if "=" in part) for path in paths]
+    columns = {}
+    for name in {name for own in found for name in own}:
+        texts = [own.get(name, _NULL) for own in found]
+        known = [None if text == _NULL else unquote(text) for text in texts]
+        columns[name] = column_of(decode_rows(known, "id").tolist()).tolist()
+    return [{name: columns[name][at] for name in own} for at, own in enumerate(found)]
 
 
 @contextlib.contextmanager
