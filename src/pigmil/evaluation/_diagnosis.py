@@ -235,9 +235,7 @@ def diagnose_scores(
                 f"instances that are hardly positive predict held-out labels too (AUC {area:.2f}): "
                 "something else comes with the positive ones, and part of the calls may be of it."
             )
-    rival_error = (
-        0.0 if np.isnan(rival_auc) else auc_standard_error(rival_auc, n_positive, n_negative)
-    )
+    rival_error = auc_standard_error(rival_auc, n_positive, n_negative)
     if rival_auc >= _RIVAL_AUC and rival_auc - _ERRORS * rival_error >= _GOOD_AUC:
         alarms.append(
             f"without the instances found, others explain the labels too (AUC {rival_auc:.2f}): "
@@ -288,8 +286,7 @@ def _look_at_both(
 
 def _interval(auc: float, error: float) -> tuple[float, float]:
     """Return the 95 % interval of an area with a standard error."""
-    width = 1.96 * error
-    return max(0.0, auc - width), min(1.0, auc + width)
+    return max(0.0, auc - 1.96 * error), min(1.0, auc + 1.96 * error)
 
 
 def auc_by_unit(
