@@ -196,10 +196,19 @@ def test_compare_resumes_and_reports(pigmil, table, folder):
     first = pigmil(*call)
     assert first.status == 0
     assert set(first.json["table"]["molecules"]) == {"MI-Kernel", "MI-SVM"}
-    again = pigmil(*call, "--report", "c.html", "--export", "c.md")
+    names = ["c.md", "c.tex", "c.csv", "c.json"]
+    exports = [part for name in names for part in ("--export", name)]
+    again = pigmil(*call, "--report", "c.html", *exports)
     assert again.json["table"] == first.json["table"]
-    assert again.json["files"] == ["c.md", "c.html", "pigmil-results.sqlite"]
+    assert again.json["files"] == [*names, "c.html", "pigmil-results.sqlite"]
     assert "accuracy, %" in (folder / "c.html").read_text("utf-8")
+    # Results are replaced, other files are not.
+    assert pigmil(*call, *exports).status == 0
+    (folder / "mine.csv").write_text("slide,stage\n")
+    refused = pigmil(*call, "--export", "mine.csv")
+    assert refused.status == 2
+    assert "'mine.csv' exists and holds no results" in refused.json["error"]
+    assert (folder / "mine.csv").read_text() == "slide,stage\n"
 
 
 def test_commands_offer_few_options_in_groups(pigmil):

@@ -46,6 +46,7 @@ LABELLED = (*COLUMNS, "--positive", "yes")
         (("detect", "molecules.csv", "--read", "bags=x"), "expected name=value"),
         (("compare", "molecules.csv", *LABELLED, "--set", "foo=1"), "time_limit, memory_limit"),
         (("compare", "molecules.csv", *LABELLED, "--export", "molecules.csv"), "the data"),
+        (("compare", "x.csv", "molecules.csv", *LABELLED, "--store", "molecules.csv"), "the data"),
         (("compare", "molecules.csv", "molecules.csv", *LABELLED), "Two data sets are called"),
         (("compare", "molecules.csv", *LABELLED, "-m", "PIGMIL,Bar"), "Unknown method 'Bar'"),
         (("compare", "molecules.csv", *LABELLED, "--metric", "luck"), "choose one of accuracy"),

@@ -11,7 +11,13 @@ from pigmil.cli._console import Output, command
 from pigmil.cli._inputs import Method, Result, TextList, method_option
 
 DEFAULT_METHODS = "PIGMIL,MILES,MI-Kernel,miGraph,Citation-kNN"
-EXPORTS = (".md", ".tex", ".csv", ".json")
+# How the files of results begin: others are not replaced.
+EXPORTS = {
+    ".md": "| data set |",
+    ".tex": "\\begin{tabular}",
+    ".csv": "data,method,repeat,fold,",
+    ".json": '{\n "rows": [',
+}
 # Rare parameters of a comparison, for --set.
 SETTINGS = ("group_duplicates", "retry_failed", "time_limit", "memory_limit")
 
@@ -63,7 +69,7 @@ def compare(
     metric : str
         Metric to print.
     export : list of Path
-        Write results: .md, .tex, .csv or .json. Existing files are replaced.
+        Write results: .md, .tex, .csv or .json. Existing files of results are replaced.
     report : Path
         Report: .html or .md.
     pos_label : str
@@ -93,8 +99,13 @@ def compare(
         raise ValueError(f"--metric {metric}: choose one of {', '.join(METRICS)}.")
     settings = inputs.named_values("--set", set_, SETTINGS, " of the comparison")
     targets: dict[str, Any] = {"--store": (store, ()), "--report": (report, console.REPORTS)}
-    targets |= {f"--export {path.name}": (path, EXPORTS) for path in export or []}
-    console.check_targets(data[0], targets)
+    targets |= {f"--export {path.name}": (path, tuple(EXPORTS)) for path in export or []}
+    console.check_targets(data, targets)
+    for path in filter(Path.is_file, export or []):
+        beginning = EXPORTS[path.suffix.lower()].encode()
+        with path.open("rb") as file:
+            if file.read(len(beginning)) not in (b"", beginning):
+                raise ValueError(f"--export: '{path}' exists and holds no results; choose another.")
     if read.impute == inputs.Impute.mean:
         raise ValueError("--impute mean: a comparison imputes the median of the training bags.")
     sets: dict[str, Any] = {}

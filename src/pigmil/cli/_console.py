@@ -350,17 +350,20 @@ def _configure_logging(console: Console, debug: bool) -> None:
     logger.propagate = False
 
 
-def check_targets(source: str, targets: Mapping[str, tuple[Path | None, Sequence[str]]]) -> None:
+def check_targets(
+    source: str | Sequence[str], targets: Mapping[str, tuple[Path | None, Sequence[str]]]
+) -> None:
     """Raise an error for files that cannot be written or would overwrite the data.
 
     Parameters
     ----------
-    source : str
+    source : str or sequence of str
         The data that the command reads.
     targets : mapping of str to (Path, sequence of str)
         Files by option, None if not requested, and their suffixes, all if there are none.
     """
-    used: dict[Path, str] = {Path(source).resolve(): "the data"}
+    sources = [source] if isinstance(source, str) else source
+    used = {Path(one).resolve(): "the data" for one in sources}
     for option, (path, suffixes) in targets.items():
         if path is None:
             continue
