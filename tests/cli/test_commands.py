@@ -1,6 +1,7 @@
 """Every command as a user runs it."""
 
 import csv
+import logging
 import re
 import time
 
@@ -13,6 +14,7 @@ from pigmil import Bags, __version__, read_bags, write_bags
 from pigmil._core.errors import BagFormatError
 from pigmil.cli import _console
 from pigmil.cli._app import app
+from pigmil.cli._inputs import reading_parameters
 from pigmil.estimators import all_estimators
 
 COLUMNS = ("--bag", "molecule", "--label", "active", "--info", "note")
@@ -227,10 +229,18 @@ def test_errors_name_the_option_of_their_parameter(pigmil, table, monkeypatch, p
     def fail(*_, **__):
         raise BagFormatError("There is no column 'x'.", parameter=parameter)
 
+    reading_parameters()  # are those of the function that is replaced here
     monkeypatch.setattr("pigmil.io.scan_bags", fail)
     found = pigmil("detect", table)
     assert found.status == 2
     assert found.err == f"error: {prefix}There is no column 'x'.\n"
+
+
+def test_a_command_leaves_the_log_of_the_library_as_it_was(pigmil):
+    logger = logging.getLogger("pigmil")
+    before = list(logger.handlers), logger.propagate, logger.level
+    assert pigmil("methods", "--debug").status == 0
+    assert (logger.handlers, logger.propagate, logger.level) == before
 
 
 def test_compare_distinguishes_more_than_two_classes(pigmil, folder):

@@ -240,9 +240,8 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             options[name] = type(default)(**fields)
         common: OutputOptions = options.pop("common")
         output = Output(common, context)
-        _configure_logging(output.errors, common.debug)
         try:
-            with _warnings_as_lines(output):
+            with _log_as_lines(output.errors, common.debug), _warnings_as_lines(output):
                 function(output, **options)
             output.print_json({**output.result, "files": output.files})
             sys.stdout.flush()
@@ -343,11 +342,19 @@ def _warnings_as_lines(output: Output) -> Iterator[None]:
         yield
 
 
-def _configure_logging(console: Console, debug: bool) -> None:
+@contextmanager
+def _log_as_lines(console: Console, debug: bool) -> Iterator[None]:
+    """Print what the library logs; afterwards its logger is as it was."""
     logger = logging.getLogger("pigmil")
+    before = logger.handlers, logger.propagate, logger.level
     logger.handlers = [RichHandler(console=console, show_time=False, show_path=False)]
     logger.setLevel(logging.INFO if debug else logging.WARNING)
     logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.handlers, logger.propagate = before[:2]
+        logger.setLevel(before[2])
 
 
 def check_targets(

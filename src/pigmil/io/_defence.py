@@ -232,7 +232,7 @@ def read_parts(paths: Sequence[Path], request: Any) -> dict[str, Any]:
         "instances": sparse or rows,
         "bag_info": dict(bags.bag_info),
         "instance_info": dict(bags.instance_info),
-        "warnings": [str(warning.message) for warning in caught],
+        "warnings": [str(one.message) for one in caught if issubclass(one.category, UserWarning)],
     }
 
 
