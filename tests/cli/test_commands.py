@@ -14,6 +14,7 @@ from pigmil import Bags, __version__, read_bags, write_bags
 from pigmil._core.errors import BagFormatError
 from pigmil.cli import _console
 from pigmil.cli._app import app
+from pigmil.cli._compare import RIVALS
 from pigmil.cli._inputs import reading_parameters
 from pigmil.estimators import all_estimators
 
@@ -197,7 +198,7 @@ def test_compare_resumes_and_reports(pigmil, table, folder):
             "--no-tune", "--json")  # fmt: skip
     first = pigmil(*call)
     assert first.status == 0
-    assert set(first.json["table"]["molecules"]) == {"MI-Kernel", "MI-SVM"}
+    assert set(first.json["table"]["molecules"]) == {"MI-Kernel", "MI-SVM", *RIVALS}
     names = ["c.md", "c.tex", "c.csv", "c.json"]
     exports = [part for name in names for part in ("--export", name)]
     again = pigmil(*call, "--report", "c.html", *exports)
@@ -251,7 +252,8 @@ def test_compare_distinguishes_more_than_two_classes(pigmil, folder):
         rows += [f"b{number},{'abc'[kind]},p{number // 6},{10 * kind + at}" for at in range(2)]
     (folder / "three.csv").write_text("\n".join(rows) + "\n")
     columns = ("--id", "bag", "--label", "label")
-    call = ("compare", "three.csv", *columns, "-m", "MI-Kernel", "--repeats", "1", "--folds", "3")
+    call = ("compare", "three.csv", *columns, "-m", "MI-Kernel", "--repeats", "1", "--folds", "3",
+            "--set", "rivals=false")  # fmt: skip
     found = pigmil(*call, "--group", "patient", "--no-tune", "--json")
     assert found.status == 0, found.err
     assert found.json["table"] == {"three": {"MI-Kernel": 100.0}}

@@ -88,7 +88,8 @@ def test_stopped_in_a_fit_leaves_nothing(folder, bags, how):
 
 
 def test_a_stopped_comparison_keeps_its_cells_and_goes_on(folder, bags, pigmil):
-    call = ("compare", "bags.csv", "-m", "MI-Kernel", "--repeats", "1", "--folds", "3", "--no-tune")
+    call = ("compare", "bags.csv", "-m", "MI-Kernel", "--repeats", "1", "--folds", "3", "--no-tune",
+            "--set", "rivals=false")  # fmt: skip
     status, _, err = _stopped(SECOND, folder, signal.SIGINT, *call)
     assert status == 130
     assert "Traceback" not in err

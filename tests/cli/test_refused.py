@@ -45,6 +45,7 @@ LABELLED = (*COLUMNS, "--positive", "yes")
         (("convert", "molecules.csv", "out.xyz", *COLUMNS), "--to-format: out.xyz"),
         (("detect", "molecules.csv", "--read", "bags=x"), "expected name=value"),
         (("compare", "molecules.csv", *LABELLED, "--set", "foo=1"), "time_limit, memory_limit"),
+        (("compare", "molecules.csv", *LABELLED, "--set", "rivals=no"), "expected true or false"),
         (("compare", "molecules.csv", *LABELLED, "--export", "molecules.csv"), "the data"),
         (("compare", "x.csv", "molecules.csv", *LABELLED, "--store", "molecules.csv"), "the data"),
         (("compare", "molecules.csv", "molecules.csv", *LABELLED), "Two data sets are called"),

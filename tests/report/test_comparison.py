@@ -140,7 +140,7 @@ def test_differences_beyond_chance_are_sentences(on_one_set):
     few = Results([row for row in on_one_set.rows if row["fold"] < 4])
     (sentence,) = significant_differences(few, "accuracy")
     assert sentence.startswith("4 folds cannot decide")
-    assert same == ["No difference is beyond chance: none of 3 pairs has p < 0.05 after correction"]
+    assert same == ["Corrected for all 3 pairs, no difference is beyond chance (p < 0.05)"]
 
 
 def test_page_of_one_data_set_draws_dots_and_hides_nothing(on_one_set):

@@ -10,7 +10,8 @@ from pigmil.cli import _inputs as inputs
 from pigmil.cli._console import Output, command
 from pigmil.cli._inputs import Method, Result, TextList, method_option
 
-DEFAULT_METHODS = "PIGMIL,MILES,MI-Kernel,miGraph,Citation-kNN"
+DEFAULT_METHODS = "SoftPIGMIL,PIGMIL,MILES,MI-Kernel,miGraph"
+RIVALS = ("Statistics SVC", "Statistics boosting")  # plain methods, rows of every comparison
 # How the files of results begin: others are not replaced.
 EXPORTS = {
     ".md": "| data set |",
@@ -19,7 +20,8 @@ EXPORTS = {
     ".json": '{\n "rows": [',
 }
 # Rare parameters of a comparison, for --set.
-SETTINGS = ("group_duplicates", "retry_failed", "time_limit", "memory_limit")
+SWITCHES = ("rivals", "group_duplicates", "retry_failed")
+SETTINGS = (*SWITCHES, "time_limit", "memory_limit")
 
 
 @command
@@ -46,7 +48,8 @@ def compare(
     """Compare methods on data sets by repeated cross-validation.
 
     A cell is one method on one fold of one data set. Each finished cell is stored at once: after
-    Ctrl-C, run the same command again to continue.
+    Ctrl-C, run the same command again to continue. Statistics SVC and Statistics boosting, which
+    know of no instances, are compared too; --set rivals=false leaves them out.
 
     Parameters
     ----------
@@ -93,11 +96,15 @@ def compare(
 
     names = [name.strip() for text in methods or [DEFAULT_METHODS] for name in text.split(",")]
     names = [name for name in names if name]
-    for name in names:
-        card_of(name)  # report a misspelt name before reading data
+    known = {card_of(name).name for name in names}  # report a misspelt name before reading data
     if metric not in METRICS:
         raise ValueError(f"--metric {metric}: choose one of {', '.join(METRICS)}.")
     settings = inputs.named_values("--set", set_, SETTINGS, " of the comparison")
+    for name in SWITCHES:
+        if not isinstance(settings.get(name, True), bool):
+            raise ValueError(f"--set {name}: expected true or false, got {settings[name]!r}.")
+    if settings.pop("rivals", True):
+        names += [name for name in RIVALS if name not in known]
     targets: dict[str, Any] = {"--store": (store, ()), "--report": (report, console.REPORTS)}
     targets |= {f"--export {path.name}": (path, tuple(EXPORTS)) for path in export or []}
     console.check_targets(data, targets)

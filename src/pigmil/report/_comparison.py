@@ -277,7 +277,7 @@ def significant_differences(results: Any, metric: str) -> list[str]:
     if sentences:
         return sentences
     pairs = count(len(tests), "pair")
-    return [f"No difference is beyond chance: none of {pairs} has p < {LEVEL:g} after correction"]
+    return [f"Corrected for all {pairs}, no difference is beyond chance (p < {LEVEL:g})"]
 
 
 def _section(results: Any, metric: str) -> dict[str, Any]:
