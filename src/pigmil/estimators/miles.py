@@ -38,7 +38,8 @@ class MILES(AcceptsWeights, MILClassifier):
     Departs from the paper: the intercept is shared among the instances of a bag, so that 0
     separates; widths are measured in ``length_unit``,
     ``gamma = 1 / sigma^2``; the two constants lambda and mu of the programme become ``C`` and
-    ``class_weight``, with ``lambda = 1 / C``; they have defaults instead of a search.
+    ``class_weight``, with ``lambda = 1 / C``; they have defaults. The paper searches sigma and
+    ``C``; :func:`pigmil.evaluation.compare` searches gamma.
 
     Parameters
     ----------
@@ -108,7 +109,11 @@ class MILES(AcceptsWeights, MILClassifier):
     class_weight: Any = None
 
     _accepts_sparse = True
-    card = Card("MILES", "Multiple-instance learning via embedded instance selection")
+    card = Card(
+        "MILES",
+        "Multiple-instance learning via embedded instance selection",
+        grid={"gamma": (0.3, 0.1, 1.0)},
+    )
 
     def _fit(self, bags: Bags, positive: BoolArray, weights: FloatArray | None = None) -> None:
         own = None if weights is None else np.repeat(weights, bags.sizes)
