@@ -64,9 +64,9 @@ def compare(
     tune : bool
         Tune parameters by inner cross-validation.
     set_ : list of str
-        Other parameter of the comparison, as name=value: group_duplicates=true (keep identical
-        bags in one fold), retry_failed=true, time_limit=SECONDS and memory_limit=MIB of a cell.
-        May be repeated.
+        Other parameter of the comparison, as name=value: rivals=false, group_duplicates=true (keep
+        identical bags in one fold), retry_failed=true, time_limit=SECONDS and memory_limit=MIB of a
+        cell. May be repeated.
     store : Path
         Results file; resumed if it exists.
     metric : str
