@@ -221,7 +221,7 @@ def test_more_rows_than_memory_holds_are_refused_before_they_are_allocated(name,
 @pytest.mark.parametrize("kind", ["npz", "mat", "h5ad", "zarr", "arrow"])
 def test_whole_files_that_declare_more_than_memory(kind, tmp_path, monkeypatch):
     path = write_sample(kind, tmp_path)
-    monkeypatch.setattr("pigmil._core.files.available_memory", lambda: 50)
+    monkeypatch.setattr("pigmil.bags._checks.available_memory", lambda: 50)
     with pytest.raises(BagFormatError, match=r"GB of memory to be read"):
         read_bags(path)
 

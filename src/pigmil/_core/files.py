@@ -1,4 +1,4 @@
-"""Atomic writing: every file of the library is written here; and the check of memory."""
+"""Atomic writing: every file of the library is written here; and the memory that is available."""
 
 import errno
 import os
@@ -9,11 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pigmil._core.errors import BagFormatError
-
 _NAME_BYTES, _SUFFIX_BYTES = 150, 40  # of a target's name in the name of its temporary file
 _CGROUP = Path("/sys/fs/cgroup")
-_USABLE = 0.9  # of the available memory, for what is read
 
 
 @contextmanager
@@ -94,18 +91,6 @@ def _flush(path: Path) -> None:
             raise
     finally:
         os.close(handle)
-
-
-def check_memory(path: str | Path, n_bytes: float) -> None:
-    """Raise an error if what a file declares does not fit in the memory that is available."""
-    available = available_memory()
-    if available is not None and n_bytes > _USABLE * available:
-        raise BagFormatError(
-            f"{path}: needs {n_bytes / 1e9:,.1f} GB of memory to be read, and "
-            f"{available / 1e9:,.1f} GB are available. If it is not damaged, load some of it, "
-            "scan_bags(...)[:100].load(), or fit a method that streams; convert other formats than "
-            "Parquet, HDF5 and NumPy first, on a larger machine."
-        )
 
 
 def available_memory() -> int | None:

@@ -2,18 +2,21 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from pigmil._core.errors import BagsError, Problems
+from pigmil._core.errors import BagFormatError, BagsError, Problems
+from pigmil._core.files import available_memory
 from pigmil._core.text import listed
 from pigmil._core.typing import IntArray
 
 _BLOCK_VALUES = 1 << 22  # values checked at a time: 32 MB of float64, for memory-mapped arrays
 _MAX_LABEL = 1000  # characters; longer labels stay Python strings
+_USABLE = 0.9  # of the available memory, for what is read
 MAX_REPORTED = 10  # examples of non-finite values kept for the message
 
 
@@ -455,3 +458,15 @@ def unusual_data(bags: Any) -> list[str]:
             f"{bags.n_features:,}, {listed(names, 5)}."
         )
     return sentences
+
+
+def check_memory(path: str | Path, n_bytes: float) -> None:
+    """Raise an error if what a file declares does not fit in the memory that is available."""
+    available = available_memory()
+    if available is not None and n_bytes > _USABLE * available:
+        raise BagFormatError(
+            f"{path}: needs {n_bytes / 1e9:,.1f} GB of memory to be read, and "
+            f"{available / 1e9:,.1f} GB are available. If it is not damaged, load some of it, "
+            "scan_bags(...)[:100].load(), or fit a method that streams; convert other formats than "
+            "Parquet, HDF5 and NumPy first, on a larger machine."
+        )

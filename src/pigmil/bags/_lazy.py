@@ -13,10 +13,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from pigmil._core.errors import BagFormatError, BagsError, Problems
-from pigmil._core.files import check_memory
 from pigmil._core.segments import offsets_of, row_numbers, segment_blocks, segment_gather
 from pigmil._core.typing import IntArray
-from pigmil.bags._checks import as_csr, check_info, text_array
+from pigmil.bags._checks import as_csr, check_info, check_memory, text_array
 from pigmil.bags._columns import group_rows
 from pigmil.bags._container import Bags, BagsBase, resolve_index, take
 

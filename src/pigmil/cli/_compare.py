@@ -12,13 +12,6 @@ from pigmil.cli._inputs import Method, Result, TextList, method_option
 
 DEFAULT_METHODS = "SoftPIGMIL,PIGMIL,MILES,MI-Kernel,miGraph"
 RIVALS = ("Statistics SVC", "Statistics boosting")  # plain methods, rows of every comparison
-# How the files of results begin: others are not replaced.
-EXPORTS = {
-    ".md": "| data set |",
-    ".tex": "\\begin{tabular}",
-    ".csv": "data,method,repeat,fold,",
-    ".json": '{\n "rows": [',
-}
 # Rare parameters of a comparison, for --set.
 SWITCHES = ("rivals", "group_duplicates", "retry_failed")
 SETTINGS = (*SWITCHES, "time_limit", "memory_limit")
@@ -92,6 +85,7 @@ def compare(
     """  # fmt: skip
     from pigmil.estimators import card_of
     from pigmil.evaluation import compare as run
+    from pigmil.evaluation._results import EXPORTS, holds_results
     from pigmil.report._comparison import METRICS
 
     names = [name.strip() for text in methods or [DEFAULT_METHODS] for name in text.split(",")]
@@ -109,10 +103,8 @@ def compare(
     targets |= {f"--export {path.name}": (path, tuple(EXPORTS)) for path in export or []}
     console.check_targets(data, targets)
     for path in filter(Path.is_file, export or []):
-        beginning = EXPORTS[path.suffix.lower()].encode()
-        with path.open("rb") as file:
-            if file.read(len(beginning)) not in (b"", beginning):
-                raise ValueError(f"--export: '{path}' exists and holds no results; choose another.")
+        if not holds_results(path):
+            raise ValueError(f"--export: '{path}' exists and holds no results; choose another.")
     if read.impute == inputs.Impute.mean:
         raise ValueError("--impute mean: a comparison imputes the median of the training bags.")
     sets: dict[str, Any] = {}

@@ -32,6 +32,12 @@ from pigmil.evaluation._store import PER_BAG, Store
 _logger = logging.getLogger("pigmil")
 _LEVEL = 0.05  # of the tests that decide which methods are within error of the best
 _NAMES = ("data", "method", "repeat", "fold")
+EXPORTS = {  # suffix of an exported file: how it begins
+    ".md": "| data set |",
+    ".tex": r"\begin{tabular}",
+    ".csv": ",".join(_NAMES),
+    ".json": '{\n "rows": [',
+}
 _SIGNIFICANCE = (
     "Bold: the best mean; †: within error of it (corrected resampled t-test, Holm, level 0.05)"
 )
@@ -402,6 +408,13 @@ class Results:
 
     def __repr__(self) -> str:
         return f"Results({self.summary().splitlines()[0]})"
+
+
+def holds_results(path: Path) -> bool:
+    """Return whether a file begins as one that :meth:`Results.export` writes, or is empty."""
+    beginning = EXPORTS[path.suffix.lower()].encode()
+    with path.open("rb") as file:
+        return file.read(len(beginning)) in (b"", beginning)
 
 
 def _bullets(title: str, lines: Sequence[str]) -> list[str]:

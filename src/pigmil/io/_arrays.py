@@ -18,9 +18,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from pigmil._core.errors import import_optional
-from pigmil._core.files import check_memory
 from pigmil._core.text import listed
 from pigmil.bags import Bags, LazyBags, as_bags, as_csr, concatenate_lazy
+from pigmil.bags._checks import check_memory
 from pigmil.bags._lazy import INSTANCE_LABELS, Source, Stamp
 from pigmil.io._build import ArrayBags
 from pigmil.io._defence import (

@@ -21,9 +21,9 @@ import scipy.sparse as sp
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from pigmil._core.files import check_memory
 from pigmil._core.text import listed
 from pigmil.bags import LazyBags, as_csr, text_array
+from pigmil.bags._checks import check_memory
 from pigmil.bags._columns import BAG, BAG_LABEL, INSTANCE_LABEL
 from pigmil.io._build import Table, bags_of_table
 from pigmil.io._defence import (

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pigmil._core.errors import import_optional
-from pigmil._core.files import check_memory
 from pigmil.bags import LazyBags, concatenate_lazy
+from pigmil.bags._checks import check_memory
 from pigmil.bags._columns import (
     BAG_NAMES,
     LABEL_NAMES,
