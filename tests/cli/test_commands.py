@@ -270,7 +270,9 @@ def test_demo_detects_what_is_positive(pigmil, folder):
     assert found.status == 0
     rows = found.json["rows"]
     assert [row["data set"] for row in rows] == ["BASIC", "RHOMBUS", "RING"]
-    assert sum(row["truly positive"] for row in rows) >= 0.9 * sum(r["detected"] for r in rows)
+    assert (
+        sum(row["truly positive"] for row in rows) >= 0.9 * sum(row["called"] for row in rows) > 0
+    )
     assert {path.name for path in (folder / "out").iterdir()} == {"report.html"}
 
 

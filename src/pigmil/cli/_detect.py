@@ -236,7 +236,7 @@ def _listed(ranked: dict[str, Any], chosen: Any) -> list[dict[str, Any]]:
 def demo(output: Output, folder: Annotated[Path, output_option()] = Path("pigmil-demo")) -> None:
     """Detect the positive instances of three synthetic data sets, where they are known.
 
-    Prints how many of the detected instances are truly positive, and writes a report.
+    Prints how many of the called instances are truly positive, and writes a report.
 
     Parameters
     ----------
@@ -255,13 +255,14 @@ def demo(output: Output, folder: Annotated[Path, output_option()] = Path("pigmil
         bags = getattr(datasets, f"make_{name.lower()}")(random_state=0)
         with output.progress(f"detecting in {name}"):
             model = inputs.FitOptions().build().fit(bags)
-        right = int((bags.instance_labels[model.detected_instances_] == 1).sum())
-        rows.append([name, bags.n_bags, len(model.detected_instances_), right])
-    columns = ["data set", "bags", "detected", "truly positive"]
-    output.table(columns, rows, title=f"Instances detected by {model.card.name}")
+        selection = select_instances(model, bags)
+        right = int((bags.instance_labels[selection.called] == 1).sum())
+        rows.append([name, bags.n_bags, len(selection.called), right])
+    columns = ["data set", "bags", "called", "truly positive"]
+    level = f"at a false-discovery rate of {100 * selection.fdr:g} %"
+    output.table(columns, rows, title=f"Instances called by {model.card.name} {level}")
     output.result = {"rows": [dict(zip(columns, row, strict=True)) for row in rows]}
     folder.mkdir(parents=True, exist_ok=True)
-    selection = select_instances(model, bags)
     summary = detection_summary(model, bags, source="RING, synthetic", selection=selection)
     page = write_report(summary, folder / "report.html")
     output.add_file(page, "report on RING; open it in a browser")
