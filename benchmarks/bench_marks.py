@@ -8,8 +8,8 @@ picks the next instances of positive bags, and the instance labels answer. "best
 instances of highest score, "random" any, "suggested" those of :func:`pigmil.suggest_instances`.
 Average precision is that of instances of positive bags without a mark. As the easy positives are
 marked first, it is compared with that of the model without marks on the same instances: the gain.
-A round in which fewer than five positives are left unmarked is left out. "all labels" is what
-marks can reach: randomized trees fitted to all instance labels of the other bags, in five folds.
+A round in which fewer than five positives are left unmarked is left out. "all labels" is a
+comparison: randomized trees fitted to all instance labels of the other bags, in five folds.
 """
 
 import argparse
